@@ -1,0 +1,131 @@
+/*
+ * api - the public surface: routes are a table, and everything about a route stands in its line.
+ *
+ * From the table come dispatch, authorisation (deny by default), validation, audit, idempotency,
+ * OpenAPI and the reference page. A handler reads top to bottom: decode, look up, act, reply; where
+ * it runs is the route's word:
+ *
+ *   ON_LOOP    bounded work, no waiting, no db
+ *   ON_READER  on a reader thread with call->db
+ *   ON_WRITER  on the writer thread inside a savepoint, with call->db; replies after the commit.
+ * Each success is audited by the framework under the route's name ON_STREAM  on the loop; the
+ * handler takes call->req over (SSE, WebSocket, gRPC, large bodies)
+ */
+#pragma once
+
+#include "auth/auth.h"
+#include "base/json.h"
+#include "bus/bus.h"
+#include "http/http.h"
+#include "model/field.h"
+#include "store/store.h"
+
+enum route_on { ON_LOOP, ON_READER, ON_WRITER, ON_STREAM };
+
+enum route_flag {
+    ROUTE_CREATES = 1,   /* honours Idempotency-Key; a success is 201 */
+    ROUTE_NO_AUDIT = 2,  /* a mutation that records itself */
+    ROUTE_PLAIN = 4,     /* no auth rate limit (health) */
+    ROUTE_SECRET = 8,    /* the reply holds a secret: never stored for idempotent replay in clear */
+    ROUTE_ANY_HOST = 16, /* no Host check (health probes) */
+};
+
+/* In whose words errors are told. */
+enum surface { SURFACE_ATOLL, SURFACE_HUB, SURFACE_GRPC, SURFACE_TEXT };
+
+struct call;
+typedef int (*route_fn)(struct call *call, struct err *err);
+
+struct route {
+    const char *name; /* "token.create": audit action, scope, operationId */
+    const char *method;
+    const char *path; /* "/api/v1/tokens/{id}" */
+    enum route_on on;
+    unsigned roles; /* ROLE_… bits, or ROLE_PUBLIC */
+    route_fn fn;
+    const struct field *takes; /* request body; NULL: none allowed */
+    const struct field *gives; /* reply; NULL: described by summary only */
+    const char *query;         /* "since:int,limit:int,type:string": known query parameters */
+    const char *summary;
+    unsigned flags;
+    size_t body_max; /* 0: HTTP_BODY_DEFAULT_MAX */
+    enum surface surface;
+};
+
+#define CALL_PARAMS_MAX 6
+
+/* One request on its way; owned by the framework. */
+struct call {
+    const struct api *api;
+    const struct route *route;
+    struct http_req *req; /* NULL once the peer has left; loop thread only */
+    struct arena arena;   /* the call's memory; survives the request */
+    struct principal who;
+    char request_id[REQUEST_ID_MAX + 1];
+    const char *method, *path, *query_text, *peer; /* copies, safe on any thread */
+    struct str body;
+    const struct json *json; /* parsed body, or NULL */
+    struct {
+        const char *name;
+        struct str value;
+    } params[CALL_PARAMS_MAX];
+    unsigned param_count;
+
+    struct db *db; /* ON_READER, ON_WRITER */
+
+    /* what the handler leaves */
+    int status;       /* 0: 200, or 201 with ROUTE_CREATES */
+    struct buf reply; /* body; JSON unless content_type says otherwise */
+    const char *content_type;
+    struct http_header extra[4];
+    unsigned extra_count;
+    const char *object; /* for the audit row: "token/tok…" */
+    const char *detail; /* JSON for the audit row */
+    /* Runs on the loop thread after the commit and before the reply (make changes effective). */
+    void (*committed)(struct call *call);
+    void *state; /* the handler's own, for `committed` */
+};
+
+/* Path parameter; never NULL (the route table promises it). */
+const char *call_param(struct call *call, const char *name);
+/* Query parameter, percent-decoded, or NULL. */
+const char *call_query(struct call *call, const char *name);
+/* Decodes the JSON body by the route's `takes`. */
+must_use int call_decode(struct call *call, void *out, struct err *err);
+/* Writes the reply by the route's `gives`. */
+int call_reply(struct call *call, const void *in);
+struct json_out call_json(struct call *call); /* for replies that no table describes */
+void call_header(struct call *call, const char *name, const char *value);
+/* Within ON_WRITER: an event of the caller's tenant. */
+must_use int call_event(struct call *call, const char *type, const char *object, struct str body,
+                        struct err *err);
+
+struct api_options {
+    const char *const *hosts; /* exact Host values allowed, NULL-terminated */
+    const char *version;
+    bool open;
+};
+
+struct api {
+    struct loop *loop;
+    struct store *store;
+    struct bus *bus;
+    struct auth *auth;
+    struct api_options options;
+    int64_t started_ms;
+    bool draining;
+    /* private to api/ */
+    struct api_private *own;
+};
+
+must_use int api_init(struct api *api, struct err *err);
+void api_free(struct api *api);
+/* The http_app of this api. */
+struct http_app api_app(struct api *api);
+
+/* Tables of handlers, by noun; routes.c lists them. */
+extern const struct route *const api_tables[];
+
+void api_openapi(const struct api *api, struct buf *out);
+/* docs/api.md, generated. */
+void api_reference(struct buf *out);

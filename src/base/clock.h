@@ -1,0 +1,12 @@
+/* clock - monotonic time for timers, wall time for stamps only. */
+#pragma once
+
+#include <stdint.h>
+
+int64_t clock_mono_ms(void);
+int64_t clock_mono_us(void);
+int64_t clock_wall_ms(void);
+
+#define CLOCK_TEXT_SIZE 25
+/* "2026-11-15T09:14:07.512Z" */
+void clock_text(int64_t wall_ms, char out[CLOCK_TEXT_SIZE]);

@@ -1,0 +1,122 @@
+/*
+ * Every error code's meaning on each surface stands in one table here. Messages are cut, never
+ * overflowed: the newest context is what a reader needs first, so the tail is what gets cut.
+ */
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* clang-format off */
+static const struct err_info infos[ERR_CODES] = {
+    /*                        name                   http grpc exit */
+    [ERR_NONE]            = { "ok",                   200,  0,  0 },
+    [ERR_INTERNAL]        = { "internal",             500, 13,  1 },
+    [ERR_INVALID]         = { "invalid",              400,  3,  1 },
+    [ERR_UNPROCESSABLE]   = { "unprocessable",        422,  3,  1 },
+    [ERR_UNAUTHENTICATED] = { "unauthenticated",      401, 16,  4 },
+    [ERR_FORBIDDEN]       = { "forbidden",            403,  7,  4 },
+    [ERR_NOT_FOUND]       = { "not_found",            404,  5,  2 },
+    [ERR_METHOD]          = { "method_not_allowed",   405, 12,  1 },
+    [ERR_CONFLICT]        = { "conflict",             409,  9,  3 },
+    [ERR_GONE]            = { "gone",                 410, 11,  2 },
+    [ERR_LIMIT]           = { "too_large",            413,  8,  1 },
+    [ERR_HEADERS]         = { "headers_too_large",    431,  8,  1 },
+    [ERR_MEDIA]           = { "unsupported_media",    415,  3,  1 },
+    [ERR_EXPECTATION]     = { "expectation_failed",   417,  3,  1 },
+    [ERR_RANGE]           = { "range_not_satisfiable", 416, 11, 1 },
+    [ERR_RATE]            = { "rate_limited",         429,  8,  1 },
+    [ERR_MISDIRECTED]     = { "misdirected",          421,  7,  4 },
+    [ERR_BUDGET]          = { "budget_exceeded",      402,  8,  1 },
+    [ERR_TIMEOUT]         = { "timeout",              504,  4,  5 },
+    [ERR_UNAVAILABLE]     = { "unavailable",          503, 14,  1 },
+    [ERR_NO_SPACE]        = { "no_space",             507,  8,  1 },
+    [ERR_UNSUPPORTED]     = { "unsupported",          501, 12,  1 },
+    [ERR_CANCELLED]       = { "cancelled",            499,  1,  1 },
+};
+/* clang-format on */
+
+const struct err_info *err_info(enum err_code code)
+{
+    if ((unsigned)code >= ERR_CODES)
+        code = ERR_INTERNAL;
+    return &infos[code];
+}
+
+enum err_code err_from_name(const char *name)
+{
+    for (int i = 0; i < ERR_CODES; i++)
+        if (strcmp(infos[i].name, name) == 0)
+            return (enum err_code)i;
+    return ERR_INTERNAL;
+}
+
+enum err_code err_from_http(int status)
+{
+    for (int i = 0; i < ERR_CODES; i++)
+        if (infos[i].http == status)
+            return (enum err_code)i;
+    return status >= 400 && status < 500 ? ERR_INVALID : ERR_INTERNAL;
+}
+
+int err_set(struct err *err, enum err_code code, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!err)
+        return -1;
+    *err = (struct err){ .code = code };
+    va_start(args, fmt);
+    vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int err_field(struct err *err, const char *field, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!err)
+        return -1;
+    *err = (struct err){ .code = ERR_INVALID };
+    snprintf(err->field, sizeof(err->field), "%s", field);
+    va_start(args, fmt);
+    vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int err_sys(struct err *err, const char *fmt, ...)
+{
+    int sys = errno;
+    va_list args;
+
+    if (!err)
+        return -1;
+    *err = (struct err){ .code = sys == ENOSPC || sys == EDQUOT ? ERR_NO_SPACE : ERR_INTERNAL,
+                         .sys = sys };
+    va_start(args, fmt);
+    int len = vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    va_end(args);
+    if (len >= 0 && (size_t)len < sizeof(err->msg))
+        snprintf(err->msg + len, sizeof(err->msg) - (size_t)len, ": %s", strerrordesc_np(sys));
+    return -1;
+}
+
+int err_wrap(struct err *err, const char *fmt, ...)
+{
+    char old[ERR_MSG_SIZE];
+    va_list args;
+
+    if (!err)
+        return -1;
+    memcpy(old, err->msg, sizeof(old));
+    va_start(args, fmt);
+    int len = vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    va_end(args);
+    if (len >= 0 && (size_t)len < sizeof(err->msg))
+        snprintf(err->msg + len, sizeof(err->msg) - (size_t)len, ": %s", old);
+    return -1;
+}

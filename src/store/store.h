@@ -1,0 +1,121 @@
+/*
+ * store - one writer thread with group commit, a few readers, and what every row shares.
+ *
+ * Work is a job. A write job runs top to bottom on the writer thread inside a savepoint of a
+ * transaction that it shares with its neighbours; when the queue is empty or the batch is full the
+ * writer commits once, and only then does each job come back to the loop thread (`done`). So an
+ * acknowledged write is on disk, and many share one fsync. A job that fails is rolled back alone.
+ * If the commit itself fails, every job of the batch comes back failed (ERR_NO_SPACE, …).
+ *
+ * Events made by a job (event_add) are handed to the loop with it, after the commit, in order.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "loop/loop.h"
+#include "store/db.h"
+
+struct store;
+struct event;
+
+struct store_job {
+    /* On the writer or a reader thread. -1 with *err set rolls the job back. */
+    int (*run)(struct store_job *job, struct db *db, struct err *err);
+    /* On the loop thread, after the commit (or the failure): rc and err say how it went. */
+    void (*done)(struct store_job *job);
+
+    int rc;
+    struct err err;
+    struct event *events; /* made by the job, in order; freed after `done` */
+    /* the store's own */
+    struct event **events_end;
+    struct store_job *next;
+};
+
+struct store_options {
+    const char *path; /* of the database file; its directory is ours */
+    unsigned readers; /* threads; 0 means 2 */
+    /* On the loop thread, for each committed event in order, before the job's `done`. */
+    void (*on_event)(void *ctx, const struct event *event);
+    void *ctx;
+};
+
+/*
+ * Opens, checks (a corrupt file is refused with a clear message, never repaired) and migrates.
+ * Threads start here; `loop` is where jobs come back.
+ */
+must_use int store_open(struct store **out, struct loop *loop, const struct store_options *options,
+                        struct err *err);
+/* Finishes what is queued, commits, checkpoints, joins the threads. */
+void store_close(struct store *store);
+
+/* Loop thread. When STORE_QUEUE_MAX jobs wait, the job comes back at once as ERR_UNAVAILABLE. */
+void store_write(struct store *store, struct store_job *job);
+void store_read(struct store *store, struct store_job *job);
+
+/* For the command line, with no server running: one connection, no threads. */
+must_use int store_open_alone(struct db **out, const char *path, bool write, struct err *err);
+void store_close_alone(struct db *db);
+/* A consistent copy into a new file while the server runs or not; refuses to overwrite. */
+must_use int store_backup(struct db *db, const char *to_path, struct err *err);
+
+/* ---- events: one increasing number per tenant, without gaps ---- */
+
+struct event {
+    struct event *next;
+    int64_t seq; /* within the tenant, from 1 */
+    int64_t at_ms;
+    char *tenant;    /* all in one allocation with the event */
+    char *type;      /* "token.created" */
+    char *object;    /* "token/tok…", or "" */
+    struct str body; /* a JSON object */
+};
+
+/* Within a write job: takes the next number of the tenant. */
+must_use int event_add(struct db *db, const char *tenant, const char *type, const char *object,
+                       struct str body, struct err *err);
+struct event_filter {
+    const char *types;  /* comma list of exact types or "prefix.*"; NULL or "" for all */
+    const char *object; /* exact, or "kind/" for all of a kind; NULL or "" for all */
+};
+bool event_matches(const struct event *event, const struct event_filter *filter);
+
+struct event_page {
+    struct event *first; /* owned: event_list_free */
+    int64_t head;        /* newest number given out */
+    int64_t floor;       /* oldest number still kept; head+1 when none */
+};
+/* Rows with seq > since, oldest first, at most `limit`. ERR_GONE when since+1 < floor. */
+must_use int event_page(struct db *db, const char *tenant, int64_t since, unsigned limit,
+                        struct event_page *out, struct err *err);
+void event_list_free(struct event *first);
+
+/* ---- audit: rows in a SHA-256 chain ---- */
+
+struct audit {
+    int64_t seq; /* from 1, one chain per store */
+    int64_t at_ms;
+    const char *tenant;
+    const char *actor; /* principal id, or "-" */
+    const char *role;
+    const char *action; /* the route's name or "refused.forbidden" */
+    const char *object;
+    const char *outcome; /* "ok" or an error name */
+    const char *request_id;
+    const char *peer;
+    const char *detail; /* JSON object */
+};
+/* Within a write job. */
+must_use int audit_add(struct db *db, const struct audit *row, struct err *err);
+/* The newest `limit` rows with seq > since (0: from the end), oldest first; calls `fn` with each.
+ */
+must_use int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,
+                        void (*fn)(void *ctx, const struct audit *row, const char *hash_hex),
+                        void *ctx, struct err *err);
+struct audit_verdict {
+    int64_t rows;    /* checked */
+    int64_t bad_seq; /* first row that does not fit; 0 when all do */
+    char why[160];   /* "row 7 was edited", "rows 5..6 are missing", "…truncated after 90" */
+    char head[65];   /* hash of the last row, hex */
+};
+must_use int audit_verify(struct db *db, struct audit_verdict *out, struct err *err);

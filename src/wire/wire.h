@@ -1,0 +1,51 @@
+/*
+ * wire - what atoll's own processes say to each other: fixed-size, versioned messages over a
+ * SOCK_SEQPACKET pair, descriptors beside them. The warden and the static init speak it too, so it
+ * needs libc alone. Every message is checked as hostile input: the api process may be taken over,
+ * and the warden must not care.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
+#define WIRE_VERSION 1
+#define WIRE_SIZE 256
+#define WIRE_FDS_MAX 4
+#define WIRE_LINK_FD 3 /* where a child finds its end */
+
+enum wire_verb {
+    WIRE_HELLO = 1, /* child → warden: version, role, pid; the warden answers with its own */
+    WIRE_READY,     /* child → warden: serving */
+    WIRE_STOP,      /* warden → child: drain and exit */
+    WIRE_RELOAD,    /* warden → child: new settings, in descriptor 0 (a sealed memfd) */
+    WIRE_RELOADED,  /* child → warden: applied, or status says why not */
+    WIRE_PING,      /* either way; answered with the same number */
+    WIRE_PONG,
+    WIRE_VERBS
+};
+
+struct wire_msg {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t verb;
+    uint32_t number; /* of the request; a reply repeats it */
+    int32_t status;  /* 0, or an errno in replies */
+    union {
+        struct {
+            uint32_t role, pid;
+        } hello;
+        uint8_t bytes[WIRE_SIZE - 16];
+    };
+};
+_Static_assert(sizeof(struct wire_msg) == WIRE_SIZE, "the wire is fixed");
+
+/* One message with up to WIRE_FDS_MAX descriptors; -1 with errno (EAGAIN on a non-blocking end). */
+must_use int wire_send(int fd, const struct wire_msg *msg, const int *fds, unsigned count);
+/*
+ * 1: got one, checked (magic, version, known verb, exact size, no cut-off descriptors); 0: the
+ * other end closed; -1: errno, EPROTO for a malformed message (its descriptors are closed).
+ */
+must_use int wire_recv(int fd, struct wire_msg *msg, int fds[WIRE_FDS_MAX], unsigned *count);
