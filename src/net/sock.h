@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define SOCK_TEXT_SIZE 256 /* longest address text, with the NUL */
+#define SOCK_TEXT_SIZE 512 /* longest address text, with the NUL */
 
 struct sock_addr {
     bool unix_socket;
@@ -28,8 +28,8 @@ must_use int sock_parse(const char *text, struct sock_addr *out, struct err *err
 /*
  * A listening socket, close-on-exec and non-blocking. `actual` gets the address with the port that
  * the kernel chose when 0 was asked for. A Unix socket file left behind by a dead server is
- * replaced; one that somebody still listens on is ERR_CONFLICT. Its mode is 0666: who may connect
- * is decided by its directory, who may do what by the peer's credentials.
+ * replaced; one that somebody still listens on is ERR_CONFLICT; anything else that stands there is
+ * left alone and refused. The socket file has mode 0600 from its first instant.
  */
 must_use int sock_listen(const char *text, int backlog, char actual[SOCK_TEXT_SIZE],
                          struct err *err);
