@@ -107,16 +107,19 @@ int err_sys(struct err *err, const char *fmt, ...)
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-    char old[ERR_MSG_SIZE];
+    char context[ERR_MSG_SIZE];
     va_list args;
 
     if (!err)
         return -1;
-    memcpy(old, err->msg, sizeof(old));
     va_start(args, fmt);
-    int len = vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    vsnprintf(context, sizeof(context) - 2, fmt, args);
     va_end(args);
-    if (len >= 0 && (size_t)len < sizeof(err->msg))
-        snprintf(err->msg + len, sizeof(err->msg) - (size_t)len, ": %s", old);
+    size_t len = strlen(context);
+    memcpy(context + len, ": ", 2);
+    len += 2;
+    memmove(err->msg + len, err->msg, sizeof(err->msg) - len);
+    memcpy(err->msg, context, len);
+    err->msg[sizeof(err->msg) - 1] = 0;
     return -1;
 }

@@ -4,8 +4,8 @@
  * A metric is a static object that registers itself; labelled ones list their label values up
  * front, so a peer can never make a new time series. Any thread (relaxed atomics).
  *
- *     METRIC_COUNTER(requests, "atoll_http_requests_total", "Requests answered", "status", "2xx",
- * "4xx"); metric_add(&requests, 0, 1);   // index of the label value
+ *     METRIC_COUNTER(requests, "atoll_http_requests_total", "Requests", "status", "2xx", "4xx")
+ *     metric_add(&requests, 0, 1);    the index of the label value; 0 without labels
  */
 #pragma once
 
@@ -27,7 +27,7 @@ struct metric {
     double bounds[METRIC_BUCKETS_MAX + 1];     /* upper bounds in seconds, 0-terminated */
     _Atomic int64_t cells[METRIC_LABELS_MAX];  /* counter or gauge, by label index */
     _Atomic uint64_t buckets[METRIC_BUCKETS_MAX + 1];
-    _Atomic uint64_t sum_us, count;
+    _Atomic uint64_t sum_us;
     struct metric *next;
 };
 

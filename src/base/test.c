@@ -20,6 +20,7 @@ static struct test_case *first, **last = &first;
 static uint64_t rand_state;
 static char *dirs[256];
 static size_t dir_count;
+static unsigned passed, skipped;
 
 void test_register(struct test_case *test)
 {
@@ -47,6 +48,7 @@ void test_skip(const char *why)
     if (must && strcmp(must, "1") == 0)
         test_fail("skip", 0, "must work here, but: %s", why);
     fprintf(stderr, "skipped: %s\n", why);
+    skipped++;
     _skip("skip", 0);
     abort();
 }
@@ -83,6 +85,7 @@ static void run_one(void **state)
     struct test_case *test = *state;
 
     test->fn();
+    passed++;
 }
 
 int main(int argc, char **argv)
@@ -106,5 +109,9 @@ int main(int argc, char **argv)
         free(dirs[i]);
     }
     free(tests);
+    /* A filter that matches nothing must not look like success. */
+    if (count == 0)
+        failed = 1;
+    printf("%u passed, %d failed, %u skipped\n", passed, failed, skipped);
     return failed ? 1 : 0;
 }
