@@ -38,6 +38,7 @@
 /* JSON */
 #define JSON_DEPTH_MAX 64
 #define JSON_SIZE_MAX 16777216
+#define JSON_VALUES_MAX 1048576 /* of one document: "[0,0,…" must not cost 24 times its size */
 
 /* Requests */
 #define IDEMPOTENCY_KEY_MAX 255
