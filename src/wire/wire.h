@@ -8,13 +8,15 @@
 
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/auto.h"
+#include "base/str.h"
 
 #define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
 #define WIRE_VERSION 1
 #define WIRE_SIZE 256
 #define WIRE_FDS_MAX 4
-#define WIRE_LINK_FD 3 /* where a child finds its end */
+
+enum wire_role { WIRE_ROLE_WARDEN = 1, WIRE_ROLE_API };
 
 enum wire_verb {
     WIRE_HELLO = 1, /* child → warden: version, role, pid; the warden answers with its own */
@@ -37,15 +39,20 @@ struct wire_msg {
         struct {
             uint32_t role, pid;
         } hello;
+        char text[WIRE_SIZE - 16]; /* WIRE_RELOADED: why not; read it with wire_text */
         uint8_t bytes[WIRE_SIZE - 16];
     };
 };
 _Static_assert(sizeof(struct wire_msg) == WIRE_SIZE, "the wire is fixed");
 
+/* What `text` holds up to its first NUL, or all of it. */
+struct str wire_text(const struct wire_msg *msg);
+
 /* One message with up to WIRE_FDS_MAX descriptors; -1 with errno (EAGAIN on a non-blocking end). */
 must_use int wire_send(int fd, const struct wire_msg *msg, const int *fds, unsigned count);
 /*
  * 1: got one, checked (magic, version, known verb, exact size, no cut-off descriptors); 0: the
- * other end closed; -1: errno, EPROTO for a malformed message (its descriptors are closed).
+ * other end closed, or sent an empty datagram, which is the same to us; -1: errno, EPROTO for a
+ * malformed message (its descriptors are closed). The descriptors are close-on-exec.
  */
 must_use int wire_recv(int fd, struct wire_msg *msg, int fds[WIRE_FDS_MAX], unsigned *count);

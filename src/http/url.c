@@ -1,0 +1,168 @@
+/* See url.h. Everything is one pass over the bytes; nothing is normalised, only accepted or not. */
+#include "http/url.h"
+
+#include <arpa/inet.h>
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte that begins at text[*at], which moves past it; -1 if it is a bad escape. */
+static int next_byte(struct str text, size_t *at)
+{
+    char c = text.p[*at];
+
+    if (c != '%') {
+        ++*at;
+        return (unsigned char)c;
+    }
+    if (text.n - *at < 3)
+        return -1;
+    int high = hex_value(text.p[*at + 1]), low = hex_value(text.p[*at + 2]);
+    if (high < 0 || low < 0)
+        return -1;
+    *at += 3;
+    return high * 16 + low;
+}
+
+static bool needs_decoding(struct str text, bool plus)
+{
+    return text.n && (memchr(text.p, '%', text.n) || (plus && memchr(text.p, '+', text.n)));
+}
+
+bool url_decode(struct arena *arena, struct str text, bool plus, struct str *out)
+{
+    size_t len = 0;
+
+    if (str_has_nul(text))
+        return false;
+    if (!needs_decoding(text, plus)) {
+        *out = text;
+        return true;
+    }
+    char *copy = arena_alloc(arena, text.n + 1);
+    for (size_t at = 0; at < text.n;) {
+        bool space = plus && text.p[at] == '+';
+        int c = next_byte(text, &at);
+
+        if (c <= 0)
+            return false;
+        copy[len++] = space ? ' ' : (char)c;
+    }
+    *out = (struct str){ copy, len };
+    return true;
+}
+
+/* Is the segment, decoded, a name that can only mean itself? */
+static bool segment_ok(struct str segment)
+{
+    size_t len = 0, dots = 0;
+
+    for (size_t at = 0; at < segment.n; len++) {
+        int c = next_byte(segment, &at);
+
+        if (c <= 0 || c == '/' || c == '\\')
+            return false;
+        dots += c == '.';
+    }
+    return len > 0 && !(dots == len && len <= 2);
+}
+
+bool url_path_ok(struct str path)
+{
+    if (!path.n || path.p[0] != '/')
+        return false;
+    for (struct str rest = str_from(path, 1); rest.n;)
+        if (!segment_ok(str_cut(&rest, '/')))
+            return false;
+    return true;
+}
+
+bool url_query_next(struct str *rest, struct str *key, struct str *value)
+{
+    while (rest->n) {
+        struct str piece = str_cut(rest, '&');
+
+        if (!piece.n)
+            continue;
+        *key = str_cut(&piece, '=');
+        *value = piece;
+        return true;
+    }
+    return false;
+}
+
+static bool port_ok(struct str port)
+{
+    unsigned number = 0;
+
+    if (port.n < 1 || port.n > 5)
+        return false;
+    for (size_t i = 0; i < port.n; i++) {
+        if (port.p[i] < '0' || port.p[i] > '9')
+            return false;
+        number = number * 10 + (unsigned)(port.p[i] - '0');
+    }
+    return number <= 65535;
+}
+
+static bool ip_ok(int family, struct str text)
+{
+    char copy[INET6_ADDRSTRLEN];
+    unsigned char addr[16];
+
+    if (text.n >= sizeof(copy) || str_has_nul(text))
+        return false;
+    memcpy(copy, text.p, text.n);
+    copy[text.n] = 0;
+    return inet_pton(family, copy, addr) == 1;
+}
+
+static bool label_ok(struct str label, bool *digits)
+{
+    *digits = true;
+    if (label.n < 1 || label.n > 63 || label.p[0] == '-' || label.p[label.n - 1] == '-')
+        return false;
+    for (size_t i = 0; i < label.n; i++) {
+        char c = label.p[i];
+        bool digit = c >= '0' && c <= '9';
+
+        if (!digit && !((c | 0x20) >= 'a' && (c | 0x20) <= 'z') && c != '-')
+            return false;
+        *digits = *digits && digit;
+    }
+    return true;
+}
+
+static bool name_ok(struct str name)
+{
+    bool digits = false;
+
+    if (name.n < 1 || name.n > 253 || name.p[name.n - 1] == '.')
+        return false;
+    for (struct str rest = name; rest.n;)
+        if (!label_ok(str_cut(&rest, '.'), &digits))
+            return false;
+    return !digits || ip_ok(AF_INET, name);
+}
+
+bool url_host_ok(struct str host)
+{
+    if (host.n && host.p[0] == '[') {
+        const char *close = memchr(host.p, ']', host.n);
+
+        if (!close)
+            return false;
+        size_t end = (size_t)(close - host.p);
+        struct str after = str_from(host, end + 1);
+        return ip_ok(AF_INET6, (struct str){ host.p + 1, end - 1 }) &&
+               (!after.n || (after.p[0] == ':' && port_ok(str_from(after, 1))));
+    }
+    const char *colon = host.n ? memchr(host.p, ':', host.n) : NULL;
+    size_t len = colon ? (size_t)(colon - host.p) : host.n;
+    return name_ok((struct str){ host.p, len }) && (!colon || port_ok(str_from(host, len + 1)));
+}

@@ -1,0 +1,53 @@
+/*
+ * layout - which descriptor stands where when one of our programs starts the next.
+ *
+ * `atoll serve` opens everything that needs a name or a privilege, then becomes the warden; the
+ * warden gives each process it starts exactly what that role needs. Numbers instead of names: a
+ * process that is told a path can be told the wrong one.
+ */
+#pragma once
+
+/* serve → warden */
+enum warden_fd {
+    WARDEN_FD_SETTINGS = 3, /* sealed memfd, JSON; the warden never reads it */
+    WARDEN_FD_ATOLL,        /* O_PATH of the atoll program, for execveat */
+    WARDEN_FD_STATE,        /* O_PATH of the state directory */
+    WARDEN_FD_LOCK,         /* STATE/lock, flocked */
+    WARDEN_FD_DATA,         /* STATE/data, for the api process */
+    WARDEN_FD_LISTENERS,    /* and on */
+};
+
+/* warden → api; 0 is /dev/null, 1 and 2 are the server's own */
+enum api_fd {
+    API_FD_LINK = 3,  /* wire.h */
+    API_FD_SETTINGS,  /* sealed memfd */
+    API_FD_DATA,      /* its data directory */
+    API_FD_LISTENERS, /* and on */
+};
+
+/* warden → `atoll serve --resolve`: where it writes the new settings */
+#define RESOLVE_FD_OUT 3
+
+#define LISTENERS_MAX 33 /* CONF_LIST_MAX, and the Unix socket of the state directory */
+
+/*
+ * The warden's own arguments, all numbers, then the arguments of `atoll serve` (for SIGHUP):
+ * atoll-warden LAYOUT API_UID API_GID LISTENERS LOG_LEVEL LOG_FORMAT DRAIN_MS serve [ARG]…
+ * An API_UID of -1 means: do not change who runs.
+ */
+#define WARDEN_LAYOUT 1
+#define WARDEN_ARGS 8 /* before "serve", argv[0] included */
+
+/*
+ * How the api process ends. Anything else, or a signal, is a crash and it is started again.
+ * EX_CONFIG of sysexits.h: starting again would end the same way (corrupt store, a jail that cannot
+ * be made).
+ */
+#define API_EXIT_FINAL 78
+
+/* The Unix socket's name in the state directory; the warden removes it when it ends. */
+#define STATE_SOCKET "atoll.sock"
+#define STATE_LOCK "lock"
+#define STATE_TOKEN "admin.token"
+#define STATE_DATA "data"
+#define STATE_DB "atoll.db" /* in STATE_DATA */
