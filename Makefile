@@ -73,7 +73,8 @@ FUZZERS := $(FUZZ_SRC:src/%.c=$(BUILD)/fuzz/%)
 # What `all` makes, and what else the tests need; the blocks below add to these.
 PROGRAMS := $(BUILD)/atoll
 TEST_PROGRAMS :=
-# Libraries that one test alone needs, by its stem: LIBS_json_test := -ljansson
+# Libraries that one test alone needs, by its stem.
+LIBS_json_peer_test := -ljansson
 
 # T=word keeps the tests whose path holds the word.
 some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
