@@ -67,6 +67,57 @@ $(BUILD)/replay/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/obj/base/fuzz_main.o $(BU
 	@mkdir -p $(@D)
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# ---- the warden ----------------------------------------------------------------------------------
+
+# Static, position-independent, musl alone. The sanitizers need glibc, so with SAN the program is
+# still built plain; its parts are also built the usual way, for their tests.
+MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(shell $(CC) -print-multiarch))
+WARDEN_OWN := $(filter-out %_test.c,$(wildcard src/warden/*.c))
+WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/buf.c \
+                base/mem.c base/str.c base/clock.c)
+WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o)
+WARDEN_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
+        -fstack-clash-protection -fcf-protection=full -ftrivial-auto-var-init=zero \
+        -fzero-call-used-regs=used-gpr -fno-delete-null-pointer-checks -fno-strict-overflow \
+        -fno-strict-aliasing -ffunction-sections -fdata-sections \
+        -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
+        -Wmissing-prototypes -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
+# musl-gcc has no -static-pie: its start file and the linker's flags are named here instead.
+WARDEN_LDFLAGS := -nostartfiles -static -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now \
+        -Wl,-z,noexecstack,-z,separate-code,--gc-sections
+WARDEN_PARTS := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(filter-out src/warden/main.c,$(WARDEN_OWN)))
+WARDEN_TESTS := $(patsubst src/%.c,$(BUILD)/test/%,$(wildcard src/warden/*_test.c))
+TESTS += $(WARDEN_TESTS)
+all: $(BUILD)/atoll-warden
+
+# musl brings no kernel headers; these are the system's, and nothing else of glibc's.
+$(BUILD)/musl/include/linux:
+	@mkdir -p $(@D)
+	@ln -sfn /usr/include/linux $(@D)/linux
+	@ln -sfn /usr/include/asm-generic $(@D)/asm-generic
+	@ln -sfn /usr/include/$(shell $(CC) -print-multiarch)/asm $(@D)/asm
+
+$(BUILD)/musl/%.o: src/%.c | $(BUILD)/musl/include/linux
+	@mkdir -p $(@D)
+	@echo "  MUSL $<"
+	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include $(WARDEN_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/atoll-warden: $(WARDEN_OBJ)
+	@echo "  LD   $@"
+	@$(MUSL_CC) $(WARDEN_LDFLAGS) $(MUSL_LIB)/rcrt1.o $(MUSL_LIB)/crti.o \
+	    $(shell $(CC) -print-file-name=crtbeginS.o) $^ $(shell $(CC) -print-file-name=crtendS.o) \
+	    $(MUSL_LIB)/crtn.o -o $@
+
+$(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/base/test.o \
+                                  $(BUILD)/libatoll.a | $(BUILD)/atoll-warden
+	@mkdir -p $(@D)
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+
+-include $(shell find $(BUILD)/musl -name '*.d' 2>/dev/null)
+
+# --------------------------------------------------------------------------------------------------
+
 # Unit tests alone; T=word runs those whose file name holds the word.
 unit: $(if $(T),$(foreach t,$(TESTS),$(if $(findstring $(T),$(t)),$(t))),$(TESTS))
 	@for t in $^; do echo "== $$t"; $$t || exit 1; done
