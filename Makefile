@@ -1,15 +1,22 @@
-# Atoll. `make` builds, `make run` starts it, `make test` proves it; `make help` lists the rest.
+# Atoll. `make run` starts it, `make test` proves it, `make help` lists the rest.
 #
-# Needs GNU make and pkg-config, nothing else: `make deps` installs the libraries. Output goes to
-# build/ (build-address/ and so on with SAN=…). Every src/ROOM/*.c is in libatoll.a, except tests
-# (x_test.c), fuzzers (x_fuzz.c) and the static programs' own rooms (src/warden).
+# GNU make and pkg-config, nothing to install first: `make deps` brings the libraries. Output goes
+# to build/; variants that must not mix have their own (build-address/ with SAN=address, build-lazy/
+# with LAZY=1). Every src/ROOM/*.c is in libatoll.a, except tests (x_test.c), fuzzers (x_fuzz.c) and
+# the rooms of the static programs (src/warden), which have their own block below.
 
 SAN ?=
-BUILD := build$(if $(SAN),-$(SAN))
-CC ?= gcc
+LAZY ?=
+BUILD := build$(if $(SAN),-$(SAN))$(if $(LAZY),-lazy)
+CC := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
+CLANG ?= clang-14
 MUSL_CC ?= musl-gcc
+PYTHON ?= /usr/bin/python3
 VERSION := 0.1.0
 WERROR ?= -Werror
+JOBS ?= $(shell nproc)
+
+# ---- flags ---------------------------------------------------------------------------------------
 
 PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
@@ -19,19 +26,41 @@ HARDEN := -fstack-protector-strong -fstack-clash-protection -fcf-protection=full
           -ftrivial-auto-var-init=zero -fzero-call-used-regs=used-gpr \
           -fno-delete-null-pointer-checks -fno-strict-overflow -fno-strict-aliasing
 OPT := -O2 -g
+SAN_LINK := $(if $(SAN),-fsanitize=$(SAN))
 ifeq ($(SAN),)
 HARDEN += -D_FORTIFY_SOURCE=3
+else ifeq ($(SAN),fuzz)
+# libFuzzer is clang's; it knows other warnings, and the hardening would only slow the search.
+CC := $(CLANG)
+OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+       -fno-sanitize-recover=all
+WARN := -Wall -Wextra -Wno-unknown-warning-option
+HARDEN :=
+SAN_LINK := -fsanitize=address,undefined
+else ifeq ($(SAN),analyze)
+# gcc's own analyzer; what is built is thrown away. Its findings about leaks at exit and about
+# callbacks it cannot follow are checked by the sanitizers instead, at run time.
+OPT := -O1 -g -fanalyzer
+WARN := -Wall $(WERROR)
+SAN_LINK :=
 else
 OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all
 # The sanitizers' own instrumentation confuses these two.
 WARN += -Wno-stack-usage -Wno-null-dereference
 endif
-CPPFLAGS := -Isrc -I$(BUILD)/gen -D_GNU_SOURCE -DATOLL_VERSION='"$(VERSION)"'
-CFLAGS := -std=gnu17 $(OPT) $(WARN) $(HARDEN) -fPIE -fvisibility=hidden -pthread \
-          $(shell pkg-config --cflags $(PKGS))
+CPPFLAGS := -Isrc -I$(BUILD)/gen -D_GNU_SOURCE -DATOLL_VERSION='"$(VERSION)"' \
+            $(if $(LAZY),-DATOLL_LAZY_COMMIT)
+# Asked for once and only when something is compiled: `make run` on a bare machine has no pkg-config
+# before it has installed it.
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PKGS)))$(PKG_CFLAGS)
+PKG_LIBS = $(eval PKG_LIBS := $$(shell pkg-config --libs $(PKGS)))$(PKG_LIBS)
+CFLAGS = -std=gnu17 $(OPT) $(WARN) $(HARDEN) -fPIE -fvisibility=hidden -pthread $(PKG_CFLAGS) \
+         $(EXTRA_CFLAGS)
 LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,nodlopen,--as-needed \
-           $(if $(SAN),-fsanitize=$(SAN))
-LIBS := $(shell pkg-config --libs $(PKGS)) -lwslay -lm
+           $(SAN_LINK)
+LIBS = $(PKG_LIBS) -lwslay -lm
+
+# ---- sources -------------------------------------------------------------------------------------
 
 LIB_SRC := $(filter-out %_test.c %_fuzz.c src/base/test.c src/base/fuzz_main.c src/main.c \
              $(wildcard src/warden/*.c),$(wildcard src/*/*.c))
@@ -40,19 +69,43 @@ FUZZ_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_fuzz.c))
 LIB_OBJ := $(LIB_SRC:src/%.c=$(BUILD)/obj/%.o)
 TESTS := $(TEST_SRC:src/%.c=$(BUILD)/test/%)
 REPLAYS := $(FUZZ_SRC:src/%.c=$(BUILD)/replay/%)
+FUZZERS := $(FUZZ_SRC:src/%.c=$(BUILD)/fuzz/%)
+# What `all` makes, and what else the tests need; the blocks below add to these.
+PROGRAMS := $(BUILD)/atoll
+TEST_PROGRAMS :=
+# Libraries that one test alone needs, by its stem: LIBS_json_test := -ljansson
+
+# T=word keeps the tests whose path holds the word.
+some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
+# A make below this one uses all cores, unless this one was told how many.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: all unit clean help
-all: $(BUILD)/atoll
+.SECONDARY:
+.DELETE_ON_ERROR:
+.PHONY: all FORCE
+all: ## build everything into build/
 
-$(BUILD)/obj/%.o: src/%.c
+# ---- compile and link ----------------------------------------------------------------------------
+
+# Rewritten only when it would change, so that new flags or a removed file rebuild what they must.
+define stamp
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$1)' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$1)' > $@
+endef
+$(BUILD)/flags: FORCE
+	$(call stamp,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LIBS))
+$(BUILD)/objects: FORCE
+	$(call stamp,$(LIB_OBJ))
+
+$(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/libatoll.a: $(LIB_OBJ)
+$(BUILD)/libatoll.a: $(LIB_OBJ) $(BUILD)/objects
 	@rm -f $@
-	@ar rcs $@ $^
+	@ar rcs $@ $(filter %.o,$^)
 
 $(BUILD)/atoll: $(BUILD)/obj/main.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
@@ -61,17 +114,25 @@ $(BUILD)/atoll: $(BUILD)/obj/main.o $(BUILD)/libatoll.a
 $(BUILD)/test/%_test: $(BUILD)/obj/%_test.o $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a
 	@mkdir -p $(@D)
 	@echo "  LD   $@"
-	@$(CC) $(LDFLAGS) -o $@ $< $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a $(LIBS) -lcmocka
+	@$(CC) $(LDFLAGS) -o $@ $< $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a $(LIBS) -lcmocka \
+	    $(LIBS_$(notdir $*)_test)
 
 $(BUILD)/replay/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/obj/base/fuzz_main.o $(BUILD)/libatoll.a
 	@mkdir -p $(@D)
-	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) $(LIBS_$(notdir $*)_fuzz)
+
+$(BUILD)/fuzz/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/libatoll.a
+	@mkdir -p $(@D)
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS) $(LIBS_$(notdir $*)_fuzz)
 
 # ---- the warden ----------------------------------------------------------------------------------
 
 # Static, position-independent, musl alone. The sanitizers need glibc, so with SAN the program is
 # still built plain; its parts are also built the usual way, for their tests.
-MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(shell $(CC) -print-multiarch))
+MULTIARCH = $(eval MULTIARCH := $$(shell $(MUSL_CC) -print-multiarch))$(MULTIARCH)
+MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(MULTIARCH))
 WARDEN_OWN := $(filter-out %_test.c,$(wildcard src/warden/*.c))
 WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/buf.c \
                 base/mem.c base/str.c base/clock.c)
@@ -88,16 +149,18 @@ WARDEN_LDFLAGS := -nostartfiles -static -Wl,-pie,--no-dynamic-linker,-z,text,-z,
 WARDEN_PARTS := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(filter-out src/warden/main.c,$(WARDEN_OWN)))
 WARDEN_TESTS := $(patsubst src/%.c,$(BUILD)/test/%,$(wildcard src/warden/*_test.c))
 TESTS += $(WARDEN_TESTS)
-all: $(BUILD)/atoll-warden
+PROGRAMS += $(BUILD)/atoll-warden
 
 # musl brings no kernel headers; these are the system's, and nothing else of glibc's.
 $(BUILD)/musl/include/linux:
 	@mkdir -p $(@D)
 	@ln -sfn /usr/include/linux $(@D)/linux
 	@ln -sfn /usr/include/asm-generic $(@D)/asm-generic
-	@ln -sfn /usr/include/$(shell $(CC) -print-multiarch)/asm $(@D)/asm
+	@ln -sfn /usr/include/$(MULTIARCH)/asm $(@D)/asm
 
-$(BUILD)/musl/%.o: src/%.c | $(BUILD)/musl/include/linux
+$(BUILD)/musl/flags: FORCE
+	$(call stamp,$(MUSL_CC) $(CPPFLAGS) $(WARDEN_CFLAGS) $(WARDEN_LDFLAGS) $(WARDEN_OBJ))
+$(BUILD)/musl/%.o: src/%.c $(BUILD)/musl/flags | $(BUILD)/musl/include/linux
 	@mkdir -p $(@D)
 	@echo "  MUSL $<"
 	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include $(WARDEN_CFLAGS) -MMD -MP -c $< -o $@
@@ -105,7 +168,7 @@ $(BUILD)/musl/%.o: src/%.c | $(BUILD)/musl/include/linux
 $(BUILD)/atoll-warden: $(WARDEN_OBJ)
 	@echo "  LD   $@"
 	@$(MUSL_CC) $(WARDEN_LDFLAGS) $(MUSL_LIB)/rcrt1.o $(MUSL_LIB)/crti.o \
-	    $(shell $(CC) -print-file-name=crtbeginS.o) $^ $(shell $(CC) -print-file-name=crtendS.o) \
+	    $(shell $(MUSL_CC) -print-file-name=crtbeginS.o) $^ $(shell $(MUSL_CC) -print-file-name=crtendS.o) \
 	    $(MUSL_LIB)/crtn.o -o $@
 
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/base/test.o \
@@ -114,15 +177,91 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
--include $(shell find $(BUILD)/musl -name '*.d' 2>/dev/null)
+# ---- the test server for protocol peers ------------------------------------------------------------
 
-# --------------------------------------------------------------------------------------------------
+# ---- everything --------------------------------------------------------------------------------
 
-# Unit tests alone; T=word runs those whose file name holds the word.
-unit: $(if $(T),$(foreach t,$(TESTS),$(if $(findstring $(T),$(t)),$(t))),$(TESTS))
-	@for t in $^; do echo "== $$t"; $$t || exit 1; done
+.PHONY: programs test-programs unit-programs replay-programs fuzz-programs
+all: programs
+programs: $(PROGRAMS)
+unit-programs: $(call some,$(TESTS))
+replay-programs: $(call some,$(REPLAYS))
+test-programs: $(PROGRAMS) $(TEST_PROGRAMS) $(TESTS) $(REPLAYS)
+fuzz-programs: $(call some,$(FUZZERS))
 
-clean:
-	rm -rf build build-address build-undefined build-thread
+# ---- run -----------------------------------------------------------------------------------------
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+.PHONY: run deps deps-test deps-bench deps-check
+run: deps ## install what is needed, build, and serve on 127.0.0.1:8080 (ARGS="--listen …")
+	@$(SUBMAKE) all
+	@exec tools/serve $(BUILD)/atoll serve $(ARGS)
+
+deps: ## install the packages that building needs
+	@tools/deps build
+deps-test:
+	@tools/deps build test
+deps-bench:
+	@tools/deps build test bench
+deps-check:
+	@tools/deps build test check
+
+# ---- test ----------------------------------------------------------------------------------------
+
+RUN_TESTS = $(PYTHON) tools/run-tests --build $(BUILD)
+.PHONY: test unit replay e2e crash
+test: deps-test ## install what tests need, build, and run all of them
+	@$(SUBMAKE) test-programs
+	@$(SUBMAKE) LAZY=1 SAN= programs
+	@$(RUN_TESTS) --unit $(TESTS) --replay $(REPLAYS) --e2e
+
+unit: ## unit tests alone; T=word runs those whose path holds the word
+	@$(SUBMAKE) unit-programs
+	@for t in $(call some,$(TESTS)); do echo "== $$t"; timeout 300 $$t || exit 1; done
+
+replay: ## the fuzzers' corpora, without a fuzzer
+	@$(SUBMAKE) replay-programs
+	@$(RUN_TESTS) --replay $(call some,$(REPLAYS))
+
+e2e: ## end-to-end tests alone; T=word
+	@$(SUBMAKE) programs $(TEST_PROGRAMS)
+	@$(RUN_TESTS) --e2e $(T)
+
+crash: ## kill -9 at random instants under load; CYCLES=200
+	@$(SUBMAKE) programs
+	@$(PYTHON) tests/crash/crash.py --bin $(BUILD)/atoll --cycles $(or $(CYCLES),200)
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: ## each fuzzer for 60 s (FUZZ_SECONDS, T=word)
+	@tools/deps build check
+	@$(SUBMAKE) SAN=fuzz fuzz-programs
+	@$(PYTHON) tools/run-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS) \
+	    $(call some,$(FUZZ_SRC:src/%.c=build-fuzz/fuzz/%))
+
+BENCH ?= full
+.PHONY: bench
+bench: deps-bench ## measure against peers, side by side (BENCH=quick)
+	@$(SUBMAKE) all
+	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)
+
+# ---- check ---------------------------------------------------------------------------------------
+
+.PHONY: check
+check: deps-check ## layers, style, static analysis, binaries, docs; every check proven to fail
+	@$(SUBMAKE) all
+	@$(PYTHON) tools/run-checks --build $(BUILD) $(T)
+
+# ---- docs, clean, help ---------------------------------------------------------------------------
+
+.PHONY: docs clean help
+docs: all ## write the generated reference pages
+	@tools/docs $(BUILD)/atoll write
+
+clean: ## remove everything that was built
+	rm -rf build build-*/
+
+help:
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@echo '  SAN=address|undefined|thread, LAZY=1: variants in their own build directory'
+
+-include $(shell find $(BUILD)/obj $(BUILD)/musl -name '*.d' 2>/dev/null)

@@ -23,11 +23,13 @@
 enum route_on { ON_LOOP, ON_READER, ON_WRITER, ON_STREAM };
 
 enum route_flag {
-    ROUTE_CREATES = 1,   /* honours Idempotency-Key; a success is 201 */
-    ROUTE_NO_AUDIT = 2,  /* a mutation that records itself */
-    ROUTE_PLAIN = 4,     /* no auth rate limit (health) */
-    ROUTE_SECRET = 8,    /* the reply holds a secret: never stored for idempotent replay in clear */
-    ROUTE_ANY_HOST = 16, /* no Host check (health probes) */
+    ROUTE_CREATES = 1,  /* honours Idempotency-Key; a success is 201 */
+    ROUTE_SSE = 2,      /* taken when the caller accepts text/event-stream */
+    ROUTE_WS = 4,       /* taken when the caller asks for a WebSocket */
+    ROUTE_ANY_HOST = 8, /* no Host check: probes come by address */
+    ROUTE_NO_RATE = 16, /* not counted against the caller's rate */
+    ROUTE_BODY = 32,    /* ON_STREAM: the handler reads the body itself */
+    ROUTE_HIDDEN = 64,  /* not in OpenAPI nor the reference: another protocol's own paths */
 };
 
 /* In whose words errors are told. */
@@ -53,6 +55,8 @@ struct route {
 };
 
 #define CALL_PARAMS_MAX 6
+#define CALL_QUERIES_MAX 12
+#define CALL_EXTRA_MAX 6
 
 /* One request on its way; owned by the framework. */
 struct call {
@@ -62,14 +66,14 @@ struct call {
     struct arena arena;   /* the call's memory; survives the request */
     struct principal who;
     char request_id[REQUEST_ID_MAX + 1];
-    const char *method, *path, *query_text, *peer; /* copies, safe on any thread */
+    const char *method, *path, *peer; /* copies, safe on any thread */
+    bool tls;
     struct str body;
     const struct json *json; /* parsed body, or NULL */
-    struct {
-        const char *name;
-        struct str value;
-    } params[CALL_PARAMS_MAX];
-    unsigned param_count;
+    struct call_param {
+        const char *name, *value; /* decoded */
+    } params[CALL_PARAMS_MAX], queries[CALL_QUERIES_MAX];
+    unsigned param_count, query_count;
 
     struct db *db; /* ON_READER, ON_WRITER */
 
@@ -77,7 +81,7 @@ struct call {
     int status;       /* 0: 200, or 201 with ROUTE_CREATES */
     struct buf reply; /* body; JSON unless content_type says otherwise */
     const char *content_type;
-    struct http_header extra[4];
+    struct http_header extra[CALL_EXTRA_MAX];
     unsigned extra_count;
     const char *object; /* for the audit row: "token/tok…" */
     const char *detail; /* JSON for the audit row */
@@ -90,6 +94,9 @@ struct call {
 const char *call_param(struct call *call, const char *name);
 /* Query parameter, percent-decoded, or NULL. */
 const char *call_query(struct call *call, const char *name);
+/* A number in the query, within [min, max]; `otherwise` when absent. */
+must_use int call_query_int(struct call *call, const char *name, int64_t min, int64_t max,
+                            int64_t otherwise, int64_t *out, struct err *err);
 /* Decodes the JSON body by the route's `takes`. */
 must_use int call_decode(struct call *call, void *out, struct err *err);
 /* Writes the reply by the route's `gives`. */
@@ -100,10 +107,21 @@ void call_header(struct call *call, const char *name, const char *value);
 must_use int call_event(struct call *call, const char *type, const char *object, struct str body,
                         struct err *err);
 
+/*
+ * For ON_STREAM handlers, which own call->req: answers with an error in the surface's shape. The
+ * call ends with the request; call->req->app stays the framework's until the handler replaces it
+ * together with on_gone, and then call_free is the handler's duty.
+ */
+void call_refuse(struct call *call, const struct err *err);
+void call_free(struct call *call);
+/* The headers every answer carries (request id); for handlers that answer themselves. */
+unsigned call_headers(struct call *call, struct http_header *out, unsigned max);
+
 struct api_options {
-    const char *const *hosts; /* exact Host values allowed, NULL-terminated */
+    const char *const *hosts; /* exact Host values allowed, NULL-terminated; borrowed */
     const char *version;
-    bool open;
+    const char *data_dir; /* ours to write: backups */
+    const struct asset *assets;
 };
 
 struct api {
@@ -120,6 +138,8 @@ struct api {
 
 must_use int api_init(struct api *api, struct err *err);
 void api_free(struct api *api);
+/* Before http_server_drain: /readyz says no, event streams end. */
+void api_drain(struct api *api);
 /* The http_app of this api. */
 struct http_app api_app(struct api *api);
 

@@ -136,4 +136,6 @@ void auth_session_added(struct auth *auth, const struct session_row *row);
 void auth_session_ended(struct auth *auth, const char *id);
 /* What the page must send as X-Atoll-CSRF; derived from the session, not stored in the page. */
 void session_csrf(const struct session_row *row, char out[65]);
+/* The same, of a live session by id; -1 when it has ended. Loop thread. */
+must_use int auth_session_csrf(const struct auth *auth, const char *session_id, char out[65]);
 #define SESSION_COOKIE "atoll_session"

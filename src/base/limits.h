@@ -32,7 +32,9 @@
 #define H2_RESET_WINDOW_MS 10000
 #define H2_CONTINUATIONS_MAX 8
 #define WS_MESSAGE_MAX 1048576
-#define WS_PINGS_MAX 60 /* per minute */
+#define WS_PINGS_MAX 60 /* per minute, pings and pongs together */
+#define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
+#define WS_CLOSE_MS 5000 /* from our close frame to the peer's */
 #define GRPC_MESSAGE_MAX 4194304
 
 /* JSON */

@@ -53,7 +53,7 @@ struct http_req {
     struct str path;   /* of the target, before '?', not decoded */
     struct str query;  /* after '?', or empty */
     struct str host;   /* Host or :authority, as sent */
-    const struct http_header *headers;
+    const struct http_header *headers; /* extended CONNECT: ":protocol" is among them */
     size_t header_count;
     int64_t body_size;  /* Content-Length; 0 for none; -1 when it will be seen */
     int64_t started_us; /* monotonic */
@@ -139,6 +139,9 @@ void http_server_drain(struct http_server *server, int64_t max_ms, void (*done)(
                        void *ctx);
 void http_server_free(struct http_server *server);
 unsigned http_server_conns(const struct http_server *server);
+
+/* The loop that serves this request, for timers of whoever took it over. */
+struct loop *http_loop(const struct http_req *req);
 
 /* The reason phrase of a status, "Unknown" if none. */
 const char *http_reason(int status);

@@ -74,6 +74,10 @@ struct event {
 /* Within a write job: takes the next number of the tenant. */
 must_use int event_add(struct db *db, const char *tenant, const char *type, const char *object,
                        struct str body, struct err *err);
+/* The number that the last event_add of this job took. */
+int64_t event_last_seq(const struct db *db);
+/* A number from Last-Event-ID or since=: digits only, at most INT64_MAX. */
+must_use bool event_since_parse(struct str text, int64_t *out);
 struct event_filter {
     const char *types;  /* comma list of exact types or "prefix.*"; NULL or "" for all */
     const char *object; /* exact, or "kind/" for all of a kind; NULL or "" for all */

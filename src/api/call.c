@@ -1,0 +1,105 @@
+/*
+ * What handlers say: decode, query, reply, event. All of it works on any thread, because a call
+ * keeps copies of what it needs of the request; only call->req belongs to the loop thread.
+ */
+#include "api/own.h"
+
+#include "base/clock.h"
+
+const char *call_param(struct call *call, const char *name)
+{
+    for (unsigned i = 0; i < call->param_count; i++)
+        if (strcmp(call->params[i].name, name) == 0)
+            return call->params[i].value;
+    abort(); /* the route's own path does not have it */
+}
+
+const char *call_query(struct call *call, const char *name)
+{
+    for (unsigned i = 0; i < call->query_count; i++)
+        if (strcmp(call->queries[i].name, name) == 0)
+            return call->queries[i].value;
+    return NULL;
+}
+
+int call_query_int(struct call *call, const char *name, int64_t min, int64_t max, int64_t otherwise,
+                   int64_t *out, struct err *err)
+{
+    const char *text = call_query(call, name);
+    int64_t value;
+
+    if (!text) {
+        *out = otherwise;
+        return 0;
+    }
+    if (!str_to_i64(str_of(text), &value))
+        return err_field(err, name, "%s must be a whole number", name);
+    if (value < min || value > max)
+        return err_field(err, name, "%s must be from %lld to %lld", name, (long long)min,
+                         (long long)max);
+    *out = value;
+    return 0;
+}
+
+int call_decode(struct call *call, void *out, struct err *err)
+{
+    if (!call->json)
+        return err_set(err, ERR_INVALID, "a JSON object is needed as the body");
+    return field_decode(call->route->takes, call->json, out, &call->arena, NULL, err);
+}
+
+struct json_out call_json(struct call *call)
+{
+    return json_to(&call->reply);
+}
+
+int call_reply(struct call *call, const void *in)
+{
+    struct json_out out = call_json(call);
+
+    field_encode(call->route->gives, in, &out);
+    return 0;
+}
+
+void call_header(struct call *call, const char *name, const char *value)
+{
+    if (call->extra_count == CALL_EXTRA_MAX)
+        abort(); /* a handler's own mistake */
+    call->extra[call->extra_count++] =
+        (struct http_header){ str_of(name), str_of(arena_strdup(&call->arena, value)) };
+}
+
+int call_event(struct call *call, const char *type, const char *object, struct str body,
+               struct err *err)
+{
+    return event_add(call->db, call->who.tenant, type, object, body, err);
+}
+
+void api_error_body(enum surface surface, const struct err *err, const char *request_id,
+                    struct buf *out)
+{
+    struct json_out json = json_to(out);
+
+    if (surface == SURFACE_TEXT) {
+        buf_printf(out, "%s\n", err->msg);
+        return;
+    }
+    json_open(&json, '{');
+    json_key(&json, "error");
+    if (surface == SURFACE_HUB) {
+        json_put_str(&json, str_of(err->msg));
+    } else {
+        json_open(&json, '{');
+        json_kv_text(&json, "code", err_info(err->code)->name);
+        /* What the kernel or a library said is for the log, not for the caller. */
+        json_kv_text(&json, "message",
+                     err->code == ERR_INTERNAL
+                         ? "internal error; see the server's log by request_id"
+                         : err->msg);
+        json_kv_text(&json, "field", err->field[0] ? err->field : NULL);
+        json_kv_text(&json, "request_id", request_id);
+        json_close(&json, '}');
+    }
+    json_close(&json, '}');
+    buf_putc(out, '\n');
+}

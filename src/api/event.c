@@ -1,0 +1,484 @@
+/*
+ * Events as pages, as server-sent events and over a WebSocket; and notes, which are events that
+ * people write.
+ *
+ * A stream keeps a bus subscription and very little else: the call it began as is freed, the
+ * request is slimmed, and the text of an event is made once and sent to all. When its peer reads
+ * slowly the bus pauses it (no queue here); when its place is beyond retention it is told "reset"
+ * and ended. A stream ends with the credential that opened it.
+ */
+#include "api/own.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "http/ws.h"
+
+METRIC_GAUGE(streams_open, "atoll_event_streams", "Open event streams", "kind", "sse", "ws");
+METRIC_COUNTER(streams_ended, "atoll_event_streams_ended_total",
+               "Event streams ended by the server", "why", "lost", "revoked", "drain");
+enum { END_LOST, END_REVOKED, END_DRAIN };
+
+struct stream {
+    struct bus_sub sub;
+    struct list node;
+    struct api *api;
+    struct http_req *req; /* SSE; NULL once gone */
+    struct ws *ws;        /* WebSocket */
+    struct store_job job; /* looks whether the place asked for still exists */
+    struct call *call;    /* until the answer has begun */
+    int64_t since;
+    int64_t expires_ms;
+    char who[ID_SIZE];
+    char tenant[TENANT_MAX + 1];
+};
+
+static void event_json(const struct event *event, struct json_out *json)
+{
+    char when[CLOCK_TEXT_SIZE];
+
+    clock_text(event->at_ms, when);
+    json_open(json, '{');
+    json_kv_int(json, "seq", event->seq);
+    json_kv_text(json, "time", when);
+    json_kv_text(json, "type", event->type);
+    json_kv_text(json, "object", event->object);
+    json_key(json, "data");
+    json_put_raw(json, event->body);
+    json_close(json, '}');
+}
+
+/* The event as SSE text; the same bytes serve every subscriber, so the newest is kept. */
+static struct str event_sse(struct api *api, const struct event *event)
+{
+    struct api_private *own = api->own;
+
+    if (own->event_text_seq == event->seq && strcmp(own->event_text_tenant, event->tenant) == 0)
+        return buf_view(&own->event_text);
+    struct json_out json = json_to(&own->event_text);
+    buf_clear(&own->event_text);
+    buf_printf(&own->event_text, "id: %lld\nevent: %s\ndata: ", (long long)event->seq, event->type);
+    event_json(event, &json);
+    buf_puts(&own->event_text, "\n\n");
+    own->event_text_seq = event->seq;
+    snprintf(own->event_text_tenant, sizeof(own->event_text_tenant), "%s", event->tenant);
+    return buf_view(&own->event_text);
+}
+
+/* ---- a stream's life ---- */
+
+static void stream_free(struct stream *stream)
+{
+    if (stream->req || stream->ws)
+        metric_add(&streams_open, stream->ws ? 1 : 0, -1);
+    bus_unsubscribe(&stream->sub);
+    list_remove(&stream->node);
+    free(stream);
+}
+
+static void stream_end(struct stream *stream, int why, int ws_code, const char *reason)
+{
+    metric_add(&streams_ended, (unsigned)why, 1);
+    if (stream->ws) {
+        bus_unsubscribe(&stream->sub);
+        ws_close(stream->ws, ws_code, reason); /* on_close frees */
+        return;
+    }
+    struct http_req *req = stream->req;
+    char text[160];
+    int len = snprintf(text, sizeof(text), "event: reset\ndata: {\"reason\":\"%s\"}\n\n", reason);
+
+    if (http_reply_write(req, (struct str){ text, (size_t)len }) != HTTP_CUT)
+        http_reply_end(req, NULL, 0);
+    stream_free(stream);
+}
+
+static enum bus_take on_event(struct bus_sub *sub, const struct event *event)
+{
+    struct stream *stream = container_of(sub, struct stream, sub);
+    enum http_flow flow;
+
+    if (stream->ws) {
+        autobuf struct buf text = { 0 };
+        struct json_out json = json_to(&text);
+
+        event_json(event, &json);
+        flow = ws_send(stream->ws, true, buf_view(&text));
+    } else {
+        flow = http_reply_write(stream->req, event_sse(stream->api, event));
+    }
+    return flow == HTTP_OK ? BUS_MORE : BUS_WAIT;
+}
+
+static void on_lost(struct bus_sub *sub, const struct err *err)
+{
+    (void)err;
+    stream_end(container_of(sub, struct stream, sub), END_LOST, 4410,
+               "events before this point are no longer kept");
+}
+
+static void on_req_gone(struct http_req *req)
+{
+    struct stream *stream = req->app;
+
+    stream_free(stream);
+}
+
+static void on_req_drain(struct http_req *req)
+{
+    struct stream *stream = req->app;
+
+    bus_resume(&stream->sub);
+}
+
+static void on_ws_drain(struct ws *ws)
+{
+    struct stream *stream = ws_ctx(ws);
+
+    bus_resume(&stream->sub);
+}
+
+static void on_ws_close(struct ws *ws, int code, struct str reason)
+{
+    struct stream *stream = ws_ctx(ws);
+
+    (void)code, (void)reason;
+    stream_free(stream);
+}
+
+static void on_ws_message(struct ws *ws, bool text, struct str data)
+{
+    (void)text, (void)data;
+    ws_close(ws, 1008, "this stream takes no messages");
+}
+
+static const struct ws_ops stream_ws_ops = { .on_message = on_ws_message,
+                                             .on_drain = on_ws_drain,
+                                             .on_close = on_ws_close };
+
+static void stream_go(struct stream *stream)
+{
+    struct call *call = stream->call;
+    struct event_filter filter = { call_query(call, "type"), call_query(call, "object") };
+    struct api *api = stream->api;
+
+    stream->sub.on_event = on_event;
+    stream->sub.on_lost = on_lost;
+    list_append(&api->own->streams, &stream->node);
+    metric_add(&streams_open, stream->ws ? 1 : 0, 1);
+    if (!timer_is_set(&api->own->keepalive))
+        timer_set(api->loop, &api->own->keepalive, SSE_KEEPALIVE_MS);
+    bus_subscribe(api->bus, &stream->sub, stream->tenant, &filter, stream->since);
+}
+
+static void sse_begin(struct stream *stream)
+{
+    struct call *call = stream->call;
+    struct http_req *req = call->req;
+    struct http_header headers[CALL_EXTRA_MAX + 4];
+    unsigned count = call_headers(call, headers, CALL_EXTRA_MAX);
+    char hello[64];
+
+    headers[count++] = (struct http_header){ STR("content-type"), STR("text/event-stream") };
+    headers[count++] = (struct http_header){ STR("x-accel-buffering"), STR("no") };
+    req->app = stream;
+    req->on_gone = on_req_gone;
+    req->on_drain = on_req_drain;
+    stream->req = req;
+    http_reply_begin(req, 200, headers, count);
+    int len = snprintf(hello, sizeof(hello), "retry: %d\n: atoll\n\n", SSE_RETRY_MS);
+    http_reply_write(req, (struct str){ hello, (size_t)len });
+    http_slim(req);
+    stream_go(stream);
+    call->req = NULL;
+    call_free(call);
+    stream->call = NULL;
+}
+
+static void ws_begin(struct stream *stream)
+{
+    struct call *call = stream->call;
+    struct err err = { 0 };
+
+    if (ws_accept(call->req, NULL, &stream_ws_ops, stream, &stream->ws, &err) < 0) {
+        call_refuse(call, &err);
+        free(stream);
+        return;
+    }
+    stream_go(stream);
+    call->req = NULL;
+    call_free(call);
+    stream->call = NULL;
+}
+
+static void stream_begin(struct stream *stream)
+{
+    if (stream->call->route->flags & ROUTE_WS)
+        ws_begin(stream);
+    else
+        sse_begin(stream);
+}
+
+/* ---- opening one ---- */
+
+static int place_run(struct store_job *job, struct db *db, struct err *err)
+{
+    struct stream *stream = container_of(job, struct stream, job);
+    struct event_page page = { 0 };
+
+    if (event_page(db, stream->tenant, stream->since, 1, &page, err) < 0)
+        return -1;
+    event_list_free(page.first);
+    if (stream->since > page.head)
+        return err_field(err, "since", "event %lld has not happened yet; the newest is %lld",
+                         (long long)stream->since, (long long)page.head);
+    return 0;
+}
+
+static void place_done(struct store_job *job)
+{
+    struct stream *stream = container_of(job, struct stream, job);
+
+    if (!stream->call->req) { /* left meanwhile */
+        call_free(stream->call);
+        free(stream);
+        return;
+    }
+    if (job->rc < 0) {
+        call_refuse(stream->call, &job->err);
+        free(stream);
+        return;
+    }
+    stream_begin(stream);
+}
+
+static void on_gone_early(struct http_req *req)
+{
+    struct stream *stream = req->app;
+
+    stream->call->req = NULL; /* place_done frees both */
+}
+
+/* Where to begin: Last-Event-ID (a browser coming back) before ?since=; -1 means from now on. */
+static int since_of(struct call *call, int64_t *out, struct err *err)
+{
+    struct str last = http_header(call->req, "last-event-id");
+    const char *query = call_query(call, "since");
+
+    *out = -1;
+    if (!last.n && !query)
+        return 0;
+    struct str text = last.n ? last : str_of(query);
+    if (!event_since_parse(text, out))
+        return err_field(err, last.n ? "Last-Event-ID" : "since", "must be an event number");
+    return 0;
+}
+
+static int stream_open(struct call *call, struct err *err)
+{
+    int64_t since;
+
+    if (call->api->draining)
+        return err_set(err, ERR_UNAVAILABLE, "the server is about to stop");
+    if (since_of(call, &since, err) < 0)
+        return -1;
+    if (bus_subscribers(call->api->bus) >= SUBSCRIBERS_MAX)
+        return err_set(err, ERR_UNAVAILABLE, "%d event streams are open already", SUBSCRIBERS_MAX);
+
+    struct stream *stream = xnew(struct stream);
+    stream->api = (struct api *)call->api;
+    stream->call = call;
+    stream->since = since;
+    stream->expires_ms = call->who.expires_ms;
+    snprintf(stream->who, sizeof(stream->who), "%s", call->who.id);
+    snprintf(stream->tenant, sizeof(stream->tenant), "%s", call->who.tenant);
+    list_init(&stream->node);
+    if (since < 0) {
+        stream_begin(stream);
+        return 0;
+    }
+    call->req->app = stream;
+    call->req->on_gone = on_gone_early;
+    stream->job = (struct store_job){ .run = place_run, .done = place_done };
+    store_read(call->api->store, &stream->job);
+    return 0;
+}
+
+/* ---- keep-alives and endings ---- */
+
+static void keepalive(struct timer *timer)
+{
+    struct api_private *own = container_of(timer, struct api_private, keepalive);
+    int64_t now = clock_wall_ms();
+    struct api *api = NULL;
+
+    list_each_safe (node, &own->streams) {
+        struct stream *stream = list_entry(node, struct stream, node);
+
+        api = stream->api;
+        if (stream->expires_ms && stream->expires_ms <= now)
+            stream_end(stream, END_REVOKED, 4401, "the credential has expired");
+        else if (stream->req && http_unsent(stream->req) == 0)
+            http_reply_write(stream->req, STR(": \n\n"));
+    }
+    if (api && !list_empty(&own->streams))
+        timer_set(api->loop, timer, SSE_KEEPALIVE_MS);
+}
+
+void event_streams_init(struct api *api)
+{
+    list_init(&api->own->streams);
+    api->own->keepalive.fn = keepalive;
+}
+
+void event_streams_cut(struct api *api, const char *who)
+{
+    list_each_safe (node, &api->own->streams) {
+        struct stream *stream = list_entry(node, struct stream, node);
+
+        if (strcmp(stream->who, who) == 0)
+            stream_end(stream, END_REVOKED, 4401, "the credential was revoked");
+    }
+}
+
+void api_drain(struct api *api)
+{
+    api->draining = true;
+    list_each_safe (node, &api->own->streams)
+        stream_end(list_entry(node, struct stream, node), END_DRAIN, 1001,
+                   "the server is about to stop");
+}
+
+void event_streams_free(struct api *api)
+{
+    timer_cancel(api->loop, &api->own->keepalive);
+    buf_free(&api->own->event_text);
+}
+
+/* ---- pages ---- */
+
+static int page_get(struct call *call, struct err *err)
+{
+    struct event_filter filter = { call_query(call, "type"), call_query(call, "object") };
+    struct event_page page = { 0 };
+    int64_t since, limit;
+    struct json_out json = call_json(call);
+
+    if (call_query_int(call, "since", 0, INT64_MAX, 0, &since, err) < 0 ||
+        call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0)
+        return -1;
+    if (event_page(call->db, call->who.tenant, since, (unsigned)limit, &page, err) < 0)
+        return -1;
+    int64_t next = since;
+    json_open(&json, '{');
+    json_key(&json, "items");
+    json_open(&json, '[');
+    for (const struct event *event = page.first; event; event = event->next) {
+        next = event->seq;
+        if (event_matches(event, &filter))
+            event_json(event, &json);
+    }
+    json_close(&json, ']');
+    json_kv_int(&json, "next", next); /* pass it as since= to go on; items may be fewer: filters */
+    json_kv_int(&json, "head", page.head);
+    json_kv_int(&json, "floor", page.floor);
+    json_close(&json, '}');
+    event_list_free(page.first);
+    return 0;
+}
+
+/* ---- notes ---- */
+
+struct note {
+    const char *text;
+    int64_t seq, time;
+    const char *by;
+};
+
+static const struct field note_wish_fields[] = {
+    FIELD(note, text, F_STRING, F_REQUIRED, .min = 1, .max = 16384,
+          .help = "What is to be remembered"),
+    { 0 },
+};
+
+static const struct field note_fields[] = {
+    FIELD(note, seq, F_INT, F_READONLY, .help = "Its event number"),
+    FIELD(note, time, F_TIME, F_READONLY, .help = "When it was written"),
+    FIELD(note, by, F_STRING, F_READONLY, .help = "Who wrote it"),
+    FIELD(note, text, F_STRING, F_READONLY, .help = "The note"),
+    { 0 },
+};
+
+static int note_post(struct call *call, struct err *err)
+{
+    struct note note = { 0 };
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+
+    if (call_decode(call, &note, err) < 0)
+        return -1;
+    json_open(&json, '{');
+    json_kv_text(&json, "text", note.text);
+    json_kv_text(&json, "by", call->who.id);
+    json_close(&json, '}');
+    if (call_event(call, "note.created", "", buf_view(&body), err) < 0)
+        return -1;
+    note.seq = event_last_seq(call->db);
+    note.time = clock_wall_ms();
+    note.by = call->who.id;
+    call->object = arena_printf(&call->arena, "event/%lld", (long long)note.seq);
+    return call_reply(call, &note);
+}
+
+const struct route event_routes[] = {
+    { .name = "event.read",
+      .method = "GET",
+      .path = "/api/v1/events",
+      .on = ON_READER,
+      .roles = ROLE_PEOPLE | ROLE_AGENT,
+      .fn = page_get,
+      .query = "since:int,limit:int,type:string,object:string",
+      .summary = "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
+                 "a WebSocket, they go on live." },
+    { .name = "event.read",
+      .method = "GET",
+      .path = "/api/v1/events",
+      .on = ON_STREAM,
+      .roles = ROLE_PEOPLE | ROLE_AGENT,
+      .fn = stream_open,
+      .query = "since:int,type:string,object:string",
+      .flags = ROUTE_SSE,
+      .summary = "Server-sent events; Last-Event-ID or `since` replays what was missed, 410 when "
+                 "that is no longer kept." },
+    { .name = "event.read",
+      .method = "GET",
+      .path = "/api/v1/events",
+      .on = ON_STREAM,
+      .roles = ROLE_PEOPLE | ROLE_AGENT,
+      .fn = stream_open,
+      .query = "since:int,type:string,object:string",
+      .flags = ROUTE_WS,
+      .summary = "The same over a WebSocket, one JSON text message an event." },
+    { .name = "event.read",
+      .method = "GET",
+      .path = "/events",
+      .on = ON_STREAM,
+      .roles = ROLE_PEOPLE | ROLE_AGENT,
+      .fn = stream_open,
+      .query = "since:int,type:string,object:string",
+      .flags = ROUTE_SSE,
+      .surface = SURFACE_HUB,
+      .summary = "The live event stream under the hub's path." },
+    { .name = "note.create",
+      .method = "POST",
+      .path = "/api/v1/notes",
+      .on = ON_WRITER,
+      .roles = ROLE_STEER | ROLE_AGENT,
+      .fn = note_post,
+      .takes = note_wish_fields,
+      .gives = note_fields,
+      .flags = ROUTE_CREATES,
+      .summary = "Write a note into the event log, where everyone who listens sees it." },
+    { 0 },
+};

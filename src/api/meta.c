@@ -1,0 +1,214 @@
+/* About the server itself: health, readiness, version, who am I, metrics, OpenAPI, echo. */
+#include "api/own.h"
+
+#include "base/clock.h"
+#include "base/metric.h"
+
+struct health {
+    const char *status, *version;
+    int64_t uptime_ms;
+    bool ready;
+    int64_t subscribers, calls;
+    int64_t started_at;
+};
+
+static const struct field health_fields[] = {
+    FIELD(health, status, F_ENUM, F_READONLY, .choices = "ok|draining", .help = "What it is doing"),
+    FIELD(health, version, F_STRING, F_READONLY, .help = "Of the program"),
+    FIELD(health, ready, F_BOOL, F_READONLY, .help = "Whether it takes requests"),
+    FIELD(health, started_at, F_TIME, F_READONLY, .help = "When this process began to serve"),
+    FIELD(health, uptime_ms, F_INT, F_READONLY, .help = "Since then, in milliseconds"),
+    FIELD(health, subscribers, F_INT, F_READONLY, .help = "Open event streams"),
+    FIELD(health, calls, F_INT, F_READONLY, .help = "Calls under way on workers"),
+    { 0 },
+};
+
+static int health_get(struct call *call, struct err *err)
+{
+    const struct api *api = call->api;
+    struct health health = {
+        .status = api->draining ? "draining" : "ok",
+        .version = api->options.version,
+        .ready = !api->draining,
+        .started_at = api->started_ms,
+        .uptime_ms = clock_wall_ms() - api->started_ms,
+        .subscribers = bus_subscribers(api->bus),
+        .calls = api->own->calls,
+    };
+
+    (void)err;
+    return call_reply(call, &health);
+}
+
+static int live_get(struct call *call, struct err *err)
+{
+    (void)err;
+    buf_puts(&call->reply, "{\"status\":\"ok\"}\n");
+    return 0;
+}
+
+static int ready_get(struct call *call, struct err *err)
+{
+    if (call->api->draining)
+        return err_set(err, ERR_UNAVAILABLE, "draining: the server is about to stop");
+    return live_get(call, err);
+}
+
+static int version_get(struct call *call, struct err *err)
+{
+    struct json_out json = call_json(call);
+
+    (void)err;
+    json_open(&json, '{');
+    json_kv_text(&json, "version", call->api->options.version);
+    json_kv_text(&json, "api", "v1");
+    json_close(&json, '}');
+    return 0;
+}
+
+struct whoami {
+    const char *id, *name, *role, *tenant, *via, *scopes;
+    int64_t expires_at;
+};
+
+static const struct field whoami_fields[] = {
+    FIELD(whoami, id, F_STRING, F_READONLY, .help = "Token or session id, or unix:UID"),
+    FIELD(whoami, name, F_STRING, F_READONLY, .help = "The name it was given"),
+    FIELD(whoami, role, F_STRING, F_READONLY, .help = "What it may do"),
+    FIELD(whoami, tenant, F_STRING, F_READONLY, .help = "Whose objects it sees"),
+    FIELD(whoami, via, F_ENUM, F_READONLY, .choices = "token|cookie|unix|signed|open",
+          .help = "How it was recognised"),
+    FIELD(whoami, scopes, F_STRING, F_READONLY,
+          .help = "Comma list; empty means all that the role may"),
+    FIELD(whoami, expires_at, F_TIME, F_READONLY, .help = "When it ends; null for never"),
+    { 0 },
+};
+
+static int whoami_get(struct call *call, struct err *err)
+{
+    static const char *const ways[] = { [VIA_TOKEN] = "token",
+                                        [VIA_COOKIE] = "cookie",
+                                        [VIA_UNIX] = "unix",
+                                        [VIA_SIGNED] = "signed",
+                                        [VIA_OPEN] = "open" };
+    const struct principal *who = &call->who;
+    struct whoami me = { .id = who->id,
+                         .name = who->name,
+                         .role = role_name(who->role),
+                         .tenant = who->tenant,
+                         .via = ways[who->via],
+                         .scopes = who->scopes,
+                         .expires_at = who->expires_ms };
+
+    (void)err;
+    return call_reply(call, &me);
+}
+
+static int metrics_get(struct call *call, struct err *err)
+{
+    (void)err;
+    call->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    metric_text(&call->reply);
+    return 0;
+}
+
+static int openapi_get(struct call *call, struct err *err)
+{
+    (void)err;
+    api_openapi(call->api, &call->reply);
+    return 0;
+}
+
+struct echo {
+    const char *text, *note;
+    int64_t number;
+    bool flag;
+    const char **tags;
+};
+
+static const struct field echo_fields[] = {
+    FIELD(echo, text, F_STRING, F_REQUIRED, .max = 4096, .help = "Any text"),
+    FIELD(echo, number, F_INT, 0, .min = -9007199254740991, .max = 9007199254740991,
+          .help = "A whole number"),
+    FIELD(echo, flag, F_BOOL, 0, .help = "True or false"),
+    FIELD(echo, tags, F_STRINGS, 0, .max = 32, .help = "Up to 32 words"),
+    FIELD(echo, note, F_STRING, 0, .max = 4096, .help = "More text"),
+    { 0 },
+};
+
+static int echo_post(struct call *call, struct err *err)
+{
+    struct echo echo = { 0 };
+
+    if (call_decode(call, &echo, err) < 0)
+        return -1;
+    return call_reply(call, &echo);
+}
+
+const struct route meta_routes[] = {
+    { .name = "health.live",
+      .method = "GET",
+      .path = "/healthz",
+      .on = ON_LOOP,
+      .roles = ROLE_PUBLIC,
+      .fn = live_get,
+      .flags = ROUTE_ANY_HOST,
+      .summary = "Is the process alive? Needs no token." },
+    { .name = "health.ready",
+      .method = "GET",
+      .path = "/readyz",
+      .on = ON_LOOP,
+      .roles = ROLE_PUBLIC,
+      .fn = ready_get,
+      .flags = ROUTE_ANY_HOST,
+      .summary = "Does it take requests? 503 while it drains. Needs no token." },
+    { .name = "health.read",
+      .method = "GET",
+      .path = "/api/v1/health",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = health_get,
+      .gives = health_fields,
+      .summary = "State, version and load of the server." },
+    { .name = "version.read",
+      .method = "GET",
+      .path = "/api/v1/version",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = version_get,
+      .summary = "Version of the program and of the API." },
+    { .name = "whoami.read",
+      .method = "GET",
+      .path = "/api/v1/whoami",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = whoami_get,
+      .gives = whoami_fields,
+      .summary = "Who the server takes the caller for." },
+    { .name = "metrics.read",
+      .method = "GET",
+      .path = "/metrics",
+      .on = ON_LOOP,
+      .roles = ROLE_PEOPLE,
+      .fn = metrics_get,
+      .surface = SURFACE_TEXT,
+      .summary = "Prometheus text." },
+    { .name = "openapi.read",
+      .method = "GET",
+      .path = "/api/openapi.json",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = openapi_get,
+      .summary = "This description." },
+    { .name = "echo.try",
+      .method = "POST",
+      .path = "/api/v1/echo",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = echo_post,
+      .takes = echo_fields,
+      .gives = echo_fields,
+      .summary =
+          "Checks a small document and gives it back: for trying out clients and credentials." },
+    { 0 },
+};

@@ -1,0 +1,254 @@
+/*
+ * The description of the API, from the route tables: OpenAPI 3.1 for programs and docs/api.md for
+ * people. Nothing here knows a route by name, so neither can fall behind.
+ */
+#include "api/own.h"
+
+#include <stdio.h>
+
+#include "base/map.h"
+
+static void put_roles(const struct route *route, struct json_out *json)
+{
+    json_key(json, "x-roles");
+    json_open(json, '[');
+    if (route->roles & ROLE_PUBLIC)
+        json_put_str(json, STR("public"));
+    for (unsigned role = ROLE_SANDBOX; role <= ROLE_ADMIN; role <<= 1)
+        if (route->roles & role)
+            json_put_str(json, str_of(role_name((enum role)role)));
+    json_close(json, ']');
+}
+
+static void put_parameter(struct json_out *json, struct str name, const char *in, struct str type)
+{
+    json_open(json, '{');
+    json_kv_str(json, "name", name);
+    json_kv_text(json, "in", in);
+    json_kv_bool(json, "required", strcmp(in, "path") == 0);
+    json_key(json, "schema");
+    json_open(json, '{');
+    json_kv_str(json, "type", str_is(type, "int") ? STR("integer") : STR("string"));
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+static void put_parameters(const struct route *route, struct json_out *json)
+{
+    struct str path = str_of(route->path), query = str_of(route->query);
+
+    json_key(json, "parameters");
+    json_open(json, '[');
+    while (path.n) {
+        struct str part = str_cut(&path, '/');
+
+        if (part.n > 2 && part.p[0] == '{')
+            put_parameter(json, (struct str){ part.p + 1, part.n - 2 }, "path", STR("string"));
+    }
+    while (query.n) {
+        struct str item = str_cut(&query, ','), type = item;
+        struct str name = str_cut(&type, ':');
+
+        put_parameter(json, name, "query", type);
+    }
+    if (route->flags & ROUTE_CREATES)
+        put_parameter(json, STR("Idempotency-Key"), "header", STR("string"));
+    json_close(json, ']');
+}
+
+static void put_content(struct json_out *json, const char *type, const struct field *fields,
+                        bool request)
+{
+    json_key(json, "content");
+    json_open(json, '{');
+    json_key(json, type);
+    json_open(json, '{');
+    json_key(json, "schema");
+    if (fields)
+        field_schema(fields, request, json);
+    else
+        json_put_bool(json, true);
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+static const char *reply_type(const struct route *route)
+{
+    return route->flags & ROUTE_SSE                  ? "text/event-stream"
+           : route->surface == SURFACE_TEXT          ? "text/plain"
+           : route->on == ON_STREAM && !route->gives ? "application/octet-stream"
+                                                     : "application/json";
+}
+
+static void put_operation(const struct route *route, struct json_out *json)
+{
+    char method[16];
+    size_t i = 0;
+
+    for (; route->method[i] && i < sizeof(method) - 1; i++)
+        method[i] = (char)(route->method[i] | 0x20);
+    method[i] = 0;
+    json_key(json, method);
+    json_open(json, '{');
+    json_kv_text(json, "operationId", route->name);
+    json_kv_text(json, "summary", route->summary);
+    put_roles(route, json);
+    put_parameters(route, json);
+    if (route->takes) {
+        json_key(json, "requestBody");
+        json_open(json, '{');
+        json_kv_bool(json, "required", true);
+        put_content(json, "application/json", route->takes, true);
+        json_close(json, '}');
+    }
+    if (route->roles & ROLE_PUBLIC) {
+        json_key(json, "security");
+        json_open(json, '[');
+        json_close(json, ']');
+    }
+    json_key(json, "responses");
+    json_open(json, '{');
+    json_key(json, route->flags & ROUTE_CREATES ? "201" : "200");
+    json_open(json, '{');
+    json_kv_text(json, "description", "Success");
+    put_content(json, reply_type(route), route->gives, false);
+    json_close(json, '}');
+    json_key(json, "default");
+    json_open(json, '{');
+    json_key(json, "$ref");
+    json_put_str(json, STR("#/components/responses/Error"));
+    json_close(json, '}');
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+/* Of several routes with one method and path (page, SSE, WebSocket) the first speaks for all. */
+static bool first_of_its_kind(const struct route *route)
+{
+    for (const struct route *const *table = api_tables; *table; table++)
+        for (const struct route *other = *table; other->name; other++) {
+            if (other == route)
+                return true;
+            if (strcmp(other->path, route->path) == 0 && strcmp(other->method, route->method) == 0)
+                return false;
+        }
+    return true;
+}
+
+static void put_path(const char *path, struct json_out *json)
+{
+    json_key(json, path);
+    json_open(json, '{');
+    for (const struct route *const *table = api_tables; *table; table++)
+        for (const struct route *route = *table; route->name; route++)
+            if (strcmp(route->path, path) == 0 && first_of_its_kind(route))
+                put_operation(route, json);
+    json_close(json, '}');
+}
+
+static const char error_components[] =
+    "{\"securitySchemes\":{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
+    "\"session\":{\"type\":\"apiKey\",\"in\":\"cookie\",\"name\":\"" SESSION_COOKIE "\"}},"
+    "\"responses\":{\"Error\":{\"description\":\"What went "
+    "wrong\",\"content\":{\"application/json\":{\"schema\":"
+    "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
+    "\"required\":[\"code\",\"message\"],\"properties\":{\"code\":{\"type\":\"string\"},"
+    "\"message\":{\"type\":\"string\"},"
+    "\"field\":{\"type\":[\"string\",\"null\"]},\"request_id\":{\"type\":[\"string\",\"null\"]}}}}}"
+    "}}}}}";
+
+void api_openapi(const struct api *api, struct buf *out)
+{
+    struct json_out json = json_to(out);
+    automap struct map seen = { 0 };
+
+    json_open(&json, '{');
+    json_kv_text(&json, "openapi", "3.1.0");
+    json_key(&json, "info");
+    json_open(&json, '{');
+    json_kv_text(&json, "title", "Atoll");
+    json_kv_text(&json, "version", api->options.version);
+    json_close(&json, '}');
+    json_key(&json, "security");
+    json_put_raw(&json, STR("[{\"token\":[]},{\"session\":[]}]"));
+    json_key(&json, "paths");
+    json_open(&json, '{');
+    for (const struct route *const *table = api_tables; *table; table++)
+        for (const struct route *route = *table; route->name; route++)
+            if (!(route->flags & ROUTE_HIDDEN) && !map_put(&seen, str_of(route->path), &seen))
+                put_path(route->path, &json);
+    json_close(&json, '}');
+    json_key(&json, "components");
+    json_put_raw(&json, str_of(error_components));
+    json_close(&json, '}');
+}
+
+/* ---- for people ---- */
+
+static void put_field_rows(const struct field *fields, bool request, struct buf *out)
+{
+    static const char *const types[] = {
+        [F_STRING] = "string", [F_INT] = "integer",   [F_DOUBLE] = "number",
+        [F_BOOL] = "boolean",  [F_ENUM] = "enum",     [F_STRINGS] = "strings",
+        [F_MAP] = "map",       [F_OBJECT] = "object", [F_LIST] = "list",
+        [F_JSON] = "any",      [F_TIME] = "time",
+    };
+
+    buf_puts(out, "| field | type | meaning |\n|---|---|---|\n");
+    for (const struct field *f = fields; f->name; f++) {
+        if (request && (f->flags & F_READONLY))
+            continue;
+        buf_printf(out, "| `%s`%s | %s | %s", f->name, f->flags & F_REQUIRED ? " (required)" : "",
+                   types[f->type], f->help ? f->help : "");
+        if (f->choices) {
+            struct str rest = str_of(f->choices);
+
+            buf_puts(out, ":");
+            while (rest.n)
+                buf_printf(out, " `%.*s`", STR_FMT(str_cut(&rest, '|')));
+        }
+        buf_puts(out, " |\n");
+    }
+    buf_putc(out, '\n');
+}
+
+static void put_role_words(const struct route *route, struct buf *out)
+{
+    if (route->roles & ROLE_PUBLIC)
+        buf_puts(out, " nobody in particular");
+    for (unsigned role = ROLE_ADMIN; role >= ROLE_SANDBOX; role >>= 1)
+        if (route->roles & role)
+            buf_printf(out, " %s", role_name((enum role)role));
+}
+
+void api_reference(struct buf *out)
+{
+    buf_puts(out, "# API reference\n\nMade from the route tables by `make docs`; do not edit.\n\n"
+                  "Errors are `{\"error\":{\"code\",\"message\",\"field\",\"request_id\"}}`. "
+                  "Unknown fields and query parameters,\n"
+                  "wrong types and values over a limit are 400 with the field's name. Every `POST` "
+                  "that creates takes an\n"
+                  "`Idempotency-Key`, kept for 24 hours.\n\n");
+    for (const struct route *const *table = api_tables; *table; table++)
+        for (const struct route *route = *table; route->name; route++) {
+            if (route->flags & ROUTE_HIDDEN)
+                continue;
+            buf_printf(out, "## %s %s%s\n\n%s\n\nAction `%s`; roles:", route->method, route->path,
+                       route->flags & ROUTE_SSE  ? " (event stream)"
+                       : route->flags & ROUTE_WS ? " (WebSocket)"
+                                                 : "",
+                       route->summary, route->name);
+            put_role_words(route, out);
+            buf_puts(out, ".\n\n");
+            if (route->query)
+                buf_printf(out, "Query: `%s`.\n\n", route->query);
+            if (route->takes) {
+                buf_puts(out, "Takes:\n\n");
+                put_field_rows(route->takes, true, out);
+            }
+            if (route->gives) {
+                buf_puts(out, "Gives:\n\n");
+                put_field_rows(route->gives, false, out);
+            }
+        }
+}

@@ -1,0 +1,59 @@
+/* own - what the files of the api room share among themselves. */
+#pragma once
+
+#include "api/api.h"
+#include "api/router.h"
+#include "base/list.h"
+
+struct refusals; /* refuse.c */
+
+struct api_private {
+    struct router *router;
+    char boot[9];      /* random, the same for one life of the process */
+    uint64_t requests; /* for request ids */
+    struct refusals *refusals;
+    struct list streams; /* event streams, for keep-alives (event.c) */
+    struct timer keepalive;
+    struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
+    int64_t event_text_seq;
+    char event_text_tenant[TENANT_MAX + 1];
+    unsigned calls; /* under way on workers */
+};
+
+/* A call and what carries it through the workers. */
+struct running {
+    struct call call;
+    struct store_job job;
+    struct err err;
+    bool failed;
+    bool replayed; /* the answer is an earlier one, by Idempotency-Key */
+    bool is_signed;
+    char nonce_key[160];    /* of a signed request: to be stored before it acts */
+    struct str idempotency; /* the key, or empty */
+    unsigned char body_hash[32];
+    char traceparent[64];
+};
+
+static inline struct running *running_of(struct call *call)
+{
+    return container_of(call, struct running, call);
+}
+
+/* idempotency.c: inside the write job. 1: an earlier answer was put into the call; 0: go on. */
+must_use int idempotency_find(struct running *run, struct db *db, struct err *err);
+must_use int idempotency_keep(struct running *run, struct db *db, struct err *err);
+
+/* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute. */
+struct refusals *refusals_new(struct api *api);
+void refusals_free(struct refusals *refusals);
+void refusals_note(struct refusals *refusals, const struct call *call, const struct err *err);
+
+/* event.c */
+void event_streams_init(struct api *api);
+void event_streams_free(struct api *api);
+/* Ends the streams that this principal opened: its credential is gone. */
+void event_streams_cut(struct api *api, const char *who);
+
+/* An error's body in the surface's words. */
+void api_error_body(enum surface surface, const struct err *err, const char *request_id,
+                    struct buf *out);

@@ -1,0 +1,10 @@
+/* All tables of routes. A new noun adds its table here and is then served, described and checked.
+ */
+#include "api/own.h"
+
+extern const struct route meta_routes[], token_routes[], event_routes[], audit_routes[],
+    grpc_health_routes[], web_routes[];
+
+const struct route *const api_tables[] = {
+    meta_routes, token_routes, event_routes, audit_routes, grpc_health_routes, web_routes, NULL,
+};
