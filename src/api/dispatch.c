@@ -199,18 +199,23 @@ static int add_audit_row(struct running *run, struct db *db, struct err *err)
     return audit_add(db, &row, err);
 }
 
-static int run_write(struct running *run, struct db *db, struct err *err)
+/* The handler, unless an earlier answer to the same Idempotency-Key is there. */
+static int run_once(struct running *run, struct db *db, struct err *err)
 {
-    struct call *call = &run->call;
-
     if (run->idempotency.n) {
         int found = idempotency_find(run, db, err);
 
         if (found != 0)
             return found < 0 ? -1 : 0;
     }
-    if (call->route->fn(call, err) < 0)
-        return -1;
+    return run->call.route->fn(&run->call, err);
+}
+
+/* What a change leaves behind besides itself. */
+static int record(struct running *run, struct db *db, struct err *err)
+{
+    if (run->replayed)
+        return 0;
     if (add_audit_row(run, db, err) < 0)
         return err_wrap(err, "audit");
     return run->idempotency.n ? idempotency_keep(run, db, err) : 0;
@@ -223,16 +228,17 @@ static int job_run(struct store_job *job, struct db *db, struct err *err)
     if (run->nonce_key[0] && auth_nonce_put(db, run->nonce_key, err) < 0)
         return -1;
     run->call.db = db;
-    int rc = run->call.route->on == ON_WRITER ? run_write(run, db, err)
-                                              : run->call.route->fn(&run->call, err);
+    int rc = run_once(run, db, err);
+    if (rc >= 0 && run->call.route->on == ON_WRITER)
+        rc = record(run, db, err);
     run->call.db = NULL;
     return rc;
 }
 
-/* The second half of a change that ran on a reader: its audit row, then the answer. */
-static int job_audit(struct store_job *job, struct db *db, struct err *err)
+/* The second half of a change that ran on a reader: its record, then the answer. */
+static int job_record(struct store_job *job, struct db *db, struct err *err)
 {
-    return add_audit_row(container_of(job, struct running, job), db, err);
+    return record(container_of(job, struct running, job), db, err);
 }
 
 static void job_done(struct store_job *job)
@@ -244,7 +250,7 @@ static void job_done(struct store_job *job)
     run->err = job->err;
     if (!run->failed && run->call.route->on == ON_READER && changes_something(run->call.route) &&
         job->run == job_run) {
-        run->job = (struct store_job){ .run = job_audit, .done = job_done };
+        run->job = (struct store_job){ .run = job_record, .done = job_done };
         store_write(api->store, &run->job);
         return;
     }
@@ -544,7 +550,9 @@ static const struct router_path *find(struct running *run)
                                                  call->params, &call->param_count);
 
     if (!path) {
-        err_set(&err, ERR_NOT_FOUND, "no such path: %.*s", STR_FMT(req->path));
+        /* gRPC tells an unknown method apart from an unknown object. */
+        err_set(&err, grpc_wanted(req) ? ERR_UNSUPPORTED : ERR_NOT_FOUND, "no such path: %.*s",
+                STR_FMT(req->path));
         refuse(run, &err, WHY_NOT_FOUND);
         return NULL;
     }

@@ -40,6 +40,7 @@
 /* JSON */
 #define JSON_DEPTH_MAX 64
 #define JSON_SIZE_MAX 16777216
+#define JSON_VALUES_MAX 1048576 /* of one document: "[0,0,…" must not cost 24 times its size */
 
 /* Requests */
 #define IDEMPOTENCY_KEY_MAX 255
@@ -91,6 +92,15 @@
 #define API_RESTART_MAX_MS 5000
 #define API_FAILED_STARTS_MAX 10 /* deaths in a row before READY: then the warden gives up */
 #define DRAIN_MS 10000           /* SIGTERM: time for requests under way */
+#define DRAIN_GRACE_MS 2000      /* and for closing the store, before SIGKILL */
+#define WARDEN_DRAIN_MAX_MS 700000
+#define WARDEN_PING_MS 5000    /* between questions whether the api process still answers */
+#define WARDEN_PONG_MS 20000   /* no answer for this long: killed and started again */
+#define WARDEN_HELLO_MS 20000  /* from exec to the first message */
+#define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
+#define WIRE_PER_SECOND_MAX 200
+#define SERVE_ARGS_MAX 256   /* words after `atoll` */
+#define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
 
 /* Settings */
 #define CONF_FILE_MAX 262144

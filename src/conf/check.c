@@ -18,7 +18,7 @@ static int listen_unix(const char *text, struct str path, struct conf_listen *ou
     if (!path.n || path.p[0] != '/')
         return bad(text, "the path must begin with '/'", err);
     if (path.n >= sizeof(out->path))
-        return bad(text, "the path is longer than 107 bytes", err);
+        return bad(text, "the path is too long", err);
     out->is_unix = true;
     out->loopback = true;
     memcpy(out->path, path.p, path.n);
@@ -46,7 +46,7 @@ static bool numeric(struct str host, struct conf_listen *out)
     struct in_addr four;
     struct in6_addr six;
 
-    if (str_is(host, "localhost"))
+    if (!host.n || str_is(host, "localhost"))
         host = STR("127.0.0.1");
     bool bracketed = host.n > 2 && host.p[0] == '[' && host.p[host.n - 1] == ']';
     if (bracketed)

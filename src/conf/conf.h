@@ -94,12 +94,14 @@ char *conf_state_default(void); /* gives */
 
 /*
  * One entry of `listen`: [http://|https://]ADDRESS:PORT or unix:PATH. The address is a literal
- * (IPv6 in brackets) or localhost, never a name to look up; port 0 lets the kernel choose.
+ * (IPv6 in brackets), localhost or nothing (both 127.0.0.1), never a name to look up; port 0 lets
+ * the kernel choose.
  */
+#define CONF_LISTEN_PATH_MAX 506 /* with "unix:" before it a net/sock.h address text */
 struct conf_listen {
     bool is_unix, tls, loopback;
     char host[46]; /* numeric */
     uint16_t port;
-    char path[108];
+    char path[CONF_LISTEN_PATH_MAX + 1];
 };
 must_use int conf_listen_parse(const char *text, struct conf_listen *out, struct err *err);

@@ -333,25 +333,21 @@ TEST(conf_listeners)
     CHECK_OK(conf_listen_parse("unix:/run/x", &at, &err), &err);
     CHECK(at.is_unix && at.loopback);
     CHECK_STR(at.path, "/run/x");
-    static const char *const bad[] = { "",
-                                       "127.0.0.1",
-                                       "127.0.0.1:65536",
-                                       ":80",
-                                       "example.com:1",
-                                       "::1:80",
-                                       "[1.2.3.4]:1",
-                                       "unix:x",
-                                       "unix:",
-                                       "ftp://1.1.1.1:1",
-                                       "127.0.0.1:+1",
-                                       "127.1:80" };
+    static const char *const bad[] = {
+        "",       "127.0.0.1", "127.0.0.1:65536", "example.com:1", "::1:80",  "[1.2.3.4]:1",
+        "unix:x", "unix:",     "ftp://1.1.1.1:1", "127.0.0.1:+1",  "127.1:80"
+    };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         CHECK(conf_listen_parse(bad[i], &at, &err) < 0);
 
-    char path[128] = "unix:/";
-    memset(path + 6, 'p', 106);
-    CHECK_OK(conf_listen_parse(path, &at, &err), &err); /* 107 bytes, the most sun_path holds */
-    path[112] = 'p';
+    CHECK_OK(conf_listen_parse(":80", &at, &err), &err);
+    CHECK_STR(at.host, "127.0.0.1");
+
+    char path[CONF_LISTEN_PATH_MAX + 8] = "unix:/";
+    memset(path + 6, 'p', CONF_LISTEN_PATH_MAX - 1);
+    CHECK_OK(conf_listen_parse(path, &at, &err), &err);
+    CHECK_INT(strlen(at.path), CONF_LISTEN_PATH_MAX);
+    path[strlen(path)] = 'p';
     CHECK(conf_listen_parse(path, &at, &err) < 0);
     CHECK(check_of("listen=127.0.0.1:1,localhost:1", &err) < 0);
     CHECK_HAS(err.msg, "listed twice");

@@ -1,10 +1,35 @@
 /*
  * grpc - gRPC over HTTP/2, and gRPC-Web (binary and text) over either version: length-prefixed
  * messages in and out, deadline, status and message in the trailers. Loop thread.
+ *
+ * A call lives from grpc_begin until the handler ends it (grpc_finish) or until on_cancel tells
+ * that it is over without the handler: client gone, deadline passed, message broken or over
+ * GRPC_MESSAGE_MAX (the client has its status by then). Exactly one of the two happens, and the
+ * pointer is dead afterwards. Callbacks come from the loop, never from inside a call below.
  */
 #pragma once
 
 #include "http/http.h"
+
+enum grpc_status {
+    GRPC_OK = 0,
+    GRPC_CANCELLED = 1,
+    GRPC_UNKNOWN = 2,
+    GRPC_INVALID_ARGUMENT = 3,
+    GRPC_DEADLINE_EXCEEDED = 4,
+    GRPC_NOT_FOUND = 5,
+    GRPC_ALREADY_EXISTS = 6,
+    GRPC_PERMISSION_DENIED = 7,
+    GRPC_RESOURCE_EXHAUSTED = 8,
+    GRPC_FAILED_PRECONDITION = 9,
+    GRPC_ABORTED = 10,
+    GRPC_OUT_OF_RANGE = 11,
+    GRPC_UNIMPLEMENTED = 12,
+    GRPC_INTERNAL = 13,
+    GRPC_UNAVAILABLE = 14,
+    GRPC_DATA_LOSS = 15,
+    GRPC_UNAUTHENTICATED = 16,
+};
 
 struct grpc;
 
@@ -17,12 +42,23 @@ struct grpc_ops {
 
 /* Is this a gRPC or gRPC-Web request (by content type)? */
 bool grpc_wanted(const struct http_req *req);
-/* Takes the request over. `ctx` is the handler's own. */
+/*
+ * Takes the request over. `ctx` is the handler's own. NULL: the request cannot be a call (not
+ * POST, gRPC without HTTP/2, a malformed timeout) and has been answered; it is dead too.
+ */
 struct grpc *grpc_begin(struct http_req *req, const struct grpc_ops *ops, void *ctx);
 void *grpc_ctx(const struct grpc *call);
+/* For its path, headers and peer; NULL once the client is gone (on_cancel follows). */
 struct http_req *grpc_req(const struct grpc *call);
+/* HTTP_CUT: the client is gone, on_cancel follows. */
 enum http_flow grpc_send(struct grpc *call, struct str message);
+/* No on_message until grpc_resume; what the client sends meanwhile stays in the network. */
+void grpc_pause(struct grpc *call);
+void grpc_resume(struct grpc *call);
 /* Ends the call; `message` is percent-encoded for the wire, NULL for none. */
 void grpc_finish(struct grpc *call, int status, const char *message);
 /* For a request refused before grpc_begin: answers trailers-only. */
 void grpc_refuse(struct http_req *req, int status, const char *message);
+
+/* "100m", "5S"…, in milliseconds rounded up. False: not as the specification writes them. */
+must_use bool grpc_timeout(struct str text, int64_t *ms);

@@ -422,17 +422,23 @@ static void on_gone(struct http_req *req)
         finish(ws);
 }
 
+static void tell_drain(struct ws *ws)
+{
+    if (!ws->full || ws->over || ws->close_sent || ws_unsent(ws) > HTTP_OUT_HIGH)
+        return;
+    ws->full = false;
+    if (ws->ops->on_drain)
+        ws->ops->on_drain(ws);
+}
+
 static void on_drain(struct http_req *req)
 {
     struct ws *ws = req->app;
 
-    if (!ws->full || ws->over || ws->close_sent)
-        return;
-    ws->full = false;
     if (ws->depth)
         timer_set(ws->loop, &ws->wake, 0);
-    else if (ws->ops->on_drain)
-        ws->ops->on_drain(ws);
+    else
+        tell_drain(ws);
 }
 
 static void on_wake(struct timer *timer)
@@ -440,6 +446,7 @@ static void on_wake(struct timer *timer)
     struct ws *ws = container_of(timer, struct ws, wake);
 
     read_held(ws);
+    tell_drain(ws);
     if (ws->over)
         finish(ws);
 }
@@ -557,6 +564,12 @@ static struct str accept_value(struct http_req *req, struct str key)
     return arena_str(&req->arena, (struct str){ (char *)text, (size_t)size });
 }
 
+static bool version_fits(const struct http_req *req)
+{
+    return header_count(req, "sec-websocket-version") == 1 &&
+           str_is(http_header(req, "sec-websocket-version"), "13");
+}
+
 static int check_hello(const struct http_req *req, const char *protocol, struct err *err)
 {
     bool h1 = req->version == HTTP_1_1;
@@ -567,8 +580,7 @@ static int check_hello(const struct http_req *req, const char *protocol, struct 
         return err_set(err, ERR_INVALID, "Connection does not say Upgrade");
     if (h1 && req->body_size != 0)
         return err_set(err, ERR_INVALID, "a WebSocket request has no body");
-    if (header_count(req, "sec-websocket-version") != 1 ||
-        !str_is(http_header(req, "sec-websocket-version"), "13"))
+    if (!version_fits(req))
         return err_set(err, ERR_INVALID, "Sec-WebSocket-Version is not 13");
     if (h1 && (header_count(req, "sec-websocket-key") != 1 ||
                !key_valid(http_header(req, "sec-websocket-key"))))
@@ -640,12 +652,15 @@ int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *o
 
 void ws_refuse(struct http_req *req, const struct err *err)
 {
-    static const struct http_header version = { STR("Sec-WebSocket-Version"), STR("13") };
-    bool other = !str_is(http_header(req, "sec-websocket-version"), "13");
-    bool upgrade = other && ws_wanted(req);
+    struct http_header headers[] = {
+        { STR("Content-Type"), STR("text/plain; charset=utf-8") },
+        { STR("Sec-WebSocket-Version"), STR("13") },
+        { STR("Upgrade"), STR("websocket") },
+    };
+    bool upgrade = ws_wanted(req) && !version_fits(req);
+    size_t count = !upgrade ? 1 : req->version == HTTP_2 ? 2 : 3;
 
-    http_reply(req, upgrade ? 426 : err_info(err->code)->http, &version, upgrade ? 1 : 0,
-               str_of(err->msg));
+    http_reply(req, upgrade ? 426 : err_info(err->code)->http, headers, count, str_of(err->msg));
 }
 
 void *ws_ctx(const struct ws *ws)
