@@ -31,6 +31,11 @@
 #define H2_RESETS_MAX 200 /* per H2_RESET_WINDOW_MS, then GOAWAY */
 #define H2_RESET_WINDOW_MS 10000
 #define H2_CONTINUATIONS_MAX 8
+#define H2_STREAM_WINDOW 262144 /* body bytes that a stream may send ahead of its reader */
+#define H2_CONN_WINDOW 1048576  /* and all streams of a connection together */
+#define H2_OUT_MAX 8388608      /* unsent bytes of all streams of a connection */
+#define H2_ACKS_MAX 256         /* unsent answers to PING and SETTINGS */
+#define H2_IDLE_FRAMES_MAX 1000 /* frames that move nothing, per H2_RESET_WINDOW_MS */
 #define WS_MESSAGE_MAX 1048576
 #define WS_PINGS_MAX 60  /* per minute, pings and pongs together */
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */

@@ -52,10 +52,10 @@ struct http_peer {
 struct http_req {
     enum http_version version;
     struct str method;
-    struct str target; /* as sent: origin-form, or "*" for OPTIONS */
-    struct str path;   /* of the target, before '?', not decoded */
-    struct str query;  /* after '?', or empty */
-    struct str host;   /* Host or :authority, as sent */
+    struct str target;                 /* as sent: origin-form, or "*" for OPTIONS */
+    struct str path;                   /* of the target, before '?', not decoded */
+    struct str query;                  /* after '?', or empty */
+    struct str host;                   /* Host or :authority, as sent */
     const struct http_header *headers; /* extended CONNECT: ":protocol" is among them */
     size_t header_count;
     int64_t body_size;  /* Content-Length; 0 for none; -1 when it will be seen */
