@@ -18,7 +18,7 @@ JOBS ?= $(shell nproc)
 
 # ---- flags ---------------------------------------------------------------------------------------
 
-PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp
+PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
         -Wmissing-prototypes -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
         -Wlogical-op -Wimplicit-fallthrough=5 -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
@@ -87,6 +87,29 @@ SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS))
 .DELETE_ON_ERROR:
 .PHONY: all FORCE
 all: ## build everything into build/
+
+# ---- the dashboard -------------------------------------------------------------------------------
+
+# Bundled once for all variants, embedded compressed. Without npm a page that says so takes its
+# place, and the next make tries again.
+WEB_SRC := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
+WEB_OUT := build/web
+$(WEB_OUT)/.made: $(WEB_SRC) tools/build-web $(if $(wildcard $(WEB_OUT)/FALLBACK),FORCE)
+	@echo "  WEB  $(WEB_OUT)"
+	@tools/build-web $(WEB_OUT)
+	@touch $@
+$(BUILD)/gen/assets.S: $(WEB_OUT)/.made tools/embed-assets
+	@tools/embed-assets $(WEB_OUT) $(BUILD)/gen
+$(BUILD)/gen/assets_table.c: $(BUILD)/gen/assets.S ;
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.S
+	@mkdir -p $(@D)
+	@$(CC) -c $< -o $@
+ifneq ($(wildcard src/http/assets.h),)
+LIB_OBJ += $(BUILD)/obj/gen/assets.o $(BUILD)/obj/gen/assets_table.o
+endif
 
 # ---- compile and link ----------------------------------------------------------------------------
 
