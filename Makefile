@@ -264,9 +264,13 @@ fuzz: ## each fuzzer for 60 s (FUZZ_SECONDS, T=word)
 	    $(call some,$(FUZZ_SRC:src/%.c=build-fuzz/fuzz/%))
 
 BENCH ?= full
-.PHONY: bench
+.PHONY: bench bench-programs
+$(BUILD)/bench/%: tests/bench/%.c
+	@mkdir -p $(@D)
+	@$(CC) -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $<
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
-	@$(SUBMAKE) all
+	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)
 
 # ---- check ---------------------------------------------------------------------------------------
