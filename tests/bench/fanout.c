@@ -1,11 +1,11 @@
 /*
- * fanout PORT COUNT ROUNDS SSE_PATH POST_PATH TOKEN - COUNT event-stream subscribers; then ROUNDS times one
- * event is published by POST and the time is taken until the last subscriber has it.
+ * fanout PORT COUNT ROUNDS SSE_PATH POST_PATH TOKEN - COUNT event-stream subscribers; then ROUNDS
+ * times one event is published by POST and the time is taken until the last subscriber has it.
  *
  * The same client for every server, so that only they differ. Prints "ready" when every subscriber
  * has its head and then waits for a line on standard input (the caller measures memory meanwhile);
  * afterwards one line per round with the microseconds from sending the POST to the first and to the
- * last delivery. Subscribers are spread over 127.0.0.2…, because one source address has too few ports.
+ * last delivery. Subscribers are spread over 127.0.0.2…: one source address has too few ports.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -107,7 +107,8 @@ def test_the_admin_token_is_for_its_owner(server):
 
 
 @pytest.mark.parametrize("value", [
-    "Bearer", "Bearer ", "Basic {token}", "bearer{token}", "Bearer {token}x", "Bearer  {token} x", "Token {token}", "{token}",
+    "Bearer", "Bearer ", "Basic {token}", "bearer{token}", "Bearer {token}x", "Bearer  {token} x", "Token {token}",
+    "{token}",
     "Bearer atl_", "Bearer " + "x" * 5000, "Bearer {upper}", "Bearer \x00",
 ])
 def test_credentials_that_are_none(server, peer, value):
@@ -119,8 +120,9 @@ def test_credentials_that_are_none(server, peer, value):
 
 def test_two_credentials_at_once(server, peer):
     made = server.new_token("viewer")["token"]
-    answer = server.raw(f"GET /api/v1/whoami HTTP/1.1\r\nHost: {server.host}\r\nAuthorization: Bearer {server.token}\r\n"
-                        f"Authorization: Bearer {made}\r\nConnection: close\r\n\r\n".encode(), source=peer)
+    both = f"Authorization: Bearer {server.token}\r\nAuthorization: Bearer {made}\r\n"
+    answer = server.raw(f"GET /api/v1/whoami HTTP/1.1\r\nHost: {server.host}\r\n{both}Connection: close\r\n\r\n".encode(),
+                        source=peer)
     assert answer.split(b" ")[1] in (b"400", b"401"), answer[:200]
 
 

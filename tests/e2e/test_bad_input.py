@@ -4,6 +4,7 @@ Framing is sent as raw bytes, because no library would. A request whose framing 
 connection: whatever follows it could be somebody else's request (smuggling).
 """
 import json
+import re
 import time
 
 import harness
@@ -94,7 +95,8 @@ def test_a_version_we_do_not_speak(server, version):
 
 
 @pytest.mark.parametrize("line", [
-    "X-Bad : v", " X-Bad: v", "X Bad: v", "X-Bad\x00: v", "X-Bad: v\x00w", "X-Bad: v\x01", "X-Bad", ": v", "X-B\x7fd: v",
+    "X-Bad : v", " X-Bad: v", "X Bad: v", "X-Bad\x00: v", "X-Bad: v\x00w", "X-Bad: v\x01", "X-Bad", ": v",
+    "X-B\x7fd: v",
     "X-Bad: v\r\n folded", "X-Bad: v\r\n\tfolded", "X-Bad: a\rb", "X-(Bad): v", "X-B\xe4d: v",
 ])
 def test_a_broken_header_field(server, line):
@@ -179,8 +181,7 @@ GOOD = b'{"text":"x"}'
     ["Transfer-Encoding: chunked\x0b"],
     ["Transfer-Encoding:\x0bchunked"],
     ["Transfer-Encoding: \"chunked\""],
-    ["Content-Length: +12"], ["Content-Length: -1"], ["Content-Length: 0x0c"], ["Content-Length: 12 "
-                                                                               "13"],
+    ["Content-Length: +12"], ["Content-Length: -1"], ["Content-Length: 0x0c"], ["Content-Length: 12 13"],
     ["Content-Length: 1e1"], ["Content-Length: "], ["Content-Length: 99999999999999999999"],
     ["Content-Length: \xb9\xb2"],
 ])
@@ -189,11 +190,13 @@ def test_framing_that_two_readers_could_see_differently(server, lines):
 
 
 @pytest.mark.parametrize("body", [
-    b"zz\r\nxx\r\n0\r\n\r\n", b"-1\r\nx\r\n0\r\n\r\n", b"+c\r\n" + GOOD + b"\r\n0\r\n\r\n", b"0xc\r\n" + GOOD + b"\r\n0\r\n\r\n",
+    b"zz\r\nxx\r\n0\r\n\r\n", b"-1\r\nx\r\n0\r\n\r\n", b"+c\r\n" + GOOD + b"\r\n0\r\n\r\n",
+    b"0xc\r\n" + GOOD + b"\r\n0\r\n\r\n",
     b"c \r\n" + GOOD + b"\r\n0\r\n\r\n", b" c\r\n" + GOOD + b"\r\n0\r\n\r\n", b"c\n" + GOOD + b"\n0\n\n",
     b"c\r\n" + GOOD + b"XX0\r\n\r\n", b"b\r\n" + GOOD + b"\r\n0\r\n\r\n", b"\r\n" + GOOD + b"\r\n0\r\n\r\n",
     b"ffffffffffffffffff\r\n" + GOOD, b"c;" + b"x" * 5000 + b"\r\n" + GOOD + b"\r\n0\r\n\r\n",
-    b"c\r\n" + GOOD + b"\r\n0\r\nBad Trailer: x\r\n\r\n", b"c\r\n" + GOOD + b"\r\n0\r\nX: " + b"x" * 20000 + b"\r\n\r\n",
+    b"c\r\n" + GOOD + b"\r\n0\r\nBad Trailer: x\r\n\r\n",
+    b"c\r\n" + GOOD + b"\r\n0\r\nX: " + b"x" * 20000 + b"\r\n\r\n",
 ])
 def test_a_bad_chunk(server, body):
     refused(server, post(server, "Transfer-Encoding: chunked", body=body), 400, 413, 431)
@@ -232,7 +235,8 @@ def test_a_body_where_none_belongs(server):
     assert server.raw_status(data) == 400
 
 
-@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "multipart/form-data"])
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx",
+                                  "multipart/form-data"])
 def test_a_body_of_another_type(server, kind):
     headers = {"Content-Type": kind} if kind else {}
     reply = server.request("POST", "/api/v1/echo", body=GOOD, headers=headers)
@@ -293,7 +297,8 @@ def test_a_host_that_is_not_ours_on_every_route(server):
 
 
 @pytest.mark.parametrize("origin", [
-    "https://evil.example", "http://evil.example", "null", "http://127.0.0.1", "https://{host}", "http://{host}.evil.example",
+    "https://evil.example", "http://evil.example", "null", "http://127.0.0.1", "https://{host}",
+    "http://{host}.evil.example",
     "http://evil.example/{host}", "file://", "", "http://{host}/", "HTTP://{host}x", "http://localhost",
 ])
 @pytest.mark.parametrize("kind", ["get", "post", "sse", "ws"])
@@ -334,11 +339,14 @@ def echo(server, body):
 
 
 @pytest.mark.parametrize("body", [
-    b"{", b"}", b"", b" ", b"null", b"[]", b'"x"', b"12", b"true", b"{}x", b'{"text":"x"} {"text":"y"}', b'{"text":"x",}',
+    b"{", b"}", b"", b" ", b"null", b"[]", b'"x"', b"12", b"true", b"{}x", b'{"text":"x"} {"text":"y"}',
+    b'{"text":"x",}',
     b'{"text":"x" "flag":true}', b"{'text':'x'}", b'{text:"x"}', b'{"text":"x"}\x00', b'\xef\xbb\xbf{"text":"x"}',
     b'{"text":"x"}/**/', b'{"text":"x","number":01}', b'{"text":"x","number":+1}', b'{"text":"x","number":.5}',
-    b'{"text":"x","number":1.}', b'{"text":"x","number":NaN}', b'{"text":"x","number":Infinity}', b'{"text":"x","number":0x1}',
-    b'{"text":"x","number":1e}', b'{"text":"\x01"}', b'{"text":"a\nb"}', b'{"text":"\\x"}', b'{"text":"\\u12"}', b'{"text":"x',
+    b'{"text":"x","number":1.}', b'{"text":"x","number":NaN}', b'{"text":"x","number":Infinity}',
+    b'{"text":"x","number":0x1}',
+    b'{"text":"x","number":1e}', b'{"text":"\x01"}', b'{"text":"a\nb"}', b'{"text":"\\x"}', b'{"text":"\\u12"}',
+    b'{"text":"x',
     b'{"text":tru}', b'{"text":"x","tags":["a",]}', b'{"text":"x","tags":["a"',
 ])
 def test_broken_json(server, body):
@@ -354,7 +362,7 @@ def test_broken_json(server, body):
 def test_json_that_is_too_deep(server, body):
     reply = echo(server, body)
     assert reply.status == 400, reply
-    assert "deep" in reply.error["message"] or "nest" in reply.error["message"] or "depth" in reply.error["message"], reply
+    assert re.search("deep|depth|nest", reply.error["message"]), reply
 
 
 @pytest.mark.parametrize("body", [
@@ -366,7 +374,8 @@ def test_duplicate_keys(server, body):
 
 
 @pytest.mark.parametrize("text", [
-    b"\\ud800", b"\\udc00", b"\\ud800x", b"\\ud800\\u0041", b"\\udc00\\ud800", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff", b"\xf8\x88\x80\x80\x80",
+    b"\\ud800", b"\\udc00", b"\\ud800x", b"\\ud800\\u0041", b"\\udc00\\ud800", b"\xed\xa0\x80", b"\xc0\xaf",
+    b"\xff", b"\xf8\x88\x80\x80\x80",
     b"\xe2\x82", b"\xf4\x90\x80\x80", b"\\u0000", b"a\\u0000b",
 ])
 def test_text_that_is_no_text(server, text):
@@ -376,9 +385,10 @@ def test_text_that_is_no_text(server, text):
 
 def test_text_of_all_kinds_comes_back_as_it_was(server):
     text = "plain, ü, 中, \U0001f41a, \u202e, \"quoted\", back\\slash, \ttab, \nline, \x7f, </script>"
-    reply = server.post("/api/v1/echo", {"text": text, "number": -9007199254740991, "flag": True, "tags": ["", text], "note": ""})
+    sent = {"text": text, "number": -9007199254740991, "flag": True, "tags": ["", text], "note": ""}
+    reply = server.post("/api/v1/echo", sent)
     assert reply.status == 200, reply
-    assert reply.json() == {"text": text, "number": -9007199254740991, "flag": True, "tags": ["", text], "note": ""}
+    assert reply.json() == sent
 
 
 @pytest.mark.parametrize("field,value", [

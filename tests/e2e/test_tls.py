@@ -31,7 +31,8 @@ def tls_server(certificate):
 
 def curl(server, certificate, *args, path="/api/v1/whoami"):
     done = subprocess.run(
-        ["curl", "-sS", "--max-time", "10", "--cacert", certificate / "cert.pem", "-H", f"Authorization: Bearer {server.token}",
+        ["curl", "-sS", "--max-time", "10", "--cacert", certificate / "cert.pem", "-H",
+         f"Authorization: Bearer {server.token}",
          *args, server.url + path], capture_output=True, text=True)
     return done
 
@@ -65,7 +66,8 @@ def test_events_over_http2_and_tls(tls_server, certificate):
     tls_server.post("/api/v1/notes", {"text": "x"})
     done = subprocess.run(
         ["curl", "-sSN", "--max-time", "2", "--http2", "--cacert", certificate / "cert.pem", "-H",
-         f"Authorization: Bearer {tls_server.token}", "-H", "Accept: text/event-stream", tls_server.url + "/events?since=0"],
+         f"Authorization: Bearer {tls_server.token}", "-H", "Accept: text/event-stream",
+         tls_server.url + "/events?since=0"],
         capture_output=True, text=True)
     assert done.returncode == 28, done.stderr  # still open when curl's time was over
     assert "retry: " in done.stdout and "event: note.created" in done.stdout
@@ -111,7 +113,8 @@ def test_an_http_origin_is_foreign_under_tls(tls_server):
 
 
 def test_garbage_instead_of_a_handshake(tls_server):
-    for data in (b"\x16\x03\x01\x00\x05hello", b"\x16" * 500, b"\x80\x2e\x01\x00\x02", b"\x16\x03\x01\xff\xff" + b"x" * 70000):
+    for data in (b"\x16\x03\x01\x00\x05hello", b"\x16" * 500, b"\x80\x2e\x01\x00\x02",
+                 b"\x16\x03\x01\xff\xff" + b"x" * 70000):
         with socket.create_connection(("127.0.0.1", tls_server.port)) as sock:
             try:
                 sock.sendall(data)
