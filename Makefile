@@ -76,6 +76,8 @@ PROGRAMS := $(BUILD)/atoll
 TEST_PROGRAMS :=
 # Libraries that one test alone needs, by its stem.
 LIBS_json_peer_test := -ljansson
+LIBS_h1_peer_test := -lhttp_parser
+LIBS_h1_fuzz := -lhttp_parser
 
 # T=word keeps the tests whose path holds the word.
 some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
