@@ -115,8 +115,8 @@ static const struct http_app the_app = { .on_request = on_request };
 
 static void start(const struct http_options *options)
 {
-    app = (struct app){ 0 };
     serve(&the_app, options);
+    app = (struct app){ 0 };
 }
 
 static bool said(struct buf *where, const char *line)
