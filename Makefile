@@ -183,6 +183,17 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/
 
 # ---- the test server for protocol peers ------------------------------------------------------------
 
+TEST_PROGRAMS += $(BUILD)/testd
+
+$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 # ---- everything --------------------------------------------------------------------------------
 
 .PHONY: programs test-programs unit-programs replay-programs fuzz-programs
