@@ -31,6 +31,11 @@
 #define H2_RESETS_MAX 200 /* per H2_RESET_WINDOW_MS, then GOAWAY */
 #define H2_RESET_WINDOW_MS 10000
 #define H2_CONTINUATIONS_MAX 8
+#define H2_STREAM_WINDOW 262144 /* body bytes that a stream may send ahead of its reader */
+#define H2_CONN_WINDOW 1048576  /* and all streams of a connection together */
+#define H2_OUT_MAX 8388608      /* unsent bytes of all streams of a connection */
+#define H2_ACKS_MAX 256         /* unsent answers to PING and SETTINGS */
+#define H2_IDLE_FRAMES_MAX 1000 /* frames that move nothing, per H2_RESET_WINDOW_MS */
 #define WS_MESSAGE_MAX 1048576
 #define WS_PINGS_MAX 60  /* per minute, pings and pongs together */
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
@@ -98,6 +103,15 @@
 #define API_RESTART_MAX_MS 5000
 #define API_FAILED_STARTS_MAX 10 /* deaths in a row before READY: then the warden gives up */
 #define DRAIN_MS 10000           /* SIGTERM: time for requests under way */
+#define DRAIN_GRACE_MS 2000      /* and for closing the store, before SIGKILL */
+#define WARDEN_DRAIN_MAX_MS 700000
+#define WARDEN_PING_MS 5000    /* between questions whether the api process still answers */
+#define WARDEN_PONG_MS 20000   /* no answer for this long: killed and started again */
+#define WARDEN_HELLO_MS 20000  /* from exec to the first message */
+#define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
+#define WIRE_PER_SECOND_MAX 200
+#define SERVE_ARGS_MAX 256   /* words after `atoll` */
+#define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
 
 /* Settings */
 #define CONF_FILE_MAX 262144

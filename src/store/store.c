@@ -114,9 +114,9 @@ static void finish(struct store *store, struct store_job *job)
     struct event *events = job->events;
 
     for (const struct event *event = events; event; event = event->next) {
-        note_head(store, event->tenant, event->seq);
         if (store->options.on_event)
             store->options.on_event(store->options.ctx, event);
+        note_head(store, event->tenant, event->seq);
     }
     if (job->done)
         job->done(job);
