@@ -6,7 +6,7 @@
 
 /* Logs */
 #define LOG_VALUE_MAX 1024
-#define LOG_LINE_MAX 16384
+#define LOG_LINE_MAX 4096 /* PIPE_BUF: a line is written whole or not at all, also into a pipe */
 
 /* HTTP, both versions */
 #define HTTP_LINE_MAX 8192            /* request line */
