@@ -244,8 +244,12 @@ static int sqlite_copy(struct db *db, const char *to_path, struct err *err)
 
 static int on_commit(void *ctx, sqlite3 *handle, const char *name, int frames)
 {
+    struct conn *conn = ctx;
+
     (void)handle, (void)name;
-    ((struct conn *)ctx)->frames = frames;
+    if (frames < conn->frames)
+        conn->tried = 0; /* the log began anew from its start */
+    conn->frames = frames;
     return SQLITE_OK;
 }
 
@@ -253,8 +257,7 @@ static int sqlite_backlog(struct db *db)
 {
     const struct conn *conn = conn_of(db);
 
-    /* Fewer than at the last try: the log began anew from its start since. */
-    return conn->frames < conn->tried ? conn->frames : conn->frames - conn->tried;
+    return conn->frames - conn->tried;
 }
 
 /*
