@@ -167,6 +167,9 @@ TEST(events_are_never_changed_and_a_hole_is_an_error)
     add(db, 10);
     CHECK_INT(db->engine->script(db, "UPDATE event SET body = '{}' WHERE seq = 3", &err), -1);
     CHECK(strstr(err.msg, "never changed") != NULL);
+    CHECK_INT(db->engine->script(db, "REPLACE INTO event SELECT * FROM event WHERE seq = 3", &err),
+              -1);
+    CHECK(strstr(err.msg, "only added") != NULL);
     sql(db, "DELETE FROM event WHERE seq = 5");
     CHECK_INT(event_page(db, "default", 2, 10, &page, &err), -1);
     CHECK(strstr(err.msg, "event 5 of default is missing") != NULL);
