@@ -3,8 +3,8 @@
  *
  * The reader takes RFC 8259 and nothing more: UTF-8 checked, depth at most JSON_DEPTH_MAX, no
  * duplicate keys, no lone surrogates, no NUL inside a string (names and paths come from here).
- * Integers that fit int64 stay exact. Strings without escapes point into the input, which must
- * outlive the tree.
+ * Integers that fit int64 stay exact, other numbers are the nearest double; one beyond any double
+ * is refused. Strings without escapes point into the input, which must outlive the tree.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ enum json_type {
     JSON_INT,
     JSON_DOUBLE,
     JSON_STRING,
-    JSON_ARRAY,
+    JSON_ARRAY, /* from here on: containers */
     JSON_OBJECT
 };
 
@@ -36,7 +36,10 @@ struct json {
     };
 };
 
-/* Reads one document; everything lives in `arena`. ERR_INVALID says what and at which byte. */
+/*
+ * Reads one document; everything lives in `arena`. ERR_INVALID says what and at which byte;
+ * ERR_LIMIT past JSON_SIZE_MAX or JSON_VALUES_MAX.
+ */
 must_use int json_parse(struct arena *arena, struct str text, struct json **out, struct err *err);
 
 /* The member of an object, or NULL (also when `obj` is NULL or no object). */
@@ -46,14 +49,20 @@ struct str json_text(const struct json *obj, const char *key); /* STR_NONE unles
 int64_t json_num(const struct json *obj, const char *key, int64_t otherwise);
 bool json_true(const struct json *obj, const char *key);
 
+/* The first member or element; NULL of anything else. */
+static inline const struct json *json_first(const struct json *parent)
+{
+    return parent && parent->type >= JSON_ARRAY ? parent->first : NULL;
+}
+
 #define json_each(pos, parent)                                                                     \
-    for (const struct json *pos = (parent) ? (parent)->first : NULL; pos; pos = pos->next)
+    for (const struct json *pos = json_first(parent); pos; pos = pos->next)
 
 const char *json_type_name(enum json_type type);
 
 /*
- * The writer appends to a buf and puts the commas. Keys are literals. Strings that are not UTF-8
- * are written with U+FFFD in place of the bad bytes.
+ * The writer appends to a buf and puts the commas. Strings that are not UTF-8 are written with
+ * U+FFFD in place of each bad byte, numbers that JSON has no word for as null.
  */
 struct json_out {
     struct buf *buf;
@@ -74,6 +83,7 @@ void json_put_int(struct json_out *out, int64_t num);
 void json_put_double(struct json_out *out, double num);
 void json_put_bool(struct json_out *out, bool truth);
 void json_put_null(struct json_out *out);
+/* A whole tree, as json_parse made it (its own key is left out). */
 void json_put(struct json_out *out, const struct json *value);
 void json_put_raw(struct json_out *out, struct str json); /* already JSON, made by us */
 
@@ -82,3 +92,4 @@ void json_kv_str(struct json_out *out, const char *key, struct str text);
 void json_kv_text(struct json_out *out, const char *key, const char *text); /* NULL is null */
 void json_kv_int(struct json_out *out, const char *key, int64_t num);
 void json_kv_bool(struct json_out *out, const char *key, bool truth);
+void json_kv_double(struct json_out *out, const char *key, double num);

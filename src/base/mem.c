@@ -107,26 +107,30 @@ static void arena_grow(struct arena *arena, size_t need)
     arena->total += size;
 }
 
-void *arena_alloc(struct arena *arena, size_t size)
+void *arena_raw_slow_(struct arena *arena, size_t size)
 {
     size_t need = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
 
-    if (need < size)
+    if (need < size || need > SIZE_MAX - sizeof(struct arena_chunk))
         out_of_memory(size);
-    if (!arena->next || (size_t)(arena->end - arena->next) < need)
-        arena_grow(arena, need);
+    arena_grow(arena, need);
     void *ptr = arena->next;
     arena->next += need;
-    memset(ptr, 0, size);
     return ptr;
+}
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+    return memset(arena_raw(arena, size), 0, size);
 }
 
 char *arena_memdup0(struct arena *arena, const void *data, size_t len)
 {
-    char *copy = arena_alloc(arena, len + 1);
+    char *copy = arena_raw(arena, len + 1);
 
     if (len)
         memcpy(copy, data, len);
+    copy[len] = 0;
     return copy;
 }
 

@@ -74,38 +74,38 @@ bool str_to_i64(struct str a, int64_t *out)
     return true;
 }
 
+size_t str_utf8_at(const char *p, size_t n, uint32_t *code)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    uint32_t c = n ? (unsigned char)p[0] : 0xff;
+    size_t size = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+
+    if (size == 0 || size > n)
+        return 0;
+    if (size > 1)
+        c &= 0x7fu >> size;
+    for (size_t i = 1; i < size; i++) {
+        uint32_t more = (unsigned char)p[i];
+
+        if ((more & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (more & 0x3f);
+    }
+    if (c < least[size] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+        return 0;
+    if (code)
+        *code = c;
+    return size;
+}
+
 bool str_utf8(struct str a)
 {
-    const unsigned char *p = (const unsigned char *)a.p;
-    size_t i = 0;
+    for (size_t i = 0; i < a.n;) {
+        size_t size = str_utf8_at(a.p + i, a.n - i, NULL);
 
-    while (i < a.n) {
-        unsigned c = p[i];
-        size_t more;
-        uint32_t min, code;
-
-        if (c < 0x80) {
-            i++;
-            continue;
-        }
-        if (c >= 0xc2 && c <= 0xdf)
-            more = 1, min = 0x80, code = c & 0x1f;
-        else if (c >= 0xe0 && c <= 0xef)
-            more = 2, min = 0x800, code = c & 0x0f;
-        else if (c >= 0xf0 && c <= 0xf4)
-            more = 3, min = 0x10000, code = c & 0x07;
-        else
+        if (size == 0)
             return false;
-        if (a.n - i <= more)
-            return false;
-        for (size_t k = 1; k <= more; k++) {
-            if ((p[i + k] & 0xc0) != 0x80)
-                return false;
-            code = code << 6 | (p[i + k] & 0x3fu);
-        }
-        if (code < min || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-            return false;
-        i += more + 1;
+        i += size;
     }
     return true;
 }

@@ -49,7 +49,9 @@ static inline bool str_has_nul(struct str a)
 
 static inline struct str str_from(struct str a, size_t at)
 {
-    return at >= a.n ? (struct str){ a.p + a.n, 0 } : (struct str){ a.p + at, a.n - at };
+    if (at >= a.n)
+        at = a.n;
+    return at ? (struct str){ a.p + at, a.n - at } : a; /* NULL + 0 is not allowed in C */
 }
 
 bool str_eq_nocase(struct str a, struct str b); /* ASCII */
@@ -64,6 +66,11 @@ must_use bool str_to_i64(struct str a, int64_t *out);
 
 /* Is it well-formed UTF-8 (no surrogates, no overlong forms)? */
 bool str_utf8(struct str a);
+/*
+ * Bytes (1 to 4) of the well-formed sequence that begins p[0..n), and its code point; 0 when none
+ * does. `code` may be NULL.
+ */
+size_t str_utf8_at(const char *p, size_t n, uint32_t *code);
 
 /* "10", "64k", "512M", "2G", "1T" in bytes; "250ms", "30s", "5m", "2h", "7d" in milliseconds. */
 must_use bool str_to_bytes(struct str a, uint64_t *out);

@@ -1,2 +1,0 @@
-build-address/obj/base/clock.o: src/base/clock.c src/base/clock.h
-src/base/clock.h:
