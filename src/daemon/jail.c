@@ -31,15 +31,18 @@ struct landlock_beneath {
 #define LL_WRITE_FILE (1u << 1)
 #define LL_READ_FILE (1u << 2)
 #define LL_READ_DIR (1u << 3)
+#define LL_REMOVE_DIR (1u << 4)
 #define LL_REMOVE_FILE (1u << 5)
+#define LL_MAKE_DIR (1u << 7)
 #define LL_MAKE_REG (1u << 8)
 #define LL_TRUNCATE (1u << 14) /* version 3 */
 #define LL_NET_ALL 3u          /* bind and connect; version 4 */
 #define LL_SCOPE_ALL 3u        /* abstract sockets and signals; version 6 */
 
-/* What the store does in its directory: files, no directories, no links, no devices. */
+/* What the store does in its directory: files and directories, no links, no devices. */
 #define LL_DATA                                                                                    \
-    (LL_WRITE_FILE | LL_READ_FILE | LL_READ_DIR | LL_REMOVE_FILE | LL_MAKE_REG | LL_TRUNCATE)
+    (LL_WRITE_FILE | LL_READ_FILE | LL_READ_DIR | LL_REMOVE_DIR | LL_REMOVE_FILE | LL_MAKE_DIR |   \
+     LL_MAKE_REG | LL_TRUNCATE)
 
 int jail_landlock_abi(void)
 {

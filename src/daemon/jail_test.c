@@ -155,7 +155,8 @@ static int act_write_inside(void)
     if (fd < 0 || write(fd, "x", 1) != 1 || ftruncate(fd, 0) < 0 || fdatasync(fd) < 0)
         return errno;
     if (renameat(world.data_fd, "file", world.data_fd, "file2") < 0 ||
-        unlinkat(world.data_fd, "file2", 0) < 0)
+        unlinkat(world.data_fd, "file2", 0) < 0 || mkdirat(world.data_fd, "sub", 0700) < 0 ||
+        unlinkat(world.data_fd, "sub", AT_REMOVEDIR) < 0)
         return errno;
     return result(openat(world.data_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }

@@ -25,12 +25,14 @@ static const int allowed[] = {
     SCMP_SYS(pwrite64), SCMP_SYS(preadv), SCMP_SYS(pwritev), SCMP_SYS(close), SCMP_SYS(lseek),
     SCMP_SYS(fcntl),
     /* files below the data directory; Landlock says which */
-    SCMP_SYS(openat), SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(fstatfs),
+    SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(statx),
+    SCMP_SYS(fstatfs),
     SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2),
     SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getcwd), SCMP_SYS(unlink),
     SCMP_SYS(unlinkat), SCMP_SYS(rename), SCMP_SYS(renameat), SCMP_SYS(renameat2),
     SCMP_SYS(getdents64), SCMP_SYS(ftruncate), SCMP_SYS(fallocate), SCMP_SYS(fsync),
-    SCMP_SYS(fdatasync), SCMP_SYS(fadvise64), SCMP_SYS(fchmod), SCMP_SYS(umask),
+    SCMP_SYS(fdatasync), SCMP_SYS(fadvise64), SCMP_SYS(fchmod), SCMP_SYS(umask), SCMP_SYS(flock),
+    SCMP_SYS(mkdir), SCMP_SYS(mkdirat), SCMP_SYS(rmdir),
     /* connections that were accepted, and the link */
     SCMP_SYS(accept4), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(sendto), SCMP_SYS(sendmsg),
     SCMP_SYS(shutdown), SCMP_SYS(getsockopt), SCMP_SYS(setsockopt), SCMP_SYS(getsockname),

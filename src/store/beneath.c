@@ -11,10 +11,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -27,44 +29,37 @@ void store_beneath_cwd(void)
     wanted = true;
 }
 
-/* The name in the working directory, or NULL: nothing below it has ever a second slash. */
 static const char *name_of(const char *path)
 {
     while (*path == '/')
         path++;
-    if (strchr(path, '/') || strcmp(path, "..") == 0) {
-        errno = EACCES;
-        return NULL;
-    }
     return *path ? path : ".";
 }
 
 static int at_open(const char *path, int flags, int mode)
 {
-    const char *name = name_of(path);
+    struct open_how how = {
+        .flags = (unsigned)flags | O_CLOEXEC,
+        .mode = flags & O_CREAT ? (unsigned)mode : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
 
-    return name ? open(name, flags | O_NOFOLLOW | O_CLOEXEC, mode) : -1;
+    return (int)syscall(SYS_openat2, AT_FDCWD, name_of(path), &how, sizeof(how));
 }
 
 static int at_access(const char *path, int mode)
 {
-    const char *name = name_of(path);
-
-    return name ? faccessat(AT_FDCWD, name, mode, AT_EACCESS) : -1;
+    return faccessat(AT_FDCWD, name_of(path), mode, AT_EACCESS);
 }
 
 static int at_stat(const char *path, struct stat *st)
 {
-    const char *name = name_of(path);
-
-    return name ? lstat(name, st) : -1;
+    return lstat(name_of(path), st);
 }
 
 static int at_unlink(const char *path)
 {
-    const char *name = name_of(path);
-
-    return name ? unlink(name) : -1;
+    return unlink(name_of(path));
 }
 
 static ssize_t at_readlink(const char *path, char *out, size_t size)

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Before the first store_open: paths of databases are names in the working directory and nothing
- * else. The path given to store_open must be such a name.
+ * Before the first store_open: paths of databases count from the working directory, a leading slash
+ * or not, and nothing outside of it opens. Give relative ones.
  */
 void store_beneath_cwd(void);
 

@@ -60,19 +60,24 @@ TEST(a_store_opens_below_a_directory_that_may_not_be_passed)
     CHECK_INT(open_as_other(data, "atoll.db", true), 0); /* and again, with the file there */
 }
 
-TEST(only_plain_names_in_the_working_directory_open)
+TEST(nothing_outside_of_the_working_directory_opens)
 {
     if (geteuid() != 0)
         test_skip("needs root");
     const char *dir = test_dir();
     autofree char *data = xprintf("%s/data", dir), *sub = xprintf("%s/sub", data);
-    autofree char *link = xprintf("%s/link.db", data);
+    autofree char *link = xprintf("%s/link.db", data), *away = xprintf("%s/away", data);
+    autofree char *other = xprintf("%s/other", dir);
+    const char *const dirs[] = { data, sub, other };
 
     CHECK(chmod(dir, 0711) == 0);
-    CHECK(mkdir(data, 0700) == 0 && chown(data, OTHER_UID, OTHER_UID) == 0);
-    CHECK(mkdir(sub, 0700) == 0 && chown(sub, OTHER_UID, OTHER_UID) == 0);
-    CHECK_INT(open_as_other(data, "sub/atoll.db", true), 1);
-    CHECK_INT(open_as_other(data, "atoll.db", true), 0);
-    CHECK(symlink("atoll.db", link) == 0);
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        CHECK(mkdir(dirs[i], 0700) == 0 && chown(dirs[i], OTHER_UID, OTHER_UID) == 0);
+    CHECK_INT(open_as_other(data, "sub/atoll.db", true), 0);
+    CHECK_INT(open_as_other(data, "./sub/second.db", true), 0);
+    CHECK_INT(open_as_other(data, "../other/atoll.db", false), 0); /* may be, when not beneath */
+    CHECK_INT(open_as_other(data, "../other/atoll.db", true), 1);
+    CHECK(symlink("sub/atoll.db", link) == 0 && symlink("../other", away) == 0);
     CHECK_INT(open_as_other(data, "link.db", true), 1);
+    CHECK_INT(open_as_other(data, "away/atoll.db", true), 1);
 }
