@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "store/beneath.h"
 #include "store/engine.h"
 
 #define APPLICATION_ID "1098149740" /* "Atol" in bytes 68..71 of the file */
@@ -340,6 +341,7 @@ static void configure_once(void)
 {
     sqlite3_config(SQLITE_CONFIG_STMTJRNL_SPILL, -1);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* a global lock in every malloc */
+    beneath_apply();
 }
 
 /* "file:" and the path, percent-encoded: no byte of a path means anything else to SQLite then. */
