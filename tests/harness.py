@@ -103,7 +103,7 @@ class Reply:
         error = self.json()["error"]
         assert isinstance(error["code"], str) and error["code"], self
         assert isinstance(error["message"], str) and error["message"], self
-        assert isinstance(error["request_id"], str) and error["request_id"], self
+        assert "request_id" in error and "field" in error, self
         return error
 
     def __repr__(self):

@@ -154,6 +154,15 @@ static int token_event(struct call *call, const char *type, const struct token_r
     return call_event(call, type, call->object, buf_view(&body), err);
 }
 
+/* A tenant comes into being with its first token. */
+static int tenant_ensure(struct db *db, const char *tenant, struct err *err)
+{
+    autoquery struct query *q = db_query(db, "INSERT INTO tenant (id, event_seq, event_floor)"
+                                             " VALUES ($1, 0, 1) ON CONFLICT (id) DO NOTHING");
+    query_text(q, 1, tenant);
+    return query_run(q, err) < 0 ? err_wrap(err, "tenant %s", tenant) : 0;
+}
+
 static int token_post(struct call *call, struct err *err)
 {
     struct token_wish wish = { 0 };
@@ -162,7 +171,8 @@ static int token_post(struct call *call, struct err *err)
 
     if (call_decode(call, &wish, err) < 0 || wish_to_row(call, &wish, &wanted, err) < 0)
         return -1;
-    if (token_create(call->db, &wanted, row, plain, err) < 0)
+    if (tenant_ensure(call->db, wanted.tenant, err) < 0 ||
+        token_create(call->db, &wanted, row, plain, err) < 0)
         return -1;
     if (token_event(call, "token.created", row, err) < 0)
         return -1;

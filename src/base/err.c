@@ -2,6 +2,7 @@
  * Every error code's meaning on each surface stands in one table here. Messages are cut, never
  * overflowed: the newest context is what a reader needs first, so the tail is what gets cut.
  */
+#define ERR_OWN /* this file defines what err.h wraps for analyzers */
 #include "base/err.h"
 
 #include <errno.h>

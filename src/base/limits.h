@@ -31,8 +31,13 @@
 #define H2_RESETS_MAX 200 /* per H2_RESET_WINDOW_MS, then GOAWAY */
 #define H2_RESET_WINDOW_MS 10000
 #define H2_CONTINUATIONS_MAX 8
+#define H2_STREAM_WINDOW 262144 /* body bytes that a stream may send ahead of its reader */
+#define H2_CONN_WINDOW 1048576  /* and all streams of a connection together */
+#define H2_OUT_MAX 8388608      /* unsent bytes of all streams of a connection */
+#define H2_ACKS_MAX 256         /* unsent answers to PING and SETTINGS */
+#define H2_IDLE_FRAMES_MAX 1000 /* frames that move nothing, per H2_RESET_WINDOW_MS */
 #define WS_MESSAGE_MAX 1048576
-#define WS_PINGS_MAX 60 /* per minute, pings and pongs together */
+#define WS_PINGS_MAX 60  /* per minute, pings and pongs together */
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
 #define WS_CLOSE_MS 5000 /* from our close frame to the peer's */
 #define GRPC_MESSAGE_MAX 4194304
@@ -63,12 +68,26 @@
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
 
 /* Store, events */
-#define STORE_BATCH_MAX 256  /* calls sharing one commit */
-#define STORE_QUEUE_MAX 4096 /* waiting calls; then 503 */
+#define STORE_BATCH_MAX 256               /* calls sharing one commit */
+#define STORE_QUEUE_MAX 4096              /* waiting calls; then 503 */
+#define STORE_BUSY_MS 5000                /* for a lock that another program holds */
+#define STORE_CHECK_DEEP_MAX (64ll << 20) /* file size: up to this, tables and indexes compared */
+#define STORE_LOG_FRAMES 4096      /* pages in the log: then they are moved between batches */
+#define STORE_LOG_FRAMES_MAX 16384 /* then readers of old pages are waited for… */
+#define STORE_LOG_WAIT_MS 50       /* …this long */
+#define STORE_LOG_IDLE_MS 200      /* without work: then they are moved too */
+#define STORE_SWEEP_ROWS 1000      /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
+#define EVENT_NAME_MAX 256       /* of a type or an object */
+#define EVENT_PAGE_BYTES 1048576 /* a page ends early when its bodies pass this */
 #define EVENT_KEEP_MS (7ll * 24 * 3600 * 1000)
 #define EVENT_KEEP_ROWS 1000000
-#define SUBSCRIBER_BEHIND_MAX 10000 /* events; then told and cut */
+#define AUDIT_ROW_MAX 65536
+#define BUS_RING_EVENTS 1024   /* newest events of a tenant kept in memory… */
+#define BUS_RING_BYTES 1048576 /* …as long as they are not more than this */
+#define BUS_PAGE 256           /* events read from the store at once for one subscriber */
+#define BUS_REPLAYS_MAX 16     /* such reads under way; other subscribers wait for their turn */
+#define BUS_TURN 64 /* events given to one subscriber that catches up before others run */
 #define SUBSCRIBERS_MAX 16384
 #define SSE_KEEPALIVE_MS 15000
 #define SSE_RETRY_MS 1000
@@ -78,6 +97,15 @@
 #define API_RESTART_MAX_MS 5000
 #define API_FAILED_STARTS_MAX 10 /* deaths in a row before READY: then the warden gives up */
 #define DRAIN_MS 10000           /* SIGTERM: time for requests under way */
+#define DRAIN_GRACE_MS 2000      /* and for closing the store, before SIGKILL */
+#define WARDEN_DRAIN_MAX_MS 700000
+#define WARDEN_PING_MS 5000    /* between questions whether the api process still answers */
+#define WARDEN_PONG_MS 20000   /* no answer for this long: killed and started again */
+#define WARDEN_HELLO_MS 20000  /* from exec to the first message */
+#define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
+#define WIRE_PER_SECOND_MAX 200
+#define SERVE_ARGS_MAX 256   /* words after `atoll` */
+#define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
 
 /* Settings */
 #define CONF_FILE_MAX 262144

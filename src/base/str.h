@@ -49,7 +49,9 @@ static inline bool str_has_nul(struct str a)
 
 static inline struct str str_from(struct str a, size_t at)
 {
-    return at >= a.n ? (struct str){ a.p + a.n, 0 } : (struct str){ a.p + at, a.n - at };
+    if (at >= a.n)
+        at = a.n;
+    return at ? (struct str){ a.p + at, a.n - at } : a; /* NULL + 0 is not allowed in C */
 }
 
 bool str_eq_nocase(struct str a, struct str b); /* ASCII */

@@ -59,6 +59,7 @@ struct grpc {
     bool begun;     /* the answer's head is out */
     bool paused;    /* by the handler */
     bool eof;       /* the client's body is complete */
+    bool broken;    /* its text is not base64; failed when what came before is handed on */
     bool full;      /* on_drain is owed */
     bool finished;  /* the handler has ended it: no on_cancel */
     bool over;      /* nothing more is to happen but the end */
@@ -173,8 +174,8 @@ static void end_web(struct http_req *req, enum kind kind, struct str status, str
         buf_str(&text, message);
         buf_puts(&text, "\r\n");
     }
-    if (write_frame(req, kind, FLAG_TRAILERS, buf_view(&text)) != HTTP_CUT)
-        http_reply_end(req, NULL, 0);
+    write_frame(req, kind, FLAG_TRAILERS, buf_view(&text));
+    http_reply_end(req, NULL, 0);
 }
 
 /* Ends the request with this status. Its on_gone must not be ours any more. */
@@ -324,10 +325,12 @@ static struct str take_bytes(struct grpc *call, struct str data)
 
 static void at_end(struct grpc *call)
 {
-    if (!call->eof || call->over || call->paused || call->held.len)
+    if (!(call->eof || call->broken) || call->over || call->paused || call->held.len)
         return;
     call->eof = false; /* told once */
-    if (call->prefix_size || call->quad_size)
+    if (call->broken)
+        fail(call, GRPC_INTERNAL, "the body is not base64");
+    else if (call->prefix_size || call->quad_size)
         fail(call, GRPC_INTERNAL, "the body ends inside a message");
     else
         call->ops->on_end(call);
@@ -381,9 +384,10 @@ static void take_body(struct grpc *call, struct str data)
 {
     autobuf struct buf decoded = { 0 };
 
+    if (call->broken)
+        return;
     if (call->type->kind == KIND_WEB_TEXT) {
-        if (!decode_text(call, data, &decoded))
-            return fail(call, GRPC_INTERNAL, "the body is not base64");
+        call->broken = !decode_text(call, data, &decoded);
         data = buf_view(&decoded);
     }
     if (!call->held.len && !call->paused)

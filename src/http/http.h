@@ -16,6 +16,9 @@
  * Back-pressure: http_reply_write says HTTP_FULL when more than HTTP_OUT_HIGH bytes wait; a
  * producer then stops until on_drain. One that goes on is cut at HTTP_OUT_MAX. A body that the
  * application paused (http_read_pause) is not read from the network.
+ *
+ * No callback is ever made from inside a call of the application's. HTTP_CUT only says that bytes
+ * are no longer wanted; on_gone follows in a moment and is what ends the request.
  */
 #pragma once
 
@@ -49,10 +52,10 @@ struct http_peer {
 struct http_req {
     enum http_version version;
     struct str method;
-    struct str target; /* as sent: origin-form, or "*" for OPTIONS */
-    struct str path;   /* of the target, before '?', not decoded */
-    struct str query;  /* after '?', or empty */
-    struct str host;   /* Host or :authority, as sent */
+    struct str target;                 /* as sent: origin-form, or "*" for OPTIONS */
+    struct str path;                   /* of the target, before '?', not decoded */
+    struct str query;                  /* after '?', or empty */
+    struct str host;                   /* Host or :authority, as sent */
     const struct http_header *headers; /* extended CONNECT: ":protocol" is among them */
     size_t header_count;
     int64_t body_size;  /* Content-Length; 0 for none; -1 when it will be seen */
@@ -89,7 +92,10 @@ struct str http_header(const struct http_req *req, const char *name);
  */
 void http_read_all(struct http_req *req, size_t max,
                    void (*fn)(struct http_req *req, struct str body));
-/* Calls `fn` with each piece; `last` with the final one, which may be empty. */
+/*
+ * Calls `fn` with each piece (borrowed during the call); `last` with the final one, which may be
+ * empty. Over `max`: 413 as above, or cut if the answer has begun.
+ */
 void http_read_stream(struct http_req *req, uint64_t max,
                       void (*fn)(struct http_req *req, struct str data, bool last));
 void http_read_pause(struct http_req *req);
@@ -101,7 +107,8 @@ void http_read_resume(struct http_req *req);
 void http_reply(struct http_req *req, int status, const struct http_header *headers, size_t count,
                 struct str body);
 /*
- * Streamed answer: chunked on HTTP/1.1, DATA frames on HTTP/2. Status 101 on HTTP/1.1 (and 200 to
+ * Streamed answer: chunked on HTTP/1.1 (unless the headers say content-length, which must then be
+ * kept to the byte), DATA frames on HTTP/2. Status 101 on HTTP/1.1 (and 200 to
  * an extended CONNECT on HTTP/2) makes both directions raw bytes: http_read_stream then gives
  * whatever the peer sends and http_reply_write sends as is. That is all a WebSocket needs.
  */
@@ -110,7 +117,10 @@ void http_reply_begin(struct http_req *req, int status, const struct http_header
 enum http_flow http_reply_write(struct http_req *req, struct str data);
 /* Ends it; trailers (gRPC's status) may be NULL. Ends the request. */
 void http_reply_end(struct http_req *req, const struct http_header *trailers, size_t count);
-/* Gives back what only the head needed (strings, arena); for answers that live long (SSE). */
+/*
+ * Gives back what only the head needed (strings, arena); for answers that live long (SSE). A peer
+ * that closes its sending side of such an answer counts as gone.
+ */
 void http_slim(struct http_req *req);
 /* Bytes written but not yet taken by the kernel. */
 size_t http_unsent(const struct http_req *req);

@@ -48,7 +48,7 @@ struct http_proto {
      * only if more had been unsent, or if a write had filled the socket. May be NULL.
      */
     void (*on_room)(struct http_conn *conn);
-    /* The peer will send no more (bytes not taken are offered no further). */
+    /* The peer will send no more; bytes not taken are offered again only in turns asked for. */
     void (*on_eof)(struct http_conn *conn);
     /* Every so often (at most each second), for timeouts. */
     void (*on_tick)(struct http_conn *conn, int64_t now_ms);
@@ -80,7 +80,10 @@ struct http_stream_ops {
                   size_t count, struct str body);
     void (*reply_begin)(struct http_stream *stream, int status, const struct http_header *headers,
                         size_t count);
-    /* HTTP_CUT: the stream is gone (http_stream_gone was called). */
+    /*
+     * HTTP_CUT: the peer is gone or just proved too slow; http_stream_gone follows in a later turn,
+     * never from inside this call.
+     */
     enum http_flow (*reply_write)(struct http_stream *stream, struct str data);
     /* Calls http_stream_end; bytes may still be unsent. */
     void (*reply_end)(struct http_stream *stream, const struct http_header *trailers, size_t count);
@@ -114,6 +117,7 @@ struct http_stream {
     } on_body;
     struct buf body;             /* collected, or held until the application wants it */
     uint64_t body_max, body_got; /* got: bytes seen by http_stream_body */
+    size_t body_seen;            /* of `body`, those that the protocol was told of (consumed) */
     unsigned held;               /* callbacks of the application under way */
     uint16_t status;             /* of the answer, once begun */
     uint8_t reading;             /* enum http_reading */
@@ -124,6 +128,7 @@ struct http_stream {
     bool begun;                  /* answer begun */
     bool full;                   /* HTTP_FULL was said: on_drain is owed */
     bool slim;                   /* http_slim was called */
+    bool refused;                /* by http_stream_refuse: the application is out of it */
     bool ended;                  /* released when `held` falls to 0 */
 };
 
@@ -157,8 +162,11 @@ must_use bool http_stream_drained(struct http_stream *stream);
 /*
  * Our own refusal (bad body, over a limit, too slow): answers with the application's error_body if
  * no answer has begun, cuts otherwise; tells on_gone if the application had seen the request.
+ * ERR_TIMEOUT is 408 here. HTTP/1 closes the connection after it.
  */
 void http_stream_refuse(struct http_stream *stream, const struct err *err);
+/* The same with a status that no error code stands for (414, 505). */
+void http_stream_refuse_as(struct http_stream *stream, int status, const struct err *err);
 
 /* The answer is complete (or the stream was cut by the application): released when not held. */
 void http_stream_end(struct http_stream *stream);
@@ -181,15 +189,18 @@ struct http_conn {
     bool dead;         /* closed; the memory goes at the end of the round */
     bool draining;     /* the server is: no new requests, please */
 
-    /* The rest is the core's. */
-    bool in_turn, later, stop_reading, eof, closing, lingering, want_room, read_blocked;
-    uint8_t tls_wants;      /* the handshake or a write waits for this direction */
+    /* The rest is the core's (conn.c). */
+    bool in_turn, again, stop_reading, eof, rdhup, closing, lingering, owes_room, handshaking,
+        read_more;
+    const char *doomed;     /* why it will be cut at the end of the round */
     struct list link;       /* in server.conns or server.dead */
     struct list later_link; /* in server.later */
     struct tls_conn *tls;   /* NULL: plain */
+    struct tls *tls_server; /* of the listener, until the first byte is seen */
     struct buf in;          /* received, not yet taken; no memory while empty */
     char *out;              /* unsent bytes [out_at, out_end); NULL while none */
     size_t out_at, out_end, out_cap;
+    size_t lingered;    /* bytes thrown away while closing */
     int64_t stalled_ms; /* since when the socket has taken nothing; 0: not waiting */
 };
 
@@ -205,11 +216,15 @@ size_t http_conn_unsent(const struct http_conn *conn);
 size_t http_conn_room(struct http_conn *conn);
 /* Asks for a turn at the end of this round of the loop (nothing to do inside a turn). */
 void http_conn_later(struct http_conn *conn);
+/* The same from inside a turn: there is more to do, but others should have their turn first. */
+void http_conn_again(struct http_conn *conn);
 /* Stops and restarts reading from the socket and on_data. */
 void http_conn_reading(struct http_conn *conn, bool on);
 
 /* Sends what waits, then closes; on_data is called no more. Streams must have ended. */
 void http_conn_finish(struct http_conn *conn, const char *reason);
+/* Drops all output from now on and cuts at the end of the round; safe where cutting is not. */
+void http_conn_doom(struct http_conn *conn, const char *reason);
 /* Closes at once, dropping what is unsent. */
 void http_conn_cut(struct http_conn *conn, const char *reason);
 

@@ -49,15 +49,36 @@ must_use int store_open(struct store **out, struct loop *loop, const struct stor
 /* Finishes what is queued, commits, checkpoints, joins the threads. */
 void store_close(struct store *store);
 
-/* Loop thread. When STORE_QUEUE_MAX jobs wait, the job comes back at once as ERR_UNAVAILABLE. */
+/*
+ * Loop thread. Never calls `done` before it returns: when STORE_QUEUE_MAX jobs wait, the job comes
+ * back in the next round as ERR_UNAVAILABLE. A read job sees one moment of the store, with
+ * everything that had come back when it was handed in.
+ */
 void store_write(struct store *store, struct store_job *job);
 void store_read(struct store *store, struct store_job *job);
+/* Newest event number of the tenant that reached the loop; 0 when none has. Loop thread. */
+int64_t store_event_head(const struct store *store, const char *tenant);
 
-/* For the command line, with no server running: one connection, no threads. */
+/*
+ * For the command line: one connection, no threads. To write, no server may be running
+ * (ERR_CONFLICT); reading works beside a running one and on a copy of the file.
+ */
 must_use int store_open_alone(struct db **out, const char *path, bool write, struct err *err);
 void store_close_alone(struct db *db);
+/* Runs a write job on such a connection in a transaction of its own; `done` is not called. */
+must_use int store_run_alone(struct db *db, struct store_job *job);
 /* A consistent copy into a new file while the server runs or not; refuses to overwrite. */
 must_use int store_backup(struct db *db, const char *to_path, struct err *err);
+/* Is the file a whole store of ours, every page and the audit chain? Before it is put to use. */
+must_use int store_check(const char *path, struct err *err);
+
+/*
+ * Within a write job: forgets what is beyond retention (events, nonces, idempotency keys, ended
+ * sessions and login codes). Gives the number of rows removed; when it is STORE_SWEEP_ROWS there
+ * may be more. The other one is told the time.
+ */
+must_use int store_sweep(struct db *db, struct err *err);
+must_use int store_sweep_at(struct db *db, int64_t now_ms, struct err *err);
 
 /* ---- events: one increasing number per tenant, without gaps ---- */
 
@@ -89,10 +110,15 @@ struct event_page {
     int64_t head;        /* newest number given out */
     int64_t floor;       /* oldest number still kept; head+1 when none */
 };
-/* Rows with seq > since, oldest first, at most `limit`. ERR_GONE when since+1 < floor. */
+/*
+ * Rows with seq > since, oldest first, at most `limit` (and about EVENT_PAGE_BYTES). ERR_GONE when
+ * since+1 < floor. None when since is beyond the head.
+ */
 must_use int event_page(struct db *db, const char *tenant, int64_t since, unsigned limit,
                         struct event_page *out, struct err *err);
 void event_list_free(struct event *first);
+struct event *event_copy(const struct event *event); /* gives; event_list_free */
+size_t event_size(const struct event *event);        /* bytes in memory */
 
 /* ---- audit: rows in a SHA-256 chain ---- */
 
@@ -111,7 +137,9 @@ struct audit {
 };
 /* Within a write job. */
 must_use int audit_add(struct db *db, const struct audit *row, struct err *err);
-/* The newest `limit` rows with seq > since (0: from the end), oldest first; calls `fn` with each.
+/*
+ * At most `limit` rows, oldest first: the first ones with seq > since, or with since 0 the newest
+ * ones. tenant NULL means all. Calls `fn` with each; texts are borrowed for that call.
  */
 must_use int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,
                         void (*fn)(void *ctx, const struct audit *row, const char *hash_hex),
@@ -123,3 +151,6 @@ struct audit_verdict {
     char head[65];   /* hash of the last row, hex */
 };
 must_use int audit_verify(struct db *db, struct audit_verdict *out, struct err *err);
+/* The same, and row `seq` must have this hash (a head noted elsewhere: detects a rollback). */
+must_use int audit_verify_against(struct db *db, int64_t seq, struct str hash_hex,
+                                  struct audit_verdict *out, struct err *err);

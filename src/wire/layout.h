@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include "base/auto.h"
+
 /* serve → warden */
 enum warden_fd {
     WARDEN_FD_SETTINGS = 3, /* sealed memfd, JSON; the warden never reads it */
@@ -44,6 +46,13 @@ enum api_fd {
  * be made).
  */
 #define API_EXIT_FINAL 78
+
+/*
+ * Before an exec: puts fds[i] at 3+i, open across the exec, and exec_fd behind them, closed by it;
+ * everything else above 2 is closed. Where exec_fd went, or -1 with errno.
+ */
+#define PLACE_MAX (WARDEN_FD_LISTENERS + LISTENERS_MAX)
+must_use int layout_place(const int *fds, unsigned count, int exec_fd);
 
 /* The Unix socket's name in the state directory; the warden removes it when it ends. */
 #define STATE_SOCKET "atoll.sock"

@@ -35,11 +35,11 @@ int wire_send(int fd, const struct wire_msg *msg, const int *fds, unsigned count
     out.version = WIRE_VERSION;
     if (count) {
         head.msg_control = control.bytes;
-        head.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+        head.msg_controllen = (socklen_t)CMSG_SPACE(sizeof(int) * count);
         struct cmsghdr *cmsg = CMSG_FIRSTHDR(&head);
         cmsg->cmsg_level = SOL_SOCKET;
         cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * count);
+        cmsg->cmsg_len = (socklen_t)CMSG_LEN(sizeof(int) * count);
         memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * count);
     }
     do
@@ -48,33 +48,26 @@ int wire_send(int fd, const struct wire_msg *msg, const int *fds, unsigned count
     return sent < 0 ? -1 : 0;
 }
 
-/* Takes the descriptors out of the control data; more than fit are closed and counted as too many.
+/*
+ * Takes the descriptors out of the control data. The kernel gathers all of a message's descriptors
+ * in one header, and a second header would not fit into our buffer, so the first is the only one.
  */
 static unsigned take_fds(struct msghdr *head, int fds[WIRE_FDS_MAX])
 {
-    unsigned count = 0;
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(head);
 
-    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(head); cmsg; cmsg = CMSG_NXTHDR(head, cmsg)) {
-        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t held = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < held; i++) {
-            int got;
-
-            memcpy(&got, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(got));
-            if (count < WIRE_FDS_MAX)
-                fds[count] = got;
-            else
-                close(got);
-            count++;
-        }
-    }
-    return count;
+    if (!cmsg || cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
+        return 0;
+    size_t held = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    if (held > WIRE_FDS_MAX)
+        abort(); /* more than the buffer holds */
+    memcpy(fds, CMSG_DATA(cmsg), held * sizeof(int));
+    return (unsigned)held;
 }
 
-static bool well_formed(const struct wire_msg *msg, size_t size, int flags, unsigned count)
+static bool well_formed(const struct wire_msg *msg, size_t size, int flags)
 {
-    return size == sizeof(*msg) && !(flags & (MSG_TRUNC | MSG_CTRUNC)) && count <= WIRE_FDS_MAX &&
+    return size == sizeof(*msg) && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
            msg->magic == WIRE_MAGIC && msg->version == WIRE_VERSION && msg->verb > 0 &&
            msg->verb < WIRE_VERBS;
 }
@@ -97,11 +90,11 @@ int wire_recv(int fd, struct wire_msg *msg, int fds[WIRE_FDS_MAX], unsigned *cou
         return -1;
 
     unsigned got = take_fds(&head, fds);
-    if (size > 0 && well_formed(msg, (size_t)size, head.msg_flags, got)) {
+    if (size > 0 && well_formed(msg, (size_t)size, head.msg_flags)) {
         *count = got;
         return 1;
     }
-    for (unsigned i = 0; i < MIN(got, (unsigned)WIRE_FDS_MAX); i++)
+    for (unsigned i = 0; i < got; i++)
         close(fds[i]);
     if (size == 0)
         return 0;

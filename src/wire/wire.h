@@ -38,6 +38,7 @@ struct wire_msg {
     union {
         struct {
             uint32_t role, pid;
+            uint32_t readies; /* from the warden: api processes of this server that were READY */
         } hello;
         char text[WIRE_SIZE - 16]; /* WIRE_RELOADED: why not; read it with wire_text */
         uint8_t bytes[WIRE_SIZE - 16];

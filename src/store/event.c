@@ -1,0 +1,241 @@
+/*
+ * Events. The tenant's row holds the newest number; a job takes the next one inside its savepoint,
+ * so a job that fails gives its numbers back and the numbers on disk have no gaps. What a job made
+ * is kept in its list and goes to the loop with it, after the commit.
+ *
+ * An event is one allocation: the struct and behind it its texts.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "store/engine.h"
+#include "store/store.h"
+
+static char *put(char **at, struct str text)
+{
+    char *start = *at;
+
+    if (text.n)
+        memcpy(start, text.p, text.n);
+    start[text.n] = 0;
+    *at += text.n + 1;
+    return start;
+}
+
+static struct event *event_new(struct str tenant, struct str type, struct str object,
+                               struct str body)
+{
+    size_t texts = tenant.n + type.n + object.n + body.n + 4;
+    struct event *event = xmalloc(sizeof(*event) + texts);
+    char *at = (char *)(event + 1);
+
+    *event = (struct event){ 0 };
+    event->tenant = put(&at, tenant);
+    event->type = put(&at, type);
+    event->object = put(&at, object);
+    event->body = (struct str){ put(&at, body), body.n };
+    return event;
+}
+
+struct event *event_copy(const struct event *event)
+{
+    struct event *copy =
+        event_new(str_of(event->tenant), str_of(event->type), str_of(event->object), event->body);
+
+    copy->seq = event->seq;
+    copy->at_ms = event->at_ms;
+    return copy;
+}
+
+size_t event_size(const struct event *event)
+{
+    return sizeof(*event) + strlen(event->tenant) + strlen(event->type) + strlen(event->object) +
+           event->body.n + 4;
+}
+
+void event_list_free(struct event *first)
+{
+    while (first) {
+        struct event *next = first->next;
+
+        free(first);
+        first = next;
+    }
+}
+
+/* ---- adding ---- */
+
+static int next_seq(struct db *db, const char *tenant, int64_t *out, struct err *err)
+{
+    autoquery struct query *q = db_query(db, "UPDATE tenant SET event_seq = event_seq + 1"
+                                             " WHERE id = $1 RETURNING event_seq");
+    query_text(q, 1, tenant);
+
+    int rc = query_step(q, err);
+    if (rc < 0)
+        return -1;
+    if (rc == 0)
+        return err_set(err, ERR_NOT_FOUND, "no tenant %s", tenant);
+    *out = query_col_i64(q, 0);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
+static int insert(struct db *db, const struct event *event, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "INSERT INTO event (tenant, seq, at_ms, type, object, body)"
+                     " VALUES ($1, $2, $3, $4, $5, $6)");
+    query_text(q, 1, event->tenant);
+    query_i64(q, 2, event->seq);
+    query_i64(q, 3, event->at_ms);
+    query_text(q, 4, event->type);
+    query_text(q, 5, event->object);
+    query_str(q, 6, event->body);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
+int event_add(struct db *db, const char *tenant, const char *type, const char *object,
+              struct str body, struct err *err)
+{
+    if (body.n > EVENT_BODY_MAX)
+        return err_set(err, ERR_LIMIT, "an event's body may have %d bytes", EVENT_BODY_MAX);
+    if (strlen(type) > EVENT_NAME_MAX || strlen(object) > EVENT_NAME_MAX)
+        return err_set(err, ERR_LIMIT, "an event's type and object may have %d bytes each",
+                       EVENT_NAME_MAX);
+
+    struct event *event = event_new(str_of(tenant), str_of(type), str_of(object), body);
+    event->at_ms = clock_wall_ms();
+    if (next_seq(db, tenant, &event->seq, err) < 0 || insert(db, event, err) < 0) {
+        free(event);
+        return err_wrap(err, "event %s", type);
+    }
+    db->last_seq = event->seq;
+    if (db->job) {
+        *db->job->events_end = event;
+        db->job->events_end = &event->next;
+    } else {
+        free(event);
+    }
+    return 0;
+}
+
+int64_t event_last_seq(const struct db *db)
+{
+    return db->last_seq;
+}
+
+/* ---- reading ---- */
+
+static int read_tenant(struct db *db, const char *tenant, struct event_page *page, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT event_seq, event_floor FROM tenant WHERE id = $1");
+    query_text(q, 1, tenant);
+
+    int rc = query_step(q, err);
+    if (rc < 0)
+        return -1;
+    page->head = rc ? query_col_i64(q, 0) : 0;
+    page->floor = rc ? query_col_i64(q, 1) : 1;
+    return 0;
+}
+
+static struct event *read_row(struct query *q, const char *tenant)
+{
+    struct event *event =
+        event_new(str_of(tenant), query_col_str(q, 2), query_col_str(q, 3), query_col_str(q, 4));
+
+    event->seq = query_col_i64(q, 0);
+    event->at_ms = query_col_i64(q, 1);
+    return event;
+}
+
+/*
+ * The rows must follow each other without a gap: a page with a hole in it would be a silent loss
+ * to whoever reads on from its end.
+ */
+static int read_rows(struct db *db, const char *tenant, int64_t since, unsigned limit,
+                     struct event **first, struct err *err)
+{
+    struct event **end = first;
+    size_t bytes = 0;
+    unsigned count = 0;
+    int rc = 0;
+    autoquery struct query *q =
+        db_query(db, "SELECT seq, at_ms, type, object, body FROM event"
+                     " WHERE tenant = $1 AND seq > $2 ORDER BY seq LIMIT $3");
+    query_text(q, 1, tenant);
+    query_i64(q, 2, since);
+    query_i64(q, 3, limit);
+
+    while (bytes < EVENT_PAGE_BYTES && (rc = query_step(q, err)) > 0) {
+        struct event *event = read_row(q, tenant);
+
+        *end = event;
+        end = &event->next;
+        bytes += event->body.n;
+        if (event->seq != since + ++count)
+            return err_set(err, ERR_INTERNAL, "event %lld of %s is missing from the store",
+                           (long long)(since + count), tenant);
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+int event_page(struct db *db, const char *tenant, int64_t since, unsigned limit,
+               struct event_page *out, struct err *err)
+{
+    struct event_page page = { 0 };
+
+    if (since < 0)
+        since = 0;
+    if (read_tenant(db, tenant, &page, err) < 0)
+        return -1;
+    if (since < page.floor - 1)
+        return err_set(err, ERR_GONE,
+                       "events up to %lld are no longer kept; ask for those after it",
+                       (long long)page.floor - 1);
+    if (since < page.head && read_rows(db, tenant, since, limit, &page.first, err) < 0) {
+        event_list_free(page.first);
+        return -1;
+    }
+    *out = page;
+    return 0;
+}
+
+bool event_since_parse(struct str text, int64_t *out)
+{
+    int64_t since;
+
+    if (!str_to_i64(text, &since) || since < 0)
+        return false;
+    *out = since;
+    return true;
+}
+
+/* ---- filters ---- */
+
+static bool type_fits(struct str type, struct str wanted)
+{
+    if (wanted.n && wanted.p[wanted.n - 1] == '*' &&
+        (wanted.n == 1 || wanted.p[wanted.n - 2] == '.'))
+        return str_starts(type, (struct str){ wanted.p, wanted.n - 1 });
+    return wanted.n && str_eq(type, wanted);
+}
+
+static bool object_fits(struct str object, struct str wanted)
+{
+    return wanted.p[wanted.n - 1] == '/' ? str_starts(object, wanted) : str_eq(object, wanted);
+}
+
+bool event_matches(const struct event *event, const struct event_filter *filter)
+{
+    struct str types = str_of(filter->types), object = str_of(filter->object);
+    bool fits = types.n == 0;
+
+    if (object.n && !object_fits(str_of(event->object), object))
+        return false;
+    while (!fits && types.n)
+        fits = type_fits(str_of(event->type), str_trim(str_cut(&types, ',')));
+    return fits;
+}

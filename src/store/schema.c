@@ -1,0 +1,288 @@
+/*
+ * Each step runs in a transaction together with the row that records it, so that a kill leaves
+ * the store before or after a step and never inside. The row keeps a checksum of the step's text:
+ * a step that was changed after it had been applied somewhere is refused, because two stores of
+ * "version 1" would then differ. A store that knows more steps than the program is refused too;
+ * it was made by a newer one, and writing to it could undo what that one relies on.
+ *
+ * Types are TEXT, BIGINT and {blob}; times are milliseconds of wall clock; 0 stands for "never".
+ * What must never change is guarded by triggers: audit rows as a whole, events except for their
+ * removal by retention.
+ */
+#include "store/schema.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+/* clang-format off */
+static const char first_tables[] =
+    "CREATE TABLE tenant ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  event_seq BIGINT NOT NULL DEFAULT 0,"  /* newest number given out */
+    "  event_floor BIGINT NOT NULL DEFAULT 1" /* oldest number still kept */
+    ") {clustered};"
+    "INSERT INTO tenant (id) VALUES ('default');"
+
+    "CREATE TABLE event ("
+    "  tenant TEXT NOT NULL,"
+    "  seq BIGINT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  type TEXT NOT NULL,"
+    "  object TEXT NOT NULL,"
+    "  body TEXT NOT NULL,"
+    "  PRIMARY KEY (tenant, seq)"
+    ") {clustered};"
+    "CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed'); END;"
+
+    "CREATE TABLE audit ("
+    "  seq BIGINT NOT NULL PRIMARY KEY,"
+    "  at_ms BIGINT NOT NULL,"
+    "  tenant TEXT NOT NULL,"
+    "  actor TEXT NOT NULL,"
+    "  role TEXT NOT NULL,"
+    "  action TEXT NOT NULL,"
+    "  object TEXT NOT NULL,"
+    "  outcome TEXT NOT NULL,"
+    "  request_id TEXT NOT NULL,"
+    "  peer TEXT NOT NULL,"
+    "  detail TEXT NOT NULL,"
+    "  hash TEXT NOT NULL" /* hex; see audit.c */
+    ") {clustered};"
+    "CREATE INDEX audit_by_tenant ON audit (tenant, seq);"
+    "CREATE TABLE audit_head ("
+    "  id BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),"
+    "  seq BIGINT NOT NULL,"
+    "  hash TEXT NOT NULL"
+    ") {clustered};"
+    "INSERT INTO audit_head (id, seq, hash) VALUES"
+    " (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');"
+    "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN"
+    "  SELECT RAISE(ABORT, 'audit rows are never changed'); END;"
+    "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN"
+    "  SELECT RAISE(ABORT, 'audit rows are never removed'); END;"
+    "CREATE TRIGGER audit_head_no_delete BEFORE DELETE ON audit_head BEGIN"
+    "  SELECT RAISE(ABORT, 'the head of the audit chain is never removed'); END;"
+
+    "CREATE TABLE token ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  name TEXT NOT NULL,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  role TEXT NOT NULL,"
+    "  scopes TEXT NOT NULL,"
+    "  hash {blob} NOT NULL UNIQUE,"
+    "  sign_key {blob},"
+    "  signing BIGINT NOT NULL DEFAULT 0,"
+    "  created_ms BIGINT NOT NULL,"
+    "  expires_ms BIGINT NOT NULL DEFAULT 0,"
+    "  revoked_ms BIGINT NOT NULL DEFAULT 0,"
+    "  used_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE UNIQUE INDEX token_name ON token (tenant, name) WHERE revoked_ms = 0;"
+
+    "CREATE TABLE session ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  role TEXT NOT NULL,"
+    "  hash {blob} NOT NULL UNIQUE,"
+    "  csrf {blob} NOT NULL,"
+    "  created_ms BIGINT NOT NULL,"
+    "  expires_ms BIGINT NOT NULL,"
+    "  ended_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE INDEX session_by_end ON session (expires_ms);"
+
+    "CREATE TABLE login_code ("
+    "  hash {blob} NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  role TEXT NOT NULL,"
+    "  expires_ms BIGINT NOT NULL,"
+    "  used_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE INDEX login_code_by_end ON login_code (expires_ms);"
+
+    "CREATE TABLE nonce ("
+    "  key TEXT NOT NULL PRIMARY KEY,"
+    "  at_ms BIGINT NOT NULL"
+    ") {clustered};"
+    "CREATE INDEX nonce_by_age ON nonce (at_ms);"
+
+    "CREATE TABLE idempotency ("
+    "  tenant TEXT NOT NULL,"
+    "  principal TEXT NOT NULL,"
+    "  key TEXT NOT NULL,"
+    "  route TEXT NOT NULL,"
+    "  body_hash {blob} NOT NULL,"
+    "  status BIGINT NOT NULL,"
+    "  reply TEXT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, principal, key)"
+    ") {clustered};"
+    "CREATE INDEX idempotency_by_age ON idempotency (at_ms);";
+
+const struct migration schema_migrations[] = {
+    { 1, "first tables", first_tables },
+    { 0 },
+};
+/* clang-format on */
+
+/* ---- running a step ---- */
+
+static void put_words(struct buf *out, const struct db_engine *engine, const char *sql)
+{
+    struct str rest = str_of(sql);
+
+    while (rest.n) {
+        if (str_starts(rest, STR("{blob}"))) {
+            buf_puts(out, engine->blob_type);
+            rest = str_from(rest, 6);
+        } else if (str_starts(rest, STR("{clustered}"))) {
+            buf_puts(out, engine->clustered);
+            rest = str_from(rest, 11);
+        } else {
+            buf_putc(out, rest.p[0]);
+            rest = str_from(rest, 1);
+        }
+    }
+}
+
+static void checksum_of(const struct migration *step, char out[SHA256_HEX_SIZE])
+{
+    unsigned char hash[SHA256_SIZE];
+
+    sha256(step->sql, strlen(step->sql), hash);
+    hex_text(hash, sizeof(hash), out);
+}
+
+static int record(struct db *db, const struct migration *step, struct err *err)
+{
+    char checksum[SHA256_HEX_SIZE];
+    autoquery struct query *q =
+        db_query(db, "INSERT INTO schema_migration (version, name, checksum, at_ms)"
+                     " VALUES ($1, $2, $3, $4)");
+
+    checksum_of(step, checksum);
+    query_i64(q, 1, step->version);
+    query_text(q, 2, step->name);
+    query_text(q, 3, checksum);
+    query_i64(q, 4, clock_wall_ms());
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
+static int apply(struct db *db, const struct migration *step, struct err *err)
+{
+    autobuf struct buf sql = { 0 };
+
+    put_words(&sql, db->engine, step->sql);
+    if (db->engine->script(db, buf_cstr(&sql), err) < 0 || record(db, step, err) < 0)
+        return err_wrap(err, "migration %d (%s)", step->version, step->name);
+    return 0;
+}
+
+/* A step and its record, or neither. */
+static int apply_whole(struct db *db, const struct migration *step, struct err *err)
+{
+    if (db_begin(db, err) < 0)
+        return -1;
+    if (apply(db, step, err) < 0 || db_commit(db, err) < 0) {
+        db_rollback(db);
+        return -1;
+    }
+    return 0;
+}
+
+int schema_create(struct db *db, const struct migration *steps, struct err *err)
+{
+    if (db->engine->script(db, db->engine->mark, err) < 0 ||
+        db->engine->script(db,
+                           "CREATE TABLE schema_migration ("
+                           "  version BIGINT NOT NULL PRIMARY KEY,"
+                           "  name TEXT NOT NULL,"
+                           "  checksum TEXT NOT NULL,"
+                           "  at_ms BIGINT NOT NULL);",
+                           err) < 0)
+        return err_wrap(err, "make the store");
+    for (; steps->version; steps++)
+        if (apply_whole(db, steps, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- looking at what is there ---- */
+
+static int check_ours(struct db *db, struct err *err)
+{
+    autoquery struct query *q = db_query(db, db->engine->mark_query);
+    int rc = query_step(q, err);
+
+    if (rc < 0)
+        return -1;
+    if (rc == 0 || !str_is(query_col_str(q, 0), db->engine->mark_value))
+        return err_set(err, ERR_UNSUPPORTED, "this database is not an Atoll store");
+    return 0;
+}
+
+static int newest_known(const struct migration *steps)
+{
+    int count = 0;
+
+    while (steps[count].version)
+        count++;
+    return count;
+}
+
+static int check_step(const struct migration *step, struct str checksum, struct err *err)
+{
+    char want[SHA256_HEX_SIZE];
+
+    checksum_of(step, want);
+    if (!str_is(checksum, want))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "migration %d (%s) of this store is not the one this program knows",
+                       step->version, step->name);
+    return 0;
+}
+
+int schema_check(struct db *db, const struct migration *steps, int *version, struct err *err)
+{
+    int64_t found = 0;
+    int rc, newest = newest_known(steps);
+
+    if (check_ours(db, err) < 0)
+        return -1;
+    autoquery struct query *q =
+        db_query(db, "SELECT version, checksum FROM schema_migration ORDER BY version");
+    while ((rc = query_step(q, err)) > 0) {
+        int64_t at = query_col_i64(q, 0);
+
+        if (at != found + 1)
+            return err_set(err, ERR_INTERNAL, "the store's list of migrations has a gap after %lld",
+                           (long long)found);
+        if (at > newest)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "the store was made by a newer Atoll: it has schema %lld, and this "
+                           "program knows those up to %d",
+                           (long long)at, newest);
+        if (check_step(&steps[at - 1], query_col_str(q, 1), err) < 0)
+            return -1;
+        found = at;
+    }
+    if (rc < 0)
+        return -1;
+    if (!found)
+        return err_set(err, ERR_INTERNAL, "the store's list of migrations is empty");
+    *version = (int)found;
+    return 0;
+}
+
+int schema_migrate(struct db *db, const struct migration *steps, struct err *err)
+{
+    int version = 0;
+
+    if (schema_check(db, steps, &version, err) < 0)
+        return -1;
+    for (const struct migration *step = &steps[version]; step->version; step++)
+        if (apply_whole(db, step, err) < 0)
+            return -1;
+    return 0;
+}

@@ -1,0 +1,520 @@
+/*
+ * One writer, a few readers, and the way back to the loop.
+ *
+ *   loop thread            writer                           loop thread
+ *   store_write -> queue -> BEGIN                            bell (eventfd)
+ *                           SAVEPOINT, job->run, RELEASE …    on_event, job->done …
+ *                           COMMIT (one fsync for all)
+ *                           done list ---------------------->
+ *
+ * The writer takes what is there, and what came meanwhile, until the queue is empty or the batch
+ * is full; then it commits. While it waits for the disk the next batch gathers, so batches grow
+ * with the load and a lone job waits for nothing but its own fsync.
+ *
+ * A job runs in a savepoint and is rolled back alone. Some errors (a full disk) make SQLite give
+ * up the whole transaction; then everything in the batch so far is lost and comes back failed. A
+ * database that turns out damaged is not written to any more.
+ *
+ * The log is settled into the database file when nothing else is to be done, or when it has grown
+ * long. One eventfd wakes the loop, at most once per delivery; unlike loop_post it can be taken
+ * back when the store closes.
+ */
+#include "store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/metric.h"
+#include "store/open.h"
+#include "store/queue.h"
+
+METRIC_COUNTER(jobs_total, "atoll_store_jobs_total", "Jobs that came back from the store", "kind",
+               "write", "read", "failed", "turned_away");
+enum { JOBS_WRITE, JOBS_READ, JOBS_FAILED, JOBS_AWAY };
+METRIC_COUNTER(commits_total, "atoll_store_commits_total",
+               "Transactions committed; write jobs divided by this is the size of a batch");
+METRIC_HISTOGRAM(commit_seconds, "atoll_store_commit_seconds", "Time to put a batch on disk", .0001,
+                 .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5);
+METRIC_GAUGE(queue_jobs, "atoll_store_queue_jobs", "Jobs that wait for a thread", "kind", "write",
+             "read");
+METRIC_GAUGE(batch_jobs, "atoll_store_batch_jobs", "Jobs of the newest batch");
+METRIC_COUNTER(settles_total, "atoll_store_checkpoints_total",
+               "Times the log was moved into the database file");
+
+struct worker {
+    struct store *store;
+    struct db *db; /* owned; used by the thread alone while it runs */
+    pthread_t thread;
+    bool started;
+};
+
+struct store {
+    struct loop *loop;
+    struct store_options options;
+    struct map heads; /* tenant to struct head: newest number that reached the loop */
+
+    struct queue writes, reads;
+    struct worker writer;
+    struct worker *readers; /* owned */
+    unsigned reader_count;
+
+    pthread_mutex_t done_lock;
+    struct jobs done; /* back to the loop */
+    struct watch bell;
+};
+
+struct head {
+    int64_t seq;
+};
+
+/* ---- the way back ---- */
+
+static void deliver(struct store *store, struct jobs *jobs)
+{
+    const uint64_t one = 1;
+
+    if (!jobs->first)
+        return;
+    pthread_mutex_lock(&store->done_lock);
+    bool rung = store->done.first != NULL;
+    jobs_join(&store->done, jobs);
+    pthread_mutex_unlock(&store->done_lock);
+    if (!rung && write(store->bell.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+        abort();
+}
+
+static void note_head(struct store *store, const char *tenant, int64_t seq)
+{
+    struct head *head = map_get(&store->heads, str_of(tenant));
+
+    if (!head) {
+        head = xnew(struct head);
+        map_put(&store->heads, str_of(tenant), head);
+    }
+    head->seq = seq;
+}
+
+int64_t store_event_head(const struct store *store, const char *tenant)
+{
+    const struct head *head = map_get(&store->heads, str_of(tenant));
+
+    return head ? head->seq : 0;
+}
+
+/* `done` may free the job or hand it in again: nothing of it is touched afterwards. */
+static void finish(struct store *store, struct store_job *job)
+{
+    struct event *events = job->events;
+
+    for (const struct event *event = events; event; event = event->next) {
+        if (store->options.on_event)
+            store->options.on_event(store->options.ctx, event);
+        note_head(store, event->tenant, event->seq);
+    }
+    if (job->done)
+        job->done(job);
+    event_list_free(events);
+}
+
+static bool finish_all(struct store *store)
+{
+    struct store_job *job;
+    struct jobs jobs;
+
+    jobs_init(&jobs);
+    pthread_mutex_lock(&store->done_lock);
+    jobs_join(&jobs, &store->done);
+    pthread_mutex_unlock(&store->done_lock);
+    bool any = jobs.first != NULL;
+    while ((job = jobs_pop(&jobs)))
+        finish(store, job);
+    return any;
+}
+
+static void on_bell(struct watch *watch, uint32_t events)
+{
+    struct store *store = container_of(watch, struct store, bell);
+    uint64_t count;
+
+    (void)events;
+    if (read(watch->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+        abort();
+    finish_all(store);
+}
+
+/* ---- handing in ---- */
+
+static void turn_away(struct store *store, struct store_job *job, const struct queue *queue)
+{
+    struct jobs jobs;
+
+    job->rc = err_set(&job->err, ERR_UNAVAILABLE,
+                      queue->closed ? "the store is closing" : "too many calls are waiting");
+    job->err.retry_after = 1;
+    metric_add(&jobs_total, JOBS_AWAY, 1);
+    jobs_init(&jobs);
+    jobs_append(&jobs, job);
+    deliver(store, &jobs);
+}
+
+static void hand_in(struct store *store, struct queue *queue, struct store_job *job, unsigned kind)
+{
+    job->rc = 0;
+    job->err = (struct err){ 0 };
+    job->events = NULL;
+    job->events_end = &job->events;
+    metric_add(&queue_jobs, kind, 1);
+    if (!queue_push(queue, job)) {
+        metric_add(&queue_jobs, kind, -1);
+        turn_away(store, job, queue);
+    }
+}
+
+void store_write(struct store *store, struct store_job *job)
+{
+    hand_in(store, &store->writes, job, JOBS_WRITE);
+}
+
+void store_read(struct store *store, struct store_job *job)
+{
+    hand_in(store, &store->reads, job, JOBS_READ);
+}
+
+/* ---- the writer ---- */
+
+static void drop_events(struct store_job *job)
+{
+    event_list_free(job->events);
+    job->events = NULL;
+    job->events_end = &job->events;
+}
+
+static void fail_job(struct store_job *job, const struct err *err)
+{
+    drop_events(job);
+    job->rc = -1;
+    job->err = *err;
+}
+
+/* Those that had succeeded did so in a transaction that is no more. */
+static void fail_batch(struct jobs *batch, const struct err *err)
+{
+    for (struct store_job *job = batch->first; job; job = job->next)
+        if (job->rc >= 0)
+            fail_job(job, err);
+}
+
+static int run_in_savepoint(struct db *db, struct store_job *job)
+{
+    if (db_run(db, "SAVEPOINT job", &job->err) < 0)
+        return -1;
+    db->job = job;
+    db->last_seq = 0;
+    int rc = job->run(job, db, &job->err);
+    db->job = NULL;
+    assert(db->busy == 0); /* a query without query_done would hold the transaction */
+    if (rc >= 0 && db_run(db, "RELEASE job", &job->err) >= 0)
+        return rc;
+
+    struct err err; /* the job's own error is the one to tell */
+    if (db_in_transaction(db) &&
+        (db_run(db, "ROLLBACK TO job", &err) < 0 || db_run(db, "RELEASE job", &err) < 0))
+        db_rollback(db);
+    if (job->err.code == ERR_NONE)
+        (void)err_set(&job->err, ERR_INTERNAL, "a job failed without saying why");
+    return -1;
+}
+
+/* False when the whole transaction is gone. */
+static bool run_job(struct db *db, struct store_job *job)
+{
+    job->rc = run_in_savepoint(db, job);
+    if (job->rc < 0)
+        drop_events(job);
+    if (db_in_transaction(db))
+        return true;
+    if (job->rc >= 0) { /* it did not notice */
+        (void)err_set(&job->err, ERR_INTERNAL, "the transaction was given up");
+        fail_job(job, &job->err);
+    }
+    return false;
+}
+
+static int commit(struct db *db, struct err *err)
+{
+    int64_t began_us = clock_mono_us();
+
+    if (db->damaged)
+        return err_set(err, ERR_INTERNAL, "the store's file is damaged; nothing was written");
+    if (db_commit(db, err) < 0)
+        return err_wrap(err, "commit");
+    metric_observe_us(&commit_seconds, clock_mono_us() - began_us);
+    metric_add(&commits_total, 0, 1);
+    return 0;
+}
+
+/*
+ * Runs jobs of `taken`, and what else has come, in the open transaction. False when it broke; the
+ * error is then that of the job that broke it.
+ */
+static bool run_jobs(struct store *store, struct jobs *taken, struct jobs *batch, struct err *err)
+{
+    struct store_job *job;
+
+    do {
+        while ((job = jobs_pop(taken))) {
+            jobs_append(batch, job);
+            if (!run_job(store->writer.db, job)) {
+                *err = job->err;
+                return false;
+            }
+        }
+    } while (batch->count < STORE_BATCH_MAX &&
+             queue_take(&store->writes, taken, STORE_BATCH_MAX - batch->count, 0) == QUEUE_JOBS);
+    return true;
+}
+
+static void count_jobs(const struct jobs *batch)
+{
+    int64_t failed = 0;
+
+    for (const struct store_job *job = batch->first; job; job = job->next)
+        failed += job->rc < 0;
+    metric_add(&jobs_total, JOBS_WRITE, batch->count);
+    metric_add(&jobs_total, JOBS_FAILED, failed);
+    metric_add(&queue_jobs, JOBS_WRITE, -(int64_t)batch->count);
+    metric_set(&batch_jobs, 0, batch->count);
+}
+
+/* One transaction: from jobs in `taken` to the loop. May leave some when the transaction broke. */
+static void run_batch(struct store *store, struct jobs *taken)
+{
+    struct db *db = store->writer.db;
+    struct jobs batch;
+    struct err err = { 0 };
+
+    jobs_init(&batch);
+    bool good = !db->damaged && db_begin(db, &err) == 0;
+    if (db->damaged)
+        (void)err_set(&err, ERR_UNAVAILABLE, "the store's file is damaged; restore a backup");
+    if (good) {
+        good = run_jobs(store, taken, &batch, &err);
+#ifdef ATOLL_LAZY_COMMIT /* a build that lies, to prove that the crash checker catches it */
+        count_jobs(&batch);
+        deliver(store, &batch);
+        usleep(5000);
+#endif
+        good = good && commit(db, &err) == 0;
+    } else {
+        jobs_join(&batch, taken);
+    }
+    if (!good) {
+        db_rollback(db);
+        fail_batch(&batch, &err);
+    }
+    count_jobs(&batch);
+    deliver(store, &batch);
+}
+
+static void settle(struct db *db)
+{
+    struct err err;
+
+    metric_add(&settles_total, 0, 1);
+    if (db->engine->settle(db, false, &err) < 0) /* the log simply stays longer */
+        log_debug("checkpoint put off", kv_str("why", err.msg));
+}
+
+static void *writer_main(void *arg)
+{
+    struct worker *worker = arg;
+    struct store *store = worker->store;
+    struct db *db = worker->db;
+    struct jobs taken;
+
+    jobs_init(&taken);
+    for (;;) {
+        int backlog = db->engine->backlog(db);
+        enum queue_got got =
+            queue_take(&store->writes, &taken, STORE_BATCH_MAX, backlog ? STORE_LOG_IDLE_MS : -1);
+
+        if (got == QUEUE_END)
+            return NULL;
+        while (taken.first)
+            run_batch(store, &taken);
+        if (got == QUEUE_IDLE || db->engine->backlog(db) >= STORE_LOG_FRAMES)
+            settle(db);
+    }
+}
+
+/* ---- readers ---- */
+
+static int run_read(struct db *db, struct store_job *job)
+{
+    if (db_begin_read(db, &job->err) < 0)
+        return -1;
+    int rc = job->run(job, db, &job->err);
+    assert(db->busy == 0);
+    db_rollback(db);
+    return rc;
+}
+
+static void *reader_main(void *arg)
+{
+    struct worker *worker = arg;
+    struct store *store = worker->store;
+    struct jobs taken;
+
+    jobs_init(&taken);
+    while (queue_take(&store->reads, &taken, 1, -1) != QUEUE_END) {
+        struct store_job *job = taken.first;
+
+        job->rc = run_read(worker->db, job);
+        metric_add(&jobs_total, JOBS_READ, 1);
+        metric_add(&jobs_total, JOBS_FAILED, job->rc < 0);
+        metric_add(&queue_jobs, JOBS_READ, -1);
+        deliver(store, &taken);
+    }
+    return NULL;
+}
+
+/* ---- opening and closing ---- */
+
+static int start(struct worker *worker, void *(*fn)(void *), const char *name, struct err *err)
+{
+    sigset_t all, before;
+
+    sigfillset(&all); /* signals are the loop thread's business */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    errno = pthread_create(&worker->thread, NULL, fn, worker);
+    int rc = errno ? err_sys(err, "start %s", name) : 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc < 0)
+        return -1;
+    worker->started = true;
+    pthread_setname_np(worker->thread, name);
+    return 0;
+}
+
+static int load_heads(struct store *store, struct err *err)
+{
+    int rc;
+    autoquery struct query *q = db_query(store->writer.db, "SELECT id, event_seq FROM tenant");
+
+    while ((rc = query_step(q, err)) > 0)
+        note_head(store, query_col_str(q, 0).p, query_col_i64(q, 1));
+    return rc;
+}
+
+static int open_all(struct store *store, const char *path, struct err *err)
+{
+    store->writer.store = store;
+    if (store_open_writer(&store->writer.db, path, err) < 0 || load_heads(store, err) < 0)
+        return -1;
+    for (unsigned i = 0; i < store->reader_count; i++) {
+        store->readers[i].store = store;
+        if (store_open_reader(&store->readers[i].db, path, err) < 0)
+            return -1;
+    }
+    store->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (store->bell.fd < 0)
+        return err_sys(err, "make the store's bell");
+    if (loop_watch(store->loop, &store->bell, err) < 0)
+        return -1;
+    if (start(&store->writer, writer_main, "store-writer", err) < 0)
+        return -1;
+    for (unsigned i = 0; i < store->reader_count; i++)
+        if (start(&store->readers[i], reader_main, "store-reader", err) < 0)
+            return -1;
+    return 0;
+}
+
+int store_open(struct store **out, struct loop *loop, const struct store_options *options,
+               struct err *err)
+{
+    struct store *store = xnew(struct store);
+
+    store->loop = loop;
+    store->options = *options;
+    store->options.path = NULL; /* the caller's */
+    store->reader_count = options->readers ? options->readers : 2;
+    store->readers = xcalloc(store->reader_count, sizeof(struct worker));
+    queue_init(&store->writes);
+    queue_init(&store->reads);
+    jobs_init(&store->done);
+    pthread_mutex_init(&store->done_lock, NULL);
+    store->bell = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_bell };
+    if (open_all(store, options->path, err) < 0) {
+        store_close(store);
+        return -1;
+    }
+    *out = store;
+    return 0;
+}
+
+static void join(struct worker *worker)
+{
+    if (worker->started)
+        pthread_join(worker->thread, NULL);
+    worker->started = false;
+}
+
+static void free_heads(struct store *store)
+{
+    struct map_slot *slot;
+    size_t at = 0;
+
+    while ((slot = map_next(&store->heads, &at)))
+        free(slot->value);
+    map_free(&store->heads);
+}
+
+/* Readers end first: what they finish may still lead to a write. */
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    queue_close(&store->reads);
+    for (unsigned i = 0; i < store->reader_count; i++) {
+        join(&store->readers[i]);
+        db_close(store->readers[i].db);
+    }
+    finish_all(store);
+    queue_close(&store->writes);
+    join(&store->writer);
+    while (finish_all(store))
+        ;
+    store_close_alone(store->writer.db);
+    if (store->bell.fd >= 0) {
+        loop_unwatch(store->loop, &store->bell);
+        close(store->bell.fd);
+    }
+    queue_free(&store->writes);
+    queue_free(&store->reads);
+    pthread_mutex_destroy(&store->done_lock);
+    free_heads(store);
+    free(store->readers);
+    free(store);
+}
+
+/* ---- without threads ---- */
+
+int store_run_alone(struct db *db, struct store_job *job)
+{
+    job->events = NULL;
+    job->events_end = &job->events;
+    job->err = (struct err){ 0 };
+    job->rc = db_begin(db, &job->err);
+    if (job->rc == 0 && run_job(db, job) && job->rc >= 0 && commit(db, &job->err) < 0)
+        job->rc = -1;
+    db_rollback(db);
+    drop_events(job);
+    return job->rc;
+}
