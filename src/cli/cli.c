@@ -83,10 +83,17 @@ int cli_run(int argc, char **argv, int out_fd, int err_fd)
     return rc;
 }
 
+static void on_sigpipe(void (*what)(int))
+{
+    struct sigaction action = { .sa_handler = what };
+
+    sigaction(SIGPIPE, &action, NULL);
+}
+
 static void set_up(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters */
-    signal(SIGPIPE, SIG_IGN);       /* a server that closes must not end us; see cli_main */
+    on_sigpipe(SIG_IGN);            /* a server that closes must not end us; see cli_main */
 }
 
 int cli_main(int argc, char **argv)
@@ -94,7 +101,7 @@ int cli_main(int argc, char **argv)
     set_up();
     int rc = cli_run(argc, argv, STDOUT_FILENO, STDERR_FILENO);
     if (rc == EXIT_PIPE) { /* end as every program in a pipeline does */
-        signal(SIGPIPE, SIG_DFL);
+        on_sigpipe(SIG_DFL);
         raise(SIGPIPE);
     }
     return rc;

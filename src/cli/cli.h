@@ -58,6 +58,7 @@ struct endpoint {
     char *token; /* owned; NULL: none */
     char *ca;    /* owned; NULL: the system's */
     char *how;   /* owned; "context prod", "state /var/lib/atoll" */
+    char *state; /* owned; the state directory when it is the local server; otherwise NULL */
     bool found;
 };
 

@@ -6,6 +6,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_token_create, cmd_token_list, cmd_token_revoke, cmd_event_tail, cmd_audit_tail,
     cmd_audit_verify, cmd_backup, cmd_restore, cmd_completion, cmd_help, cmd_docs;
 
+/* clang-format off */
 const struct command *const commands[] = {
     &cmd_serve,
     &cmd_health,
@@ -21,7 +22,13 @@ const struct command *const commands[] = {
     &cmd_token_list,
     &cmd_token_revoke,
     &cmd_event_tail,
+    &cmd_audit_tail,
+    &cmd_audit_verify,
+    &cmd_backup,
+    &cmd_restore,
     &cmd_completion,
     &cmd_help,
+    &cmd_docs,
     NULL,
 };
+/* clang-format on */

@@ -84,9 +84,17 @@ static int set_run(struct cli *cli, struct err *err)
                 strcmp(contexts.current, cli->args[0]) == 0 ? "is set and current" : "is set");
 }
 
+static const struct cli_flag set_flags[] = {
+    { "addr", "URL", "http://HOST:PORT, https://HOST:PORT or unix:/PATH" },
+    { "token", "TOKEN", "Credential to send there" },
+    { "ca", "FILE", "Authorities that may sign its certificate" },
+    { 0 },
+};
+
 const struct command cmd_context_set = {
     .name = "context set",
     .args = "NAME",
+    .flags = set_flags,
     .help = "Remember a server: its --addr, --token and --ca.",
     .more = "What is not given stays as it was; an empty value forgets it. The first context "
             "becomes the current one. The file is ~/.config/atoll/contexts.json, which only you "

@@ -27,6 +27,7 @@ void endpoint_free(struct endpoint *at)
     free(at->token);
     free(at->ca);
     free(at->how);
+    free(at->state);
     *at = (struct endpoint){ 0 };
 }
 
@@ -40,11 +41,13 @@ static const char *given(const struct cli *cli, const char *flag, const char *va
     return value && value[0] ? value : NULL;
 }
 
-static bool readable_socket(const char *dir)
+/* Is a server's socket there, and ours to use? */
+static bool own_socket(const char *dir)
 {
     autofree char *path = xprintf("%s/" SOCKET_FILE, dir);
+    struct stat st;
 
-    return access(path, R_OK | W_OK) == 0;
+    return stat(path, &st) == 0 && (st.st_uid == geteuid() || geteuid() == 0);
 }
 
 char *cli_state_dir(const struct cli *cli, bool *named)
@@ -57,8 +60,8 @@ char *cli_state_dir(const struct cli *cli, bool *named)
         free(own);
         return xstrdup(dir);
     }
-    /* An ordinary user may be the one who runs the server, or a friend of the machine's. */
-    if (readable_socket("/var/lib/atoll") && !readable_socket(own)) {
+    /* The machine's server may run as this user, with no other of the user's own. */
+    if (own_socket("/var/lib/atoll") && !own_socket(own)) {
         free(own);
         return xstrdup("/var/lib/atoll");
     }
@@ -125,6 +128,7 @@ static int from_state(struct cli *cli, const char *dir, struct err *err)
         return -1;
     cli->at.token = read_token(dir);
     cli->at.how = xprintf("state %s", dir);
+    cli->at.state = xstrdup(dir);
     return 0;
 }
 

@@ -215,6 +215,10 @@ static int take_one(struct cli *cli, char ***at, bool *only_args, struct err *er
     }
     if (*only_args || word[0] != '-' || !word[1])
         return cli->command ? take_arg(cli, word, err) : take_word(cli, word, err);
+    if (!cli->command && strcmp(word, "--version") == 0) {
+        cli->command = find_command("version");
+        return 0;
+    }
     if (strcmp(word, "--") == 0) {
         *only_args = true;
         return 0;

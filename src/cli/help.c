@@ -49,11 +49,22 @@ static void put_settings(struct buf *out)
         buf_printf(&left, " %s", key->arg);
         buf_puts(&right, key->help);
         if (key->choices)
-            buf_printf(&right, " One of %s.", key->choices);
+            buf_printf(&right, " %s %s.", strstr(key->choices, "..") ? "Range" : "One of",
+                       key->choices);
         if (shown && shown[0])
             buf_printf(&right, " Default: %s.", shown);
         put_pair(out, buf_cstr(&left), buf_cstr(&right));
     }
+}
+
+/* A command that asks no server has only the last two. */
+static const struct cli_flag *globals_of(const struct command *command)
+{
+    const struct cli_flag *flag = cli_globals;
+
+    while (!(command->traits & CMD_REMOTE) && strcmp(flag->name, "json") != 0)
+        flag++;
+    return flag;
 }
 
 void help_command(struct buf *out, const struct command *command)
@@ -73,7 +84,7 @@ void help_command(struct buf *out, const struct command *command)
     if (conf)
         put_settings(out);
     else
-        put_flags(out, "Everywhere", cli_globals);
+        put_flags(out, "Flags of every command", globals_of(command));
 }
 
 static void put_commands(struct buf *out, const char *group)

@@ -1,3 +1,4 @@
+/* What may reach a terminal, and how tables line up. */
 #include "cli/text.h"
 
 #include <locale.h>
