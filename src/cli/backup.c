@@ -109,11 +109,13 @@ static int download(struct cli *cli, const char *name, int fd, int64_t *bytes, s
     };
     struct client_options options = { .ca_file = cli->at.ca };
     struct client_reply reply;
-    char part[65536 / 8];
+    char part[8192];
 
     if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
         client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
         return -1;
+    if (reply.status != 200)
+        return cli_refused_on(cli, client, &reply, err);
     for (;;) {
         /* The limit is for silence, not for the whole: a store may be large. */
         int64_t deadline;
@@ -124,8 +126,6 @@ static int download(struct cli *cli, const char *name, int fd, int64_t *bytes, s
 
         if (got < 0)
             return -1;
-        if (reply.status != 200)
-            return cli_refused(cli, &reply, (struct str){ part, (size_t)got }, err);
         if (got == 0)
             return 0;
         if (write_all(fd, (struct str){ part, (size_t)got }, err) < 0)

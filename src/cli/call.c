@@ -130,6 +130,21 @@ int cli_refused(struct cli *cli, const struct client_reply *reply, struct str bo
     return -1;
 }
 
+int cli_refused_on(struct cli *cli, struct client *client, const struct client_reply *reply,
+                   struct err *err)
+{
+    char body[8192];
+    size_t len = 0;
+    ssize_t got = 1;
+
+    while (got > 0 && len < sizeof(body)) {
+        got = client_read(client, body + len, sizeof(body) - len, err);
+        len += got > 0 ? (size_t)got : 0;
+    }
+    /* The JSON points into the text. */
+    return cli_refused(cli, reply, arena_str(&cli->answers, (struct str){ body, len }), err);
+}
+
 int cli_call(struct cli *cli, const char *method, struct str body, const struct json **out,
              struct err *err, const char *path, ...)
 {

@@ -164,6 +164,9 @@ void cli_forget(struct cli *cli);
 /* Turns an error answer (status, body) into *err, hint and request id; returns -1. */
 int cli_refused(struct cli *cli, const struct client_reply *reply, struct str body,
                 struct err *err);
+/* The same, with the body still to be read. */
+int cli_refused_on(struct cli *cli, struct client *client, const struct client_reply *reply,
+                   struct err *err);
 /* Deadline for one request from now. */
 must_use int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err);
 /* Percent-encoded for a path segment or query value; in cli's arena. */

@@ -121,11 +121,8 @@ static int stream(struct tail *tail, struct err *err)
     if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
         client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
         return -1;
-    if (reply.status != 200) {
-        ssize_t got = client_read(client, part, sizeof(part), err);
-
-        return cli_refused(cli, &reply, (struct str){ part, got > 0 ? (size_t)got : 0 }, err);
-    }
+    if (reply.status != 200)
+        return cli_refused_on(cli, client, &reply, err);
     if (strncmp(reply.content_type, "text/event-stream", 17) != 0)
         return err_set(err, ERR_INTERNAL, "the server's answer is no event stream");
     if (tail->said_lost)

@@ -175,12 +175,25 @@ static int take_flag(struct cli *cli, char ***at, struct err *err)
     return 0;
 }
 
+/* Is this word a flag of the settings by itself (--no-…)? What it is not, conf says best. */
+static int conf_knows(char *word, struct err *err)
+{
+    char *alone[] = { word, NULL };
+    struct conf *conf = conf_new();
+    int rc = conf_args(conf, alone, err);
+
+    conf_free(conf);
+    return rc;
+}
+
 /* The flags of the server's settings; a value follows unless it is in the same word. */
 static int take_conf(struct cli *cli, char ***at, struct err *err)
 {
     struct str value = str_of(**at + 2), name = str_cut(&value, '=');
     const struct conf_key *key = conf_find(name);
 
+    if (!key && conf_knows(**at, err) < 0)
+        return cli_usage(cli, err, "%s", arena_strdup(&cli->arena, err->msg));
     if (cli->conf_count + 2 > CLI_FLAGS_MAX)
         return cli_usage(cli, err, "more than %d flags", CLI_FLAGS_MAX / 2);
     cli->conf_args[cli->conf_count++] = **at;
