@@ -314,7 +314,7 @@ static struct str moved(struct str slice, const char *from, char *to)
 static void adopt(struct arena *arena, const char *data, size_t len, struct h1_head *head)
 {
     size_t table = head->count * sizeof(struct http_header);
-    struct http_header *headers = arena_alloc(arena, table + len + 8);
+    struct http_header *headers = arena_raw(arena, table + len + 8);
     char *copy = (char *)headers + table;
 
     memcpy(copy, data, len);
@@ -345,7 +345,7 @@ static const struct h1_bad *check_target(struct h1_head *head, struct str *targe
 
     if (memchr(target.p, '#', target.n))
         return &bad_target;
-    if (str_is(target, "*")) {
+    if (target.p[0] == '*' && target.n == 1) {
         head->path = target;
         head->query = STR_NONE;
         return str_is(head->method, "OPTIONS") ? NULL : &bad_target;
