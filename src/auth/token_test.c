@@ -264,22 +264,29 @@ TEST(the_living_come_back_after_a_restart_and_the_ended_do_not)
     CHECK_STR(held, csrf);
 }
 
+static struct query *damage(struct db *db, int which)
+{
+    switch (which) {
+    case 0:
+        return db_query(db, "UPDATE token SET hash = 'short'");
+    case 1:
+        return db_query(db, "UPDATE token SET role = 'emperor'");
+    case 2:
+        return db_query(db, "UPDATE token SET scopes = hex(zeroblob(200))");
+    default:
+        return db_query(db, "UPDATE token SET signing = 1");
+    }
+}
+
 TEST(a_row_that_does_not_fit_refuses_to_load)
 {
-    static const char *const damage[] = {
-        "UPDATE token SET hash = 'short'",
-        "UPDATE token SET role = 'emperor'",
-        "UPDATE token SET scopes = hex(zeroblob(200))",
-        "UPDATE token SET signing = 1",
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(damage); i++) {
+    for (int which = 0; which < 4; which++) {
         autofake struct fake fake;
         char bearer[7 + TOKEN_TEXT_SIZE];
 
         fake_open(&fake);
         fake_token(&fake, &wish, bearer);
-        sql(&fake, db_query(fake.db, damage[i]));
+        sql(&fake, damage(fake.db, which));
         CHECK(auth_load(fake.auth, fake.db, &fake.err) < 0);
         CHECK_INT(fake.err.code, ERR_INTERNAL);
     }
