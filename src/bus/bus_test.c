@@ -365,7 +365,7 @@ TEST(everyone_hears_everything_that_fits_in_order_or_is_told)
 
     open_bus(path);
     CHECK_OK(test_write(add_tenant, "other", &err), &err);
-    for (int round = 0; round < 1500; round++) {
+    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4 * BUS_RING_EVENTS; round++) {
         for (uint32_t i = test_rand(4); i && jobs_out < 20; i--)
             random_work();
         if (count_ears() < 40)
@@ -373,7 +373,6 @@ TEST(everyone_hears_everything_that_fits_in_order_or_is_told)
         sweep_ears();
         run_for((int)test_rand(2));
     }
-    CHECK(bus_head(bus, "default") > 3 * BUS_RING_EVENTS); /* so the store was needed */
     while (jobs_out)
         run_for(1);
     while (!list_empty(&ears)) {
