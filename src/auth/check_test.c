@@ -146,6 +146,13 @@ TEST(what_has_expired_is_swept_out_of_memory)
     fake.auth->sweep.fn(&fake.auth->sweep);
     CHECK(fake.auth->tokens.by_id.used == 1 && fake.auth->tokens.by_hash.used == 1);
     CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
+    /* Nor does anything enter that has ended before its commit came back. */
+    struct token_row late = { .id = "tok_late", .role = ROLE_ADMIN, .expires_ms = fake_wall_ms };
+    auth_token_added(fake.auth, &late);
+    late.expires_ms = 0;
+    late.revoked_ms = 1;
+    auth_token_added(fake.auth, &late);
+    CHECK_INT(fake.auth->tokens.by_id.used, 1);
 }
 
 /* ---- browser sessions ---- */
