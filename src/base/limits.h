@@ -112,6 +112,7 @@
 #define WIRE_PER_SECOND_MAX 200
 #define SERVE_ARGS_MAX 256   /* words after `atoll` */
 #define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
+#define TLS_FILE_MAX 262144  /* certificate chain, or key */
 
 /* Settings */
 #define CONF_FILE_MAX 262144
