@@ -56,7 +56,7 @@ static void next_words(struct buf *out, struct str group)
 
 static void groups(struct buf *out, void (*fn)(struct buf *out, struct str group))
 {
-    struct str last = STR_NONE;
+    struct str last = STR("");
 
     for (const struct command *const *at = commands; *at; at++) {
         struct str rest = str_of((*at)->name), word = str_cut(&rest, ' ');

@@ -130,7 +130,7 @@ static int stream(struct tail *tail, struct err *err)
     tail->said_lost = false;
     sse_reset(&tail->sse);
     for (;;) {
-        client_deadline(client, clock_mono_ms() + 4 * SSE_KEEPALIVE_MS);
+        client_deadline(client, clock_mono_ms() + 4ll * SSE_KEEPALIVE_MS);
         ssize_t got = client_read(client, part, sizeof(part), err);
         if (got < 0)
             return -1;

@@ -188,7 +188,7 @@ static void squeeze(size_t *widths, unsigned columns, size_t width)
     const size_t least = 8;
 
     for (;;) {
-        size_t total = 2u * (columns - 1), widest = 0;
+        size_t total = ((size_t)columns - 1) * 2, widest = 0;
 
         for (unsigned i = 0; i < columns; i++) {
             total += widths[i];
