@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/show.h"
 #include "cli/cli.h"
 #include "store/store.h"
 
@@ -32,13 +33,13 @@ static void put_row(struct cli *cli, const struct json *row)
         struct str text = json_text(row, words[i]);
 
         buf_putc(&cli->out, ' ');
-        text_visible(&cli->out, text.n ? text : STR("-"));
+        show_text(&cli->out, text.n ? text : STR("-"));
     }
     json = json_to(&detail);
     if (json_get(row, "detail"))
         json_put(&json, json_get(row, "detail"));
     buf_putc(&cli->out, ' ');
-    text_visible(&cli->out, buf_view(&detail));
+    show_text(&cli->out, buf_view(&detail));
     buf_putc(&cli->out, '\n');
 }
 
@@ -233,10 +234,10 @@ static void put_verdict(struct cli *cli, const struct audit_verdict *verdict)
     } else if (ok) {
         buf_printf(&cli->out, "ok: %lld rows fit together\nhead ", (long long)verdict->rows);
         buf_printf(&cli->out, "%lld:", (long long)verdict->rows);
-        text_visible(&cli->out, str_of(verdict->head));
+        show_text(&cli->out, str_of(verdict->head));
     } else {
         buf_printf(&cli->out, "NOT OK at row %lld: ", (long long)verdict->bad_seq);
-        text_visible(&cli->out, str_of(verdict->why));
+        show_text(&cli->out, str_of(verdict->why));
     }
     buf_putc(&cli->out, '\n');
 }

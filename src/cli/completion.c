@@ -93,7 +93,7 @@ static void bash(struct buf *out)
                   "    case $command in\n"
                   "        '') words='");
     size_t start = out->len;
-    next_words(out, STR_NONE);
+    next_words(out, STR(""));
     memmove(out->data + start, out->data + start + 1, out->len - start - 1);
     out->len--;
     buf_puts(out, "' ;;\n");
@@ -236,7 +236,7 @@ static void fish(struct buf *out)
 {
     autobuf struct buf words = { 0 };
 
-    next_words(&words, STR_NONE);
+    next_words(&words, STR(""));
     buf_puts(out, "# fish completion for atoll; install it as\n"
                   "# ~/.config/fish/completions/atoll.fish\n");
     buf_printf(out, "complete -c atoll -f -n '__fish_use_subcommand' -a '%s'\n",
