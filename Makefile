@@ -76,6 +76,8 @@ PROGRAMS := $(BUILD)/atoll
 TEST_PROGRAMS :=
 # Libraries that one test alone needs, by its stem.
 LIBS_json_peer_test := -ljansson
+LIBS_h1_peer_test := -lhttp_parser
+LIBS_h1_fuzz := -lhttp_parser
 
 # T=word keeps the tests whose path holds the word.
 some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
@@ -159,7 +161,7 @@ $(BUILD)/fuzz/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/libatoll.a
 MULTIARCH = $(eval MULTIARCH := $$(shell $(MUSL_CC) -print-multiarch))$(MULTIARCH)
 MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(MULTIARCH))
 WARDEN_OWN := $(filter-out %_test.c,$(wildcard src/warden/*.c))
-WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/buf.c \
+WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/show.c base/buf.c \
                 base/mem.c base/str.c base/clock.c)
 WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o)
 WARDEN_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
@@ -203,6 +205,17 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
 # ---- the test server for protocol peers ------------------------------------------------------------
+
+TEST_PROGRAMS += $(BUILD)/testd
+
+$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # ---- everything --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import pytest
 def script(server):
     """Path of the page's main script, whose name holds a hash."""
     page = server.get("/", token=None).body.decode()
-    found = re.search(r'src="(/main-[A-Z0-9]{8}\.js)"', page)
+    found = re.search(r'src="(/assets/main-[A-Z0-9]{8}\.js)"', page)
     assert found, "this build has no dashboard: " + page[:200]
     return found.group(1)
 
@@ -101,7 +101,7 @@ def test_the_same_bytes_every_time(server, script):
 
 
 def test_what_is_not_there(server):
-    assert server.get("/main-00000000.js", token=None).status == 404
+    assert server.get("/assets/main-00000000.js", token=None).status == 404
     assert server.post("/", {"x": 1}, token=None).status == 405
 
 
