@@ -556,6 +556,10 @@ static const struct router_path *find(struct running *run)
                                                  call->params, &call->param_count);
 
     if (!path) {
+        if (check_host(call->api, req, &err) < 0) {
+            refuse_audited(run, &err, WHY_HOST);
+            return NULL;
+        }
         /* gRPC tells an unknown method apart from an unknown object. */
         err_set(&err, grpc_wanted(req) ? ERR_UNSUPPORTED : ERR_NOT_FOUND, "no such path: %.*s",
                 STR_FMT(req->path));
