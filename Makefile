@@ -18,7 +18,7 @@ JOBS ?= $(shell nproc)
 
 # ---- flags ---------------------------------------------------------------------------------------
 
-PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp
+PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
         -Wmissing-prototypes -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
         -Wlogical-op -Wimplicit-fallthrough=5 -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
@@ -38,9 +38,10 @@ WARN := -Wall -Wextra -Wno-unknown-warning-option
 HARDEN :=
 SAN_LINK := -fsanitize=address,undefined
 else ifeq ($(SAN),analyze)
-# gcc's own analyzer; what is built is thrown away. Its findings about leaks at exit and about
-# callbacks it cannot follow are checked by the sanitizers instead, at run time.
-OPT := -O1 -g -fanalyzer
+# gcc's own analyzer; what is built is thrown away. gcc 12 does not know that a cleanup attribute
+# frees, closes or reads: the checks about leaks would name every autofree, and LeakSanitizer does
+# that work at run time.
+OPT := -O1 -g -fanalyzer -Wno-analyzer-malloc-leak -Wno-analyzer-file-leak -DATOLL_ANALYZE
 WARN := -Wall $(WERROR)
 SAN_LINK :=
 else
@@ -75,6 +76,8 @@ PROGRAMS := $(BUILD)/atoll
 TEST_PROGRAMS :=
 # Libraries that one test alone needs, by its stem.
 LIBS_json_peer_test := -ljansson
+LIBS_h1_peer_test := -lhttp_parser
+LIBS_h1_fuzz := -lhttp_parser
 
 # T=word keeps the tests whose path holds the word.
 some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
@@ -86,6 +89,29 @@ SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS))
 .DELETE_ON_ERROR:
 .PHONY: all FORCE
 all: ## build everything into build/
+
+# ---- the dashboard -------------------------------------------------------------------------------
+
+# Bundled once for all variants, embedded compressed. Without npm a page that says so takes its
+# place, and the next make tries again.
+WEB_SRC := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
+WEB_OUT := build/web
+$(WEB_OUT)/.made: $(WEB_SRC) tools/build-web $(if $(wildcard $(WEB_OUT)/FALLBACK),FORCE)
+	@echo "  WEB  $(WEB_OUT)"
+	@tools/build-web $(WEB_OUT)
+	@touch $@
+$(BUILD)/gen/assets.S: $(WEB_OUT)/.made tools/embed-assets
+	@tools/embed-assets $(WEB_OUT) $(BUILD)/gen
+$(BUILD)/gen/assets_table.c: $(BUILD)/gen/assets.S ;
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.S
+	@mkdir -p $(@D)
+	@$(CC) -c $< -o $@
+ifneq ($(wildcard src/http/assets.h),)
+LIB_OBJ += $(BUILD)/obj/gen/assets.o $(BUILD)/obj/gen/assets_table.o
+endif
 
 # ---- compile and link ----------------------------------------------------------------------------
 
@@ -135,7 +161,7 @@ $(BUILD)/fuzz/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/libatoll.a
 MULTIARCH = $(eval MULTIARCH := $$(shell $(MUSL_CC) -print-multiarch))$(MULTIARCH)
 MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(MULTIARCH))
 WARDEN_OWN := $(filter-out %_test.c,$(wildcard src/warden/*.c))
-WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/buf.c \
+WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/show.c base/buf.c \
                 base/mem.c base/str.c base/clock.c)
 WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o)
 WARDEN_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
@@ -179,6 +205,17 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
 # ---- the test server for protocol peers ------------------------------------------------------------
+
+TEST_PROGRAMS += $(BUILD)/testd
+
+$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # ---- the system call filter ----------------------------------------------------------------------
 
@@ -271,9 +308,13 @@ fuzz: ## each fuzzer for 60 s (FUZZ_SECONDS, T=word)
 	    $(call some,$(FUZZ_SRC:src/%.c=build-fuzz/fuzz/%))
 
 BENCH ?= full
-.PHONY: bench
+.PHONY: bench bench-programs
+$(BUILD)/bench/%: tests/bench/%.c
+	@mkdir -p $(@D)
+	@$(CC) -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $<
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
-	@$(SUBMAKE) all
+	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)
 
 # ---- check ---------------------------------------------------------------------------------------
@@ -281,7 +322,7 @@ bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 .PHONY: check
 check: deps-check ## layers, style, static analysis, binaries, docs; every check proven to fail
 	@$(SUBMAKE) all
-	@$(PYTHON) tools/run-checks --build $(BUILD) $(T)
+	@$(PYTHON) tools/run-checks $(PROGRAMS) $(if $(T),--only $(T))
 
 # ---- docs, clean, help ---------------------------------------------------------------------------
 
@@ -291,6 +332,13 @@ docs: all ## write the generated reference pages
 
 clean: ## remove everything that was built
 	rm -rf build build-*/
+
+# For tools that compile by themselves: how a file of ours is compiled, without gcc's own warnings.
+.PHONY: print-flags analyze
+print-flags:
+	@echo '-std=gnu17 $(subst ','\'',$(CPPFLAGS)) $(PKG_CFLAGS)'
+# With SAN=analyze: every object, nothing linked.
+analyze: $(LIB_OBJ) $(BUILD)/obj/main.o
 
 help:
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

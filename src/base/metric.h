@@ -53,7 +53,11 @@ void metric_text(struct buf *out);
         .name = name_, .help = help_, .type = METRIC_GAUGE_TYPE, METRIC_LABELS_(__VA_ARGS__)       \
     };                                                                                             \
     METRIC_REGISTER_(var)
+#ifdef ATOLL_CPPCHECK /* which does not know __VA_OPT__ */
+#define METRIC_LABELS_(...) .label = NULL
+#else
 #define METRIC_LABELS_(...) __VA_OPT__(METRIC_LABELS2_(__VA_ARGS__))
+#endif
 #define METRIC_LABELS2_(label_, ...) .label = label_, .values = { __VA_ARGS__ }
 #define METRIC_HISTOGRAM(var, name_, help_, ...)                                                   \
     static struct metric var = {                                                                   \

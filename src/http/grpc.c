@@ -174,8 +174,8 @@ static void end_web(struct http_req *req, enum kind kind, struct str status, str
         buf_str(&text, message);
         buf_puts(&text, "\r\n");
     }
-    if (write_frame(req, kind, FLAG_TRAILERS, buf_view(&text)) != HTTP_CUT)
-        http_reply_end(req, NULL, 0);
+    write_frame(req, kind, FLAG_TRAILERS, buf_view(&text));
+    http_reply_end(req, NULL, 0);
 }
 
 /* Ends the request with this status. Its on_gone must not be ours any more. */

@@ -52,10 +52,10 @@ struct http_peer {
 struct http_req {
     enum http_version version;
     struct str method;
-    struct str target; /* as sent: origin-form, or "*" for OPTIONS */
-    struct str path;   /* of the target, before '?', not decoded */
-    struct str query;  /* after '?', or empty */
-    struct str host;   /* Host or :authority, as sent */
+    struct str target;                 /* as sent: origin-form, or "*" for OPTIONS */
+    struct str path;                   /* of the target, before '?', not decoded */
+    struct str query;                  /* after '?', or empty */
+    struct str host;                   /* Host or :authority, as sent */
     const struct http_header *headers; /* extended CONNECT: ":protocol" is among them */
     size_t header_count;
     int64_t body_size;  /* Content-Length; 0 for none; -1 when it will be seen */
@@ -133,7 +133,7 @@ struct http_server;
 struct tls;
 
 struct http_options {
-    int64_t head_timeout_ms, keepalive_ms, write_stall_ms; /* 0 means limits.h */
+    int64_t head_timeout_ms, keepalive_ms, write_stall_ms, body_window_ms; /* 0 means limits.h */
     unsigned conns_max, conns_per_peer_max;
 };
 

@@ -25,6 +25,7 @@ static struct fake {
     struct buf body;       /* all that was written */
     struct buf trailers;   /* as head */
     bool ended, cut, slim; /* how the request ended */
+    bool doomed;           /* HTTP_CUT was said: on_gone follows when the loop runs */
     bool stuck;            /* the peer reads nothing: what is written stays unsent */
     size_t unsent;
 } fake;
@@ -104,6 +105,8 @@ static inline void fake_run(int64_t ms)
 {
     struct timer stop = { .fn = fake_stop_ };
 
+    if (fake.doomed)
+        fake_gone();
     timer_set(fake.loop, &stop, ms);
     loop_run(fake.loop);
     timer_cancel(fake.loop, &stop);
@@ -152,13 +155,12 @@ enum http_flow http_reply_write(struct http_req *req, struct str data)
 {
     if (!fake.status || fake_over())
         abort();
+    (void)req;
+    fake.doomed |= fake.unsent > HTTP_OUT_HIGH && fake.unsent + data.n > HTTP_OUT_MAX;
+    if (fake.doomed)
+        return HTTP_CUT;
     if (fake.stuck)
         fake.unsent += data.n;
-    if (fake.unsent > HTTP_OUT_MAX && fake.unsent > data.n) {
-        fake_gone();
-        return HTTP_CUT;
-    }
-    (void)req;
     buf_str(&fake.body, data);
     return fake.unsent > HTTP_OUT_HIGH ? HTTP_FULL : HTTP_OK;
 }

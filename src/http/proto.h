@@ -48,7 +48,7 @@ struct http_proto {
      * only if more had been unsent, or if a write had filled the socket. May be NULL.
      */
     void (*on_room)(struct http_conn *conn);
-    /* The peer will send no more (bytes not taken are offered no further). */
+    /* The peer will send no more; bytes not taken are offered again only in turns asked for. */
     void (*on_eof)(struct http_conn *conn);
     /* Every so often (at most each second), for timeouts. */
     void (*on_tick)(struct http_conn *conn, int64_t now_ms);
@@ -117,6 +117,7 @@ struct http_stream {
     } on_body;
     struct buf body;             /* collected, or held until the application wants it */
     uint64_t body_max, body_got; /* got: bytes seen by http_stream_body */
+    size_t body_seen;            /* of `body`, those that the protocol was told of (consumed) */
     unsigned held;               /* callbacks of the application under way */
     uint16_t status;             /* of the answer, once begun */
     uint8_t reading;             /* enum http_reading */
@@ -189,7 +190,8 @@ struct http_conn {
     bool draining;     /* the server is: no new requests, please */
 
     /* The rest is the core's (conn.c). */
-    bool in_turn, again, stop_reading, eof, rdhup, closing, lingering, owes_room, handshaking;
+    bool in_turn, again, stop_reading, eof, rdhup, closing, lingering, owes_room, handshaking,
+        read_more;
     const char *doomed;     /* why it will be cut at the end of the round */
     struct list link;       /* in server.conns or server.dead */
     struct list later_link; /* in server.later */
@@ -221,6 +223,8 @@ void http_conn_reading(struct http_conn *conn, bool on);
 
 /* Sends what waits, then closes; on_data is called no more. Streams must have ended. */
 void http_conn_finish(struct http_conn *conn, const char *reason);
+/* Drops all output from now on and cuts at the end of the round; safe where cutting is not. */
+void http_conn_doom(struct http_conn *conn, const char *reason);
 /* Closes at once, dropping what is unsent. */
 void http_conn_cut(struct http_conn *conn, const char *reason);
 

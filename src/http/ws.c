@@ -133,9 +133,7 @@ static enum http_flow write_bytes(struct ws *ws, const void *data, size_t len)
     ws->depth--;
     if (flow == HTTP_FULL)
         ws->full = true;
-    if (flow == HTTP_CUT)
-        over(ws, CODE_VANISHED, STR_NONE);
-    return flow;
+    return flow; /* after HTTP_CUT comes on_gone */
 }
 
 /* Head and payload in one write: one system call, and no frame is ever cut between the two. */
@@ -188,7 +186,7 @@ enum http_flow ws_send(struct ws *ws, bool text, struct str data)
     if (ws->over || ws->close_sent)
         return HTTP_CUT;
     size_t unsent = ws_unsent(ws);
-    if (unsent && unsent + data.n + 10 + CONTROL_MAX > HTTP_OUT_MAX) {
+    if (unsent > HTTP_OUT_HIGH && unsent + data.n + 10 + CONTROL_MAX > HTTP_OUT_MAX) {
         ws_close(ws, CODE_TRY_LATER, "reading too slowly");
         return HTTP_CUT;
     }
@@ -599,7 +597,6 @@ static void answer_hello(struct http_req *req, const char *protocol)
         struct str key = http_header(req, "sec-websocket-key");
 
         headers[count++] = (struct http_header){ STR("Upgrade"), STR("websocket") };
-        headers[count++] = (struct http_header){ STR("Connection"), STR("Upgrade") };
         headers[count++] =
             (struct http_header){ STR("Sec-WebSocket-Accept"), accept_value(req, key) };
     }

@@ -201,7 +201,7 @@ int db_run(struct db *db, const char *literal_sql, struct err *err)
 {
     autoquery struct query *q = db_query(db, literal_sql);
 
-    return query_run(q, err);
+    return query_run(q, err) < 0 ? -1 : 0; /* BEGIN and the like change no rows */
 }
 
 int db_begin(struct db *db, struct err *err)

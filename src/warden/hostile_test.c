@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "base/test.h"
 #include "warden/warden.h"
@@ -108,24 +109,26 @@ static void fake_facts(void)
     dprintf(2, "facts end\n");
 }
 
-static void fake_garbage(unsigned seed)
+static void fake_garbage(void)
 {
-    unsigned char data[600];
+    struct {
+        uint16_t size, choice, verb;
+        unsigned char data[600];
+    } dice;
 
     fake_send(WIRE_HELLO, 1, 0);
     fcntl(API_FD_LINK, F_SETFL, O_NONBLOCK);
     for (int round = 0; round < 1000; round++) {
-        size_t size = (size_t)(rand_r(&seed) % (int)sizeof(data));
-        struct wire_msg msg = { .magic = WIRE_MAGIC, .version = WIRE_VERSION };
+        random_bytes(&dice, sizeof(dice));
+        size_t size = dice.size % sizeof(dice.data);
+        if (dice.choice % 2) { /* a good head over garbage */
+            struct wire_msg msg = { .magic = WIRE_MAGIC, .version = WIRE_VERSION };
 
-        for (size_t i = 0; i < sizeof(data); i++)
-            data[i] = (unsigned char)rand_r(&seed);
-        if (rand_r(&seed) % 2) { /* a good head over garbage */
-            msg.verb = (uint16_t)(rand_r(&seed) % (WIRE_VERBS + 1));
-            memcpy(data, &msg, 8);
+            msg.verb = (uint16_t)(dice.verb % (WIRE_VERBS + 1));
+            memcpy(dice.data, &msg, 8);
             size = WIRE_SIZE;
         }
-        if (send(API_FD_LINK, data, size, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+        if (send(API_FD_LINK, dice.data, size, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
             break;
     }
     pause();
@@ -164,8 +167,8 @@ static _Noreturn void fake_api(void)
         _exit(API_EXIT_FINAL);
     if (strcmp(part, "facts") == 0)
         fake_facts();
-    if (strncmp(part, "garbage", 7) == 0)
-        fake_garbage((unsigned)getpid());
+    if (strcmp(part, "garbage") == 0)
+        fake_garbage();
     if (strcmp(part, "descriptors") == 0)
         fake_descriptors();
     if (strcmp(part, "flood") == 0)
@@ -227,7 +230,7 @@ static _Noreturn void become_warden(const struct server *server, const char *par
     warden[len] = 0;
     for (int up = 0; up < 3; up++)
         *strrchr(warden, '/') = 0;
-    strncat(warden, "/atoll-warden", 32);
+    snprintf(warden + strlen(warden), 32, "/atoll-warden");
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/atoll.sock", server->dir);
 
     int fds[] = { memfd_create("settings", MFD_ALLOW_SEALING | MFD_CLOEXEC),
