@@ -226,7 +226,7 @@ GEN_SECCOMP := $(BUILD)/host/gen-seccomp
 SECCOMP_GEN := $(BUILD)/gen/seccomp/blob.h $(BUILD)/gen/seccomp/numbers.h
 
 $(GEN_SECCOMP): tools/gen-seccomp.c $(addprefix src/seccomp/,policy.c compile.c page.c policy.h \
-                  compile.h page.h seccomp.h) src/base/err.c src/base/err.h src/base/auto.h
+                  compile.h page.h seccomp.h) $(addprefix src/base/,err.c mem.c err.h mem.h auto.h)
 	@mkdir -p $(@D)
 	@echo "  HOST $@"
 	@$(HOST_CC) -std=gnu17 -O1 -g -Wall -Wextra $(WERROR) -Isrc -D_GNU_SOURCE -o $@ \
