@@ -1,0 +1,89 @@
+/* The width of text, and how tables line up. */
+#include "cli/text.h"
+
+#include <locale.h>
+
+#include "base/mem.h"
+#include "base/test.h"
+
+TEST(width_counts_columns)
+{
+    setlocale(LC_CTYPE, "C.UTF-8");
+    CHECK_INT(text_width(STR("abc")), 3);
+    CHECK_INT(text_width(STR("Grüße")), 5);
+    CHECK_INT(text_width(STR("日本")), 4);
+    CHECK_INT(text_width(STR("e\xcc\x81")), 1); /* combining accent */
+    CHECK(str_is(text_fit(STR("日本"), 3), "日"));
+    CHECK(str_is(text_fit(STR("abc"), 2), "ab"));
+    CHECK(str_is(text_fit(STR("abc"), 9), "abc"));
+}
+
+static void check_duration(int64_t ms, const char *want)
+{
+    autobuf struct buf out = { 0 };
+
+    text_duration(&out, ms);
+    CHECK_STR(buf_cstr(&out), want);
+}
+
+TEST(duration_names_two_units)
+{
+    check_duration(0, "0ms");
+    check_duration(999, "999ms");
+    check_duration(1000, "1s");
+    check_duration(59999, "59s");
+    check_duration(60000, "1m");
+    check_duration(3661000, "1h 1m");
+    check_duration(3601000, "1h");
+    check_duration(90000000, "1d 1h");
+}
+
+TEST(table_aligns)
+{
+    autotable struct table table = { 0 };
+    autobuf struct buf out = { 0 };
+
+    table_titles(&table, "NAME,>SIZE,NOTE");
+    table_cell(&table, STR("a"));
+    table_cell(&table, STR("1"));
+    table_cell(&table, STR("x\x1b\n"));
+    table_cell(&table, STR("日本語"));
+    table_cell(&table, STR("10000"));
+    table_cell(&table, STR(""));
+    table_put(&table, &out, 0, false);
+    CHECK_STR(buf_cstr(&out), "NAME     SIZE  NOTE\n"
+                              "a           1  x\\x1b\\n\n"
+                              "日本語  10000\n");
+    buf_clear(&out);
+    table_put(&table, &out, 0, true);
+    CHECK(str_starts(buf_view(&out), STR("\x1b[1mNAME     SIZE  NOTE\x1b[0m\na ")));
+}
+
+TEST(table_fits_the_terminal)
+{
+    autotable struct table table = { 0 };
+    autobuf struct buf out = { 0 };
+
+    table_titles(&table, "A,B");
+    table_cell(&table, STR("0123456789012345678901234567890123456789"));
+    table_cell(&table, STR("short"));
+    table_put(&table, &out, 20, false);
+    CHECK_STR(buf_cstr(&out), "A              B\n"
+                              "012345678901…  short\n");
+    buf_clear(&out);
+    table_put(&table, &out, 4, false); /* too narrow for anybody: still readable */
+    CHECK_STR(buf_cstr(&out), "A         B\n"
+                              "0123456…  short\n");
+}
+
+TEST(table_without_rows_or_columns)
+{
+    autotable struct table table = { 0 };
+    autobuf struct buf out = { 0 };
+
+    table_put(&table, &out, 80, true);
+    CHECK_INT(out.len, 0);
+    table_titles(&table, "A,B");
+    table_put(&table, &out, 80, false);
+    CHECK_STR(buf_cstr(&out), "A  B\n");
+}
