@@ -612,21 +612,27 @@ static int wait_at_gate(struct db *db, void *ctx, struct err *err)
     return 0;
 }
 
+/* Both readers are kept busy until the gate opens. */
+static void hold_readers(struct test_job holders[2])
+{
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 2; i++) {
+        holders[i] = test_job_of(wait_at_gate, NULL);
+        holders[i].stop = false;
+        store_read(test_store, &holders[i].job);
+    }
+}
+
 TEST(ending_while_the_store_reads_is_fine)
 {
     autofree char *path = test_path("db");
-    struct test_job holds[2];
+    struct test_job holders[2];
 
     open_bus(path);
     add("default", 100, 2);
     close_bus();
     open_bus(path);
-    pthread_mutex_lock(&gate);
-    for (int i = 0; i < 2; i++) { /* both readers are kept busy */
-        holds[i] = test_job_of(wait_at_gate, NULL);
-        holds[i].stop = false;
-        store_read(test_store, &holds[i].job);
-    }
+    hold_readers(holders);
     struct ear *leaves = listen("default", &filters[0], 3);
     struct ear *stays = listen("default", &filters[0], 3);
     run_for(10);
@@ -642,15 +648,13 @@ TEST(ending_while_the_store_reads_is_fine)
 TEST(a_bus_may_end_before_its_reads)
 {
     autofree char *path = test_path("db");
-    struct test_job holder = test_job_of(wait_at_gate, NULL);
+    struct test_job holders[2];
 
     open_bus(path);
     add("default", 100, 2);
     close_bus();
     open_bus(path);
-    pthread_mutex_lock(&gate);
-    holder.stop = false;
-    store_read(test_store, &holder.job);
+    hold_readers(holders);
     for (int i = 0; i < 50; i++) /* more than may read at once */
         listen("default", &filters[0], 1);
     run_for(10);
