@@ -46,6 +46,7 @@ must_use bool role_parse(struct str text, enum role *out);
 enum auth_via { VIA_TOKEN, VIA_COOKIE, VIA_UNIX, VIA_SIGNED, VIA_OPEN };
 
 #define TENANT_MAX 32
+#define TENANT_OWNER "default" /* the tenant that owns the server; its admins reach the others */
 #define TENANT_DEFAULT "default"
 #define SCOPES_MAX 256 /* bytes of the comma list; empty means everything its role may */
 
