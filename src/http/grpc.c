@@ -323,8 +323,9 @@ static struct str take_bytes(struct grpc *call, struct str data)
         if (call->prefix_size < PREFIX) {
             size_t n = MIN((size_t)(PREFIX - call->prefix_size), data.n);
 
-            if (n)
-                memcpy(call->prefix + call->prefix_size, data.p, n);
+            if (!data.n)
+                break;
+            memcpy(call->prefix + call->prefix_size, data.p, n);
             call->prefix_size = (uint8_t)(call->prefix_size + n);
             data = str_from(data, n);
             if (call->prefix_size < PREFIX || !message_begins(call))
