@@ -418,25 +418,42 @@ TEST(grpc_paused_input_is_bounded)
     CHECK(said(&fake.head, "grpc-status: 8\n"));
 }
 
+static void check_refused(void)
+{
+    the_call = grpc_begin(&fake.req, &ops, &seen);
+    CHECK(the_call && !grpc_req(the_call));
+    CHECK(fake.ended);
+    CHECK(grpc_send(the_call, STR("nobody listens")) == HTTP_CUT);
+    CHECK_INT(seen.cancels, 0); /* not from inside the call */
+    fake_run(0);
+    CHECK_INT(seen.cancels, 1);
+}
+
 TEST(grpc_refuses_what_cannot_be_a_call)
 {
     ask(HTTP_1_1, "application/grpc");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK_INT(fake.status, 505);
     ask(HTTP_2, "application/grpc");
     fake.req.method = STR("GET");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK_INT(fake.status, 405);
     ask(HTTP_2, "text/plain");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK_INT(fake.status, 415);
     ask(HTTP_2, "application/grpc");
     fake_header("grpc-timeout", "soon");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK(said(&fake.head, "grpc-status: 13\n"));
     open_call(HTTP_1_1, "application/grpc-web");
     fake_gone();
     CHECK_INT(seen.cancels, 1);
+
+    ask(HTTP_1_1, "application/grpc"); /* a handler that ends it first is not told */
+    the_call = grpc_begin(&fake.req, &ops, &seen);
+    grpc_finish(the_call, GRPC_OK, NULL);
+    fake_run(0);
+    CHECK_INT(seen.cancels, 0);
 }
 
 TEST(grpc_reads_timeouts)

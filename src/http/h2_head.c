@@ -22,8 +22,6 @@ static const struct h2_bad
     bad_target   = { 400, ERR_INVALID, "malformed request target" },
     long_target  = { 414, ERR_HEADERS, "request target too long" },
     bad_scheme   = { 400, ERR_INVALID, "scheme is neither http nor https" },
-    no_host      = { 400, ERR_INVALID, "Host is missing" },
-    two_hosts    = { 400, ERR_INVALID, "more than one Host" },
     bad_host     = { 400, ERR_INVALID, "malformed Host" },
     other_host   = { 400, ERR_INVALID, "Host differs from :authority" },
     bad_length   = { 400, ERR_INVALID, "malformed Content-Length" },
@@ -133,22 +131,14 @@ static const struct h2_bad *check_method(const struct h2_stream *stream)
     return NULL;
 }
 
+/* nghttp2 sees to it that there is at least one of the two, and no second Host. */
 static const struct h2_bad *check_host(struct h2_stream *stream)
 {
     struct http_req *req = &stream->base.req;
-    const struct http_header *host = NULL;
+    struct str host = http_header(req, "host");
 
-    for (size_t i = 0; i < req->header_count; i++) {
-        if (!str_is(req->headers[i].name, "host"))
-            continue;
-        if (host)
-            return &two_hosts;
-        host = &req->headers[i];
-    }
-    if (!stream->has_authority && !host)
-        return &no_host;
-    req->host = stream->has_authority ? stream->authority : host->value;
-    if (host && !str_eq_nocase(host->value, req->host))
+    req->host = stream->has_authority ? stream->authority : host;
+    if (host.p && !str_eq_nocase(host, req->host))
         return &other_host;
     return url_host_ok(req->host) ? NULL : &bad_host;
 }

@@ -194,14 +194,14 @@ TEST(h2_limit_of_continuations)
     start(NULL);
     struct peer *peer = peer_raw();
     raw_hello(peer);
-    send_block(peer, 10 * (H2_CONTINUATIONS_MAX + 1), 10);
+    send_block(peer, (size_t)10 * (H2_CONTINUATIONS_MAX + 1), 10);
     WAIT(raw_count(peer, NGHTTP2_HEADERS, NULL) == 1);
     CHECK_INT(app.requests, 1);
     peer_shut(peer);
 
     peer = peer_raw();
     raw_hello(peer);
-    send_block(peer, 10 * (H2_CONTINUATIONS_MAX + 2), 10);
+    send_block(peer, (size_t)10 * (H2_CONTINUATIONS_MAX + 2), 10);
     check_goaway(peer, NGHTTP2_ENHANCE_YOUR_CALM);
     CHECK_INT(app.requests, 1);
 }

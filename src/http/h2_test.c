@@ -536,7 +536,7 @@ TEST(h2_body_over_the_limit_is_413_and_the_rest_not_wanted)
 
 TEST(h2_unread_body_waits_in_the_network)
 {
-    const size_t len = 3 * H2_STREAM_WINDOW;
+    const size_t len = (size_t)3 * H2_STREAM_WINDOW;
     autofree char *data = random_bytes(len);
 
     start(NULL);
@@ -562,7 +562,7 @@ TEST(h2_unread_body_waits_in_the_network)
 
 TEST(h2_paused_stream_does_not_stop_the_others)
 {
-    const size_t len = 2 * H2_STREAM_WINDOW;
+    const size_t len = (size_t)2 * H2_STREAM_WINDOW;
     autofree char *data = random_bytes(len);
 
     start(NULL);
