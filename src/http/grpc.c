@@ -18,6 +18,11 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/metric.h"
+
+METRIC_COUNTER(calls_total, "atoll_grpc_calls_total", "gRPC calls ended", "status", "ok",
+               "client_error", "server_error", "deadline", "gone");
+enum { CALL_OK, CALL_CLIENT_ERROR, CALL_SERVER_ERROR, CALL_DEADLINE, CALL_GONE };
 
 #define PREFIX 5
 #define FLAG_COMPRESSED 0x01
@@ -178,6 +183,23 @@ static void end_web(struct http_req *req, enum kind kind, struct str status, str
     http_reply_end(req, NULL, 0);
 }
 
+static unsigned call_outcome(int status)
+{
+    switch (status) {
+    case GRPC_OK:
+        return CALL_OK;
+    case GRPC_DEADLINE_EXCEEDED:
+        return CALL_DEADLINE;
+    case GRPC_UNKNOWN:
+    case GRPC_INTERNAL:
+    case GRPC_UNAVAILABLE:
+    case GRPC_DATA_LOSS:
+        return CALL_SERVER_ERROR;
+    default:
+        return CALL_CLIENT_ERROR;
+    }
+}
+
 /* Ends the request with this status. Its on_gone must not be ours any more. */
 static void answer_status(struct http_req *req, const struct content_type *type, bool begun,
                           int status, const char *message)
@@ -186,6 +208,7 @@ static void answer_status(struct http_req *req, const struct content_type *type,
     struct http_header headers[4];
     char digits[12];
 
+    metric_add(&calls_total, call_outcome(status), 1);
     if (message)
         percent_encode(&encoded, message);
     int len = snprintf(digits, sizeof(digits), "%d", status);
@@ -420,6 +443,7 @@ static void on_gone(struct http_req *req)
 {
     struct grpc *call = req->app;
 
+    metric_add(&calls_total, CALL_GONE, 1);
     call->req = NULL;
     call->over = true;
     if (call->depth)

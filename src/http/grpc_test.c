@@ -369,8 +369,8 @@ TEST(grpc_fails_broken_bodies)
 
 TEST(grpc_fails_text_that_is_not_base64)
 {
-    static const char *const bad[] = { "AAAA*AAA", "AA=A", "=AAA", "A===",
-                                       "AAAAA",    "AB==", "AAB=", "AAA-" };
+    static const char *const bad[] = { "AAAA*AAA", "AA=A", "=AAA", "A===",    "AAAAA",
+                                       "AB==",     "AAB=", "AAA-", "AAAAAAB=" };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         autobuf struct buf got = { 0 };
@@ -399,6 +399,23 @@ TEST(grpc_message_limit)
     fake_feed(bytes.data, 5, false); /* refused by its prefix, before any byte of it */
     CHECK(said(&fake.head, "grpc-status: 8\n"));
     CHECK_INT(seen.cancels, 1);
+}
+
+TEST(grpc_paused_input_is_bounded)
+{
+    static char chunk[65536];
+    autobuf struct buf bytes = { 0 };
+
+    open_call(HTTP_2, "application/grpc");
+    seen.pause_each = true;
+    put_message(&bytes, 0, "pause", 5);
+    fake_feed(bytes.data, bytes.len, false);
+    for (size_t i = 0; i < GRPC_MESSAGE_MAX / sizeof(chunk); i++)
+        fake_feed(chunk, sizeof(chunk), false);
+    CHECK_INT(seen.cancels, 0);
+    fake_feed(chunk, 1, false);
+    CHECK_INT(seen.cancels, 1);
+    CHECK(said(&fake.head, "grpc-status: 8\n"));
 }
 
 TEST(grpc_refuses_what_cannot_be_a_call)

@@ -1,8 +1,9 @@
 /*
  * From header fields to a request, held to the standard of HTTP/1 (h1_head.c): the same characters,
  * the same limits, the same answers. nghttp2 has already refused what RFC 9113 section 8 forbids:
- * upper-case names, misplaced, repeated or unknown pseudo-headers, connection-specific fields, TE
- * other than trailers, lengths that repeat or do not match. Here is what it lets pass.
+ * upper-case names, control bytes in values, misplaced, repeated or unknown pseudo-headers,
+ * connection-specific fields, TE other than trailers, lengths that repeat or do not match. Here is
+ * what it lets pass.
  */
 #include "base/limits.h"
 #include "http/h1.h"
@@ -21,7 +22,6 @@ static const struct h2_bad
     bad_target   = { 400, ERR_INVALID, "malformed request target" },
     long_target  = { 414, ERR_HEADERS, "request target too long" },
     bad_scheme   = { 400, ERR_INVALID, "scheme is neither http nor https" },
-    bad_value    = { 400, ERR_INVALID, "malformed header value" },
     no_host      = { 400, ERR_INVALID, "Host is missing" },
     two_hosts    = { 400, ERR_INVALID, "more than one Host" },
     bad_host     = { 400, ERR_INVALID, "malformed Host" },
@@ -96,8 +96,6 @@ void h2_head_field(struct h2_stream *stream, struct str name, struct str value)
         take_pseudo(stream, arena_str(arena, name), arena_str(arena, value));
     else if (stream->base.req.header_count == HTTP_FIELDS_MAX)
         stream->bad = &many_fields;
-    else if (!h1_is_value(value))
-        stream->bad = &bad_value;
     else
         add_header(stream, arena_str(arena, name), arena_str(arena, value));
 }

@@ -551,6 +551,23 @@ TEST(h2_deaf_peer_is_cut)
     WAIT(http_server_conns(server) == 0);
 }
 
+TEST(h2_answered_requests_give_their_window_back)
+{
+    static char data[100000];
+
+    start(NULL);
+    struct peer *peer = peer_open(0, NULL, 0);
+    peer->streams[0].hold = true;
+    peer_ask(peer, "POST", "/hold", &(struct str){ data, sizeof(data) });
+    WAIT(app.held && app.held->stream->body_got == sizeof(data));
+    struct h2_stream *own = container_of(app.held->stream, struct h2_stream, base);
+    CHECK_INT(own->unconsumed, sizeof(data));
+    http_reply(app.held, 200, NULL, 0, STR_NONE);
+    CHECK_INT(own->unconsumed, 0); /* the stream is there until the peer has ended too */
+    WAIT(peer->streams[0].status);
+    peer_shut(peer);
+}
+
 TEST(h2_slow_bodies_are_refused)
 {
     const struct str body = STR("slow");
