@@ -321,11 +321,10 @@ static int put_back(const char *file, const char *state, char **aside, struct er
     id_make(id, "");
     autofree char *fresh = xprintf("%s.restore-%s", db_path, id);
     *aside = xprintf("%s.before-%s", db_path, id);
-    autofree char *lock = xprintf("%s.lock", db_path); /* settling makes the store's own */
     if (make_dir(data, 0700, err) < 0)
         return -1;
     if (copy_in(file, fresh, data, err) < 0 || settle(db_path, err) < 0 ||
-        own_like(data, lock, err) < 0 || swap_in(fresh, db_path, *aside, err) < 0) {
+        swap_in(fresh, db_path, *aside, err) < 0) {
         unlink(fresh);
         return -1;
     }
