@@ -197,6 +197,11 @@ def test_health_and_whoami_find_the_local_server(server):
     assert "server" in server.cli("version", "--server", check=True).stdout
 
 
+def test_health_needs_no_token(server):
+    done = server.cli("health", ATOLL_ADDR=server.url, ATOLL_STATE="", HOME="/nonexistent")
+    assert done.returncode == 0, done
+
+
 def test_json_is_what_the_server_sent(server):
     reply = server.get("/api/v1/version")
     assert json.loads(server.cli("version", "--server", "--json", check=True).stdout)["server"] == reply.json()
