@@ -424,6 +424,23 @@ TEST(the_owners_token_goes_with_the_local_socket)
     unsetenv("ATOLL_TOKEN");
 }
 
+TEST(health_needs_no_token)
+{
+    autofake struct fake fake = {
+        .answers = { ANSWER("401", "{}"), ANSWER("200", "{\"status\":\"ok\"}"), ANSWER("401", "{}"),
+                     ANSWER("503", "{}"), ANSWER("401", "{}") }
+    };
+
+    fake_begin(&fake);
+    autoran struct ran well = run("health"), ill = run("health"), wrong = run("health --token x");
+    CHECK_INT(well.rc, 0);
+    CHECK_HAS(fake.asked[1], "GET /readyz ");
+    CHECK_HAS(well.out, "Status  ok\n");
+    CHECK_INT(ill.rc, 1);
+    CHECK_INT(wrong.rc, 4); /* a token that is given must be right */
+    CHECK_INT(fake.count, 5);
+}
+
 /* The address may lead to anybody: the owner's token goes there only when its directory is named.
  */
 TEST(the_owners_token_is_not_sent_to_any_address)
@@ -642,7 +659,9 @@ TEST(event_tail_goes_on_after_breaks_without_gap_or_repeat)
                        "3 T note - {\"x\":\"\\u0007\"}\n4 T note - {\"x\":\"\\u0007\"}\n");
     CHECK_HAS(fake.asked[0], "GET /api/v1/events?since=0&type=note%2Cx.%2A&object=a%2F HTTP/1.1");
     CHECK_HAS(fake.asked[0], "\r\nAccept: text/event-stream\r\n");
+    CHECK(!strstr(fake.asked[0], "Last-Event-ID"));
     CHECK_HAS(fake.asked[1], "?since=2&");
+    CHECK_HAS(fake.asked[1], "\r\nLast-Event-ID: 2\r\n");
     CHECK_HAS(fake.asked[2], "?since=2&");
     CHECK_HAS(fake.asked[3], "?since=3&");
     CHECK_HAS(fake.asked[4], "?since=4&");
