@@ -32,10 +32,8 @@ void hosts_of_listener(struct hosts *hosts, struct arena *arena, const char *tex
     const char *colon = strrchr(text, ':');
     struct str name, port;
 
-    if (str_starts(str_of(text), STR("unix:"))) {
-        hosts_add(hosts, arena, "localhost"); /* nobody resolves a name to get here */
-        return;
-    }
+    if (str_starts(str_of(text), STR("unix:")))
+        return; /* no browser gets there, and a bare "localhost" would let port 80's pages in */
     if (!colon)
         return;
     name = (struct str){ text, (size_t)(colon - text) };
