@@ -596,10 +596,6 @@ static void refuse_unrouted(struct running *run, const struct router_path *path)
     struct err err = { 0 };
 
     if (!path) {
-        if (check_host(call->api, req, &err) < 0) {
-            refuse_audited(run, &err, WHY_HOST);
-            return NULL;
-        }
         /* gRPC tells an unknown method apart from an unknown object. */
         err_set(&err, grpc_wanted(req) ? ERR_UNSUPPORTED : ERR_NOT_FOUND, "no such path: %.*s",
                 STR_FMT(req->path));
