@@ -386,7 +386,17 @@ class Server:
 
     def raw_status(self, data, source=None):
         """The status of the first reply to raw bytes; 0 when closed without one."""
-        answer = self.raw(data, source)
+        with self.connect(source, timeout=5) as sock:
+            try:
+                sock.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            answer = b""
+            try:
+                while b"\r\n" not in answer and (more := sock.recv(4096)):
+                    answer += more
+            except (TimeoutError, ConnectionResetError):
+                pass
         return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
     def request(self, method, path, json=None, body=None, headers=None, token="admin", source=None,
