@@ -67,7 +67,7 @@
 #define AUTH_REPLAYS_MAX 196608 /* signed requests remembered in memory, per two minutes */
 #define SESSIONS_MAX 10000      /* live browser sessions */
 #define LOGIN_CODES_MAX 1000    /* login links that nobody has used yet */
-#define LOGIN_LINK_MS (10 * 60 * 1000)
+#define LOGIN_LINK_MS (10ll * 60 * 1000)
 #define LOGIN_SESSION_MS (12ll * 3600 * 1000)
 #define RATE_PER_SECOND 2000 /* per principal, unless configured */
 #define RATE_BURST 4000

@@ -361,6 +361,7 @@ TEST(h2_refuses_malformed_requests)
         { "te", "gzip", 0 },
         { "te", "trailers", 200 },
         { "x", "line\r\nbreak", 0 },
+        { "x", "delete \x7f", 0 },
         { "x", " led by a space", 0 },
         { "x", "high \xff bytes", 200 },
         { "content-length", "-1", 0 },
@@ -430,6 +431,46 @@ TEST(h2_refuses_heads_with_parts_missing_or_twice)
     }
 }
 
+TEST(h2_limit_of_the_target)
+{
+    char path[HTTP_LINE_MAX + 2] = "/";
+
+    start(NULL);
+    struct peer *peer = peer_open(0, NULL, 0);
+    memset(path + 1, 'p', HTTP_LINE_MAX - 1);
+    struct peer_stream *stream = peer_ask(peer, "GET", path, NULL);
+    WAIT(stream->closed);
+    CHECK_INT(stream->status, 200);
+    path[HTTP_LINE_MAX] = 'p';
+    stream = peer_ask(peer, "GET", path, NULL);
+    WAIT(stream->closed);
+    CHECK_INT(stream->status, 414);
+    peer_shut(peer);
+}
+
+TEST(h2_limit_of_the_announced_length)
+{
+    static const struct {
+        const char *length;
+        int status;
+    } cases[] = { { "68719476736", 200 }, { "68719476737", 413 } }; /* HTTP_BODY_STREAM_MAX */
+
+    start(NULL);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const nghttp2_nv fields[] = { NV(":method", "POST"), NV(":path", "/hello"),
+                                      NV(":scheme", "http"), NV(":authority", "h"),
+                                      nv_of(STR("content-length"), str_of(cases[i].length)) };
+        struct peer *peer = peer_open(0, NULL, 0);
+        struct peer_stream *stream = &peer->streams[0];
+
+        stream->hold = true;
+        peer_send(peer, fields, ARRAY_LEN(fields), &(struct str){ "x", 1 });
+        WAIT(stream->status);
+        CHECK_INT(stream->status, cases[i].status);
+        peer_shut(peer);
+    }
+}
+
 TEST(h2_plain_connect_is_refused)
 {
     static const nghttp2_nv fields[] = { NV(":method", "CONNECT"), NV(":authority", "h:443") };
@@ -495,7 +536,7 @@ TEST(h2_body_over_the_limit_is_413_and_the_rest_not_wanted)
 
 TEST(h2_unread_body_waits_in_the_network)
 {
-    const size_t len = 3 * H2_STREAM_WINDOW;
+    const size_t len = (size_t)3 * H2_STREAM_WINDOW;
     autofree char *data = random_bytes(len);
 
     start(NULL);
@@ -521,7 +562,7 @@ TEST(h2_unread_body_waits_in_the_network)
 
 TEST(h2_paused_stream_does_not_stop_the_others)
 {
-    const size_t len = 2 * H2_STREAM_WINDOW;
+    const size_t len = (size_t)2 * H2_STREAM_WINDOW;
     autofree char *data = random_bytes(len);
 
     start(NULL);
@@ -544,6 +585,24 @@ TEST(h2_paused_stream_does_not_stop_the_others)
     }
     peer_shut(peer);
     WAIT(app.gone == 1);
+}
+
+TEST(h2_bodies_that_nobody_reads_do_not_use_up_the_connection)
+{
+    const struct str part = { random_bytes(H2_STREAM_WINDOW), H2_STREAM_WINDOW };
+
+    start(NULL);
+    struct peer *peer = peer_open(0, NULL, 0);
+    WAIT(peer->settings);
+    for (unsigned i = 0; i < 2 * H2_CONN_WINDOW / H2_STREAM_WINDOW; i++) {
+        struct peer_stream *stream = peer_ask(peer, "POST", "/hello", &part);
+
+        WAIT(stream->closed);
+        CHECK_INT(stream->status, 200);
+        CHECK_INT(stream->sent, part.n);
+    }
+    free((char *)(uintptr_t)part.p);
+    peer_shut(peer);
 }
 
 TEST(h2_producer_is_told_to_wait_and_to_go_on)
@@ -650,6 +709,24 @@ TEST(h2_drain_finishes_what_is_under_way)
     WAIT(busy->eof);
     peer_shut(idle);
     peer_shut(busy);
+    WAIT(drain_done);
+}
+
+TEST(h2_drain_takes_what_was_already_on_its_way)
+{
+    start(NULL);
+    struct peer *peer = peer_raw();
+    raw_hello(peer);
+    WAIT(raw_count(peer, NGHTTP2_SETTINGS, NULL) == 2);
+    drain_done = false;
+    http_server_drain(server, 5000, drained, NULL);
+    WAIT(raw_count(peer, NGHTTP2_GOAWAY, NULL) == 1);
+    raw_frame(peer, NGHTTP2_HEADERS, 5, 1, RAW_GET, sizeof(RAW_GET) - 1);
+    peer_pump(peer);
+    WAIT(raw_count(peer, NGHTTP2_HEADERS, NULL) == 1);
+    WAIT(peer->eof);
+    CHECK_INT(raw_count(peer, NGHTTP2_GOAWAY, NULL), 2);
+    peer_shut(peer);
     WAIT(drain_done);
 }
 
