@@ -383,7 +383,7 @@ TEST(everyone_hears_everything_that_fits_in_order_or_is_told)
 
     open_bus(path);
     CHECK_OK(test_write(add_tenant, "other", &err), &err);
-    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4 * BUS_RING_EVENTS; round++) {
+    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4ll * BUS_RING_EVENTS; round++) {
         for (uint32_t i = test_rand(4); i && jobs_out < 20; i--)
             random_work();
         if (count_ears() < 40)
@@ -502,7 +502,7 @@ static int64_t heard_from_store(void)
     metric_text(&text);
     const char *at = strstr(buf_cstr(&text), line);
     CHECK(at != NULL);
-    return strtoll(at + strlen(line), NULL, 10);
+    return at ? strtoll(at + strlen(line), NULL, 10) : -1;
 }
 
 /* Large events push small ones out of the ring early; they are in the store all the same. */
