@@ -3,15 +3,32 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/show.h"
 #include "cli/cli.h"
 #include "conf/conf.h"
+
+/* What anybody may know, when we are nobody to the server. */
+static int health_of_nobody(struct cli *cli, struct err *err)
+{
+    const struct json *reply;
+
+    cli->hint[0] = cli->request_id[0] = 0;
+    if (cli_get(cli, &reply, err, "/readyz") < 0)
+        return err_wrap(err, "health");
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_details(cli, reply, "status");
+}
 
 static int health_run(struct cli *cli, struct err *err)
 {
     const struct json *reply;
 
-    if (cli_get(cli, &reply, err, "/api/v1/health") < 0)
+    if (cli_get(cli, &reply, err, "/api/v1/health") < 0) {
+        if (err->code == ERR_UNAUTHENTICATED && cli->at.found && !cli->at.token)
+            return health_of_nobody(cli, err);
         return err_wrap(err, "health");
+    }
     if (cli->json)
         cli_put_reply(cli);
     else
@@ -22,7 +39,9 @@ static int health_run(struct cli *cli, struct err *err)
 const struct command cmd_health = {
     .name = "health",
     .help = "Ask whether the server is well.",
-    .more = "Ends with status 0 only when the server answers and takes requests.",
+    .more =
+        "Ends with status 0 only when the server answers and takes requests. Needs no token, but "
+        "tells more with one.",
     .traits = CMD_REMOTE,
     .run = health_run,
 };
@@ -49,7 +68,7 @@ static int version_run(struct cli *cli, struct err *err)
     buf_puts(&cli->out, "atoll " ATOLL_VERSION "\n");
     if (both) {
         buf_puts(&cli->out, "server ");
-        text_visible(&cli->out, json_text(reply, "version"));
+        show_text(&cli->out, json_text(reply, "version"));
         buf_putc(&cli->out, '\n');
     }
     return EXIT_OK;
@@ -117,7 +136,7 @@ static int login_run(struct cli *cli, struct err *err)
 {
     const struct json *reply;
 
-    if (cli_call(cli, "POST", STR("{}"), &reply, err, "/api/v1/login-links") < 0)
+    if (cli_call(cli, "POST", STR_NONE, &reply, err, "/api/v1/login-links") < 0)
         return err_wrap(err, "make a login link");
     if (cli->json)
         return cli_put_reply(cli);
@@ -125,8 +144,8 @@ static int login_run(struct cli *cli, struct err *err)
     autofree char *base = url.p ? NULL : browser_base(cli);
     if (!url.p && !path.p)
         return err_set(err, ERR_INTERNAL, "the server's answer holds no link");
-    text_visible(&cli->out, str_of(base));
-    text_visible(&cli->out, url.p ? url : path);
+    show_text(&cli->out, str_of(base));
+    show_text(&cli->out, url.p ? url : path);
     buf_putc(&cli->out, '\n');
     return EXIT_OK;
 }

@@ -19,6 +19,16 @@
 #include <wslay/wslay.h>
 
 #include "base/limits.h"
+#include "base/metric.h"
+
+METRIC_GAUGE(open_now, "atoll_ws_connections", "Open WebSockets");
+METRIC_COUNTER(messages_total, "atoll_ws_messages_total", "WebSocket messages", "direction", "in",
+               "out");
+METRIC_COUNTER(failed_total, "atoll_ws_failed_total",
+               "WebSockets closed because of what the peer did or did not do", "why", "protocol",
+               "text", "pings", "size", "slow", "silent");
+enum { MESSAGE_IN, MESSAGE_OUT };
+enum { FAILED_PROTOCOL, FAILED_TEXT, FAILED_PINGS, FAILED_SIZE, FAILED_SLOW, FAILED_SILENT };
 
 #define MINUTE_MS 60000
 #define CONTROL_MAX 125
@@ -107,6 +117,7 @@ static void finish(struct ws *ws)
         else
             http_reply_end(req, NULL, 0);
     }
+    metric_add(&open_now, 0, -1);
     wslay_frame_context_free(ws->frames);
     buf_free(&ws->held);
     buf_free(&ws->message);
@@ -177,6 +188,12 @@ static void send_close(struct ws *ws, int code, struct str reason)
 /* RFC 6455 section 7.1.7: say why, then close without waiting for more. */
 static void fail(struct ws *ws, int code, const char *why)
 {
+    metric_add(&failed_total,
+               code == CODE_BAD_TEXT  ? FAILED_TEXT
+               : code == CODE_POLICY  ? FAILED_PINGS
+               : code == CODE_TOO_BIG ? FAILED_SIZE
+                                      : FAILED_PROTOCOL,
+               1);
     send_close(ws, code, str_of(why));
     over(ws, code, str_of(why));
 }
@@ -187,9 +204,11 @@ enum http_flow ws_send(struct ws *ws, bool text, struct str data)
         return HTTP_CUT;
     size_t unsent = ws_unsent(ws);
     if (unsent > HTTP_OUT_HIGH && unsent + data.n + 10 + CONTROL_MAX > HTTP_OUT_MAX) {
+        metric_add(&failed_total, FAILED_SLOW, 1);
         ws_close(ws, CODE_TRY_LATER, "reading too slowly");
         return HTTP_CUT;
     }
+    metric_add(&messages_total, MESSAGE_OUT, 1);
     return send_frame(ws, text ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, data);
 }
 
@@ -263,6 +282,7 @@ static void take_message(struct ws *ws, struct str data)
 
     if (text && !str_utf8(data))
         return fail(ws, CODE_BAD_TEXT, "text is not UTF-8");
+    metric_add(&messages_total, MESSAGE_IN, 1);
     if (!ws->close_sent)
         ws->ops->on_message(ws, text, data);
     ws->opcode = 0;
@@ -460,6 +480,7 @@ static void on_tick(struct timer *timer)
 
     if (ws->close_sent || (!ws->heard && !waiting)) {
         ws->cut = true;
+        metric_add(&failed_total, FAILED_SILENT, 1);
         over(ws, CODE_VANISHED, STR_NONE);
         finish(ws);
         return;
@@ -629,6 +650,7 @@ int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *o
         free(ws);
         return err_set(err, ERR_UNAVAILABLE, "no memory for a WebSocket");
     }
+    metric_add(&open_now, 0, 1);
     req->app = ws;
     req->on_gone = on_gone;
     req->on_drain = on_drain;
