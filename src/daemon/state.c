@@ -78,7 +78,7 @@ static int check_owner(int fd, const char *dir, struct err *err)
 
 static int open_dir(const char *dir, int *out, struct err *err)
 {
-    bool made;
+    bool made = false;
 
     if (make_dirs(dir, &made, err) < 0)
         return -1;

@@ -187,7 +187,7 @@ static size_t offer(struct http_conn *conn, const char *data, size_t len)
 
 static void offer_kept(struct http_conn *conn)
 {
-    size_t taken = offer(conn, conn->in.data, conn->in.len);
+    size_t taken = offer(conn, conn->in.len ? conn->in.data : "", conn->in.len);
 
     if (conn->dead)
         return;

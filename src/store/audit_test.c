@@ -244,8 +244,7 @@ TEST(triggers_refuse_changes)
         "DELETE FROM audit WHERE seq = 3",
         "DELETE FROM audit",
         "REPLACE INTO audit SELECT * FROM audit WHERE seq = 2",
-        "INSERT INTO audit SELECT 9, at_ms, tenant, actor, role, action, object, outcome,"
-        " request_id, peer, detail, hash FROM audit WHERE seq = 2",
+        "INSERT INTO audit SELECT 9, 1, '', '', '', '', '', '', '', '', '', ''",
         "DELETE FROM audit_head",
     };
     autofree char *path = make(5);
@@ -360,6 +359,7 @@ TEST(any_random_edit_is_found)
     tamper(path, "CREATE TABLE original AS SELECT * FROM audit");
     for (int round = 0; round < 50; round++) {
         int64_t seq = 1 + test_rand(ROWS);
+        /* check-style: allow sql: what a tamperer types */
         autofree char *sql = xprintf("DELETE FROM audit; INSERT INTO audit SELECT * FROM original;"
                                      "UPDATE audit SET %s = %s || char(%u) WHERE seq = %lld",
                                      columns[test_rand(9)], columns[test_rand(9)],

@@ -200,6 +200,10 @@ class Run:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         await one.post(reader, writer)
         writer.close()
+        # Whether it was durable when it was acknowledged is for the kills to find out.
+        while not await self.pages("/api/v1/events") or not await self.pages("/api/v1/audit"):
+            await asyncio.sleep(0.01)
+        await self.check()
 
     async def cycle(self, mode):
         self.aim(mode)
@@ -337,7 +341,6 @@ class Run:
         times = []
         try:
             await self.first_note()
-            await self.check()
             for mode in modes:
                 times.append(await self.cycle(mode))
                 self.raise_failures()

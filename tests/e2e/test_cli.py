@@ -197,6 +197,11 @@ def test_health_and_whoami_find_the_local_server(server):
     assert "server" in server.cli("version", "--server", check=True).stdout
 
 
+def test_health_needs_no_token(server):
+    done = server.cli("health", ATOLL_ADDR=server.url, ATOLL_STATE="", HOME="/nonexistent")
+    assert done.returncode == 0, done
+
+
 def test_json_is_what_the_server_sent(server):
     reply = server.get("/api/v1/version")
     assert json.loads(server.cli("version", "--server", "--json", check=True).stdout)["server"] == reply.json()
@@ -388,6 +393,24 @@ def test_backup_of_a_running_server_and_back(start_server, tmp_path):
     assert kept <= head < lost
     assert note(server, "again") > kept
     assert server.cli("whoami").returncode == 0  # the owner's token still works
+
+
+@pytest.mark.timeout(120)
+def test_restore_onto_a_new_machine(start_server):
+    """Nothing but the backup is there; afterwards everything works, whoever restored."""
+    server = start_server()
+    kept = note(server, "kept")
+    copy, fresh = server.top / "copy.db", server.top / "fresh"
+    server.cli("backup", str(copy), check=True)
+    server.cli("restore", str(copy), check=True, ATOLL_STATE=str(fresh))
+    second = start_server(state=fresh)
+    assert [e["seq"] for e in second.get("/api/v1/events?since=0").json()["items"]][-1] == kept
+    note(second, "more")
+    second.stop(remove=False)
+    (fresh / "data" / "atoll.db.lock").unlink()  # as on a file system that was copied by hand
+    second.cli("restore", str(copy), check=True)
+    second.start()
+    assert note(second, "and more") == kept + 1
 
 
 def test_restore_refuses_a_damaged_file(start_server, tmp_path):
