@@ -73,7 +73,10 @@ static int put_file(struct json_out *json, const char *key, const char *path, bo
     ssize_t len = room ? read(fd, room, (size_t)st.st_size) : 0;
     if (len < 0)
         return err_sys(err, "%s: read %s", key, path);
-    json_kv_str(json, key, (struct str){ room, (size_t)len });
+    struct str pem = { room, (size_t)len };
+    if (!str_utf8(pem) || str_has_nul(pem))
+        return err_set(err, ERR_INVALID, "%s: %s is not PEM text", key, path);
+    json_kv_str(json, key, pem);
     explicit_bzero(text.data, text.cap);
     return 0;
 }
