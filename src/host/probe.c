@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -128,28 +129,33 @@ bool host_mounts(bool (*fn)(void *ctx, const struct host_mount *mount), void *ct
 
 /* ---- children ---- */
 
-/* Waits; a child that takes too long is killed. No pidfd: it may be what is missing here. */
-static void wait_or_kill(pid_t pid, int ms)
+/*
+ * The child holds the other end of a pipe, so its end is seen whatever ends it. (A pidfd would do
+ * as well, but it may be what is missing here.)
+ */
+static void wait_or_kill(pid_t pid, int pipe_fd, int ms)
 {
-    int64_t until = clock_mono_ms() + ms;
-    siginfo_t info = { 0 };
+    struct pollfd wait = { .fd = pipe_fd };
+    int64_t until = clock_mono_ms() + ms, left = ms;
 
-    while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == 0) {
-        if (clock_mono_ms() >= until) {
-            kill(pid, SIGKILL); /* ours to reap, so the number is still its own */
-            return;
-        }
-        usleep(500);
-    }
+    while (left > 0 && poll(&wait, 1, (int)left) <= 0)
+        left = until - clock_mono_ms();
+    if (left <= 0)
+        kill(pid, SIGKILL); /* ours to reap, so the number is still its own */
 }
 
 int probe_child(int (*fn)(const void *arg), const void *arg, int ms)
 {
-    pid_t parent = getpid(), pid;
-    int status;
+    autoclose int ours = -1, theirs = -1;
+    pid_t parent = getpid();
+    int ends[2], status;
 
     fflush(NULL);
-    pid = fork();
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return errno;
+    ours = ends[0];
+    theirs = ends[1];
+    pid_t pid = fork();
     if (pid < 0)
         return errno;
     if (pid == 0) {
@@ -159,7 +165,8 @@ int probe_child(int (*fn)(const void *arg), const void *arg, int ms)
         int failed = fn(arg);
         _exit(failed < 0 || failed > 254 ? 255 : failed);
     }
-    wait_or_kill(pid, ms);
+    close(take_fd(&theirs));
+    wait_or_kill(pid, ours, ms);
     if (waitpid(pid, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 255)
         return -1;
     return WEXITSTATUS(status);

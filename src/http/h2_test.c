@@ -56,6 +56,87 @@ static void hold_drain(struct http_req *req)
     app.drains++;
 }
 
+/* ---- /keep: requests that the test moves at random ---- */
+
+static struct http_req *kept[1024];
+static unsigned kept_count, kept_ended;
+
+static void unkeep(struct http_req *req)
+{
+    for (unsigned i = 0; i < kept_count; i++)
+        if (kept[i] == req) {
+            kept[i] = kept[--kept_count];
+            kept_ended++;
+            return;
+        }
+    CHECK(!"a request ended twice");
+}
+
+/* What has been done with a kept request, in req->app. */
+#define KEPT_BEGUN 1u
+#define KEPT_READING 2u
+
+static bool kept_did(const struct http_req *req, uintptr_t what)
+{
+    return (uintptr_t)req->app & what;
+}
+
+static void kept_note(struct http_req *req, uintptr_t what)
+{
+    req->app = (void *)((uintptr_t)req->app | what);
+}
+
+static void keep_end(struct http_req *req, struct str data)
+{
+    static const struct http_header trailer = { STR("x"), STR("y") };
+
+    unkeep(req);
+    if (kept_did(req, KEPT_BEGUN))
+        http_reply_end(req, &trailer, test_rand(2));
+    else
+        http_reply(req, 200, NULL, 0, data);
+}
+
+static void keep_piece(struct http_req *req, struct str data, bool last)
+{
+    if (last && test_rand(2))
+        keep_end(req, data);
+    else if (test_rand(3) == 0)
+        http_read_pause(req);
+}
+
+static void move_kept(struct http_req *req)
+{
+    static char data[300000];
+    const struct str some = { data, test_rand(sizeof(data)) };
+
+    switch (test_rand(6)) {
+    case 0:
+        if (!kept_did(req, KEPT_READING))
+            http_read_stream(req, UINT64_MAX, keep_piece);
+        kept_note(req, KEPT_READING);
+        break;
+    case 1:
+        keep_end(req, some);
+        break;
+    case 2:
+        if (!kept_did(req, KEPT_BEGUN))
+            http_reply_begin(req, 200, NULL, 0);
+        kept_note(req, KEPT_BEGUN);
+        break;
+    case 3:
+        if (kept_did(req, KEPT_BEGUN))
+            http_reply_write(req, some);
+        break;
+    case 4:
+        http_read_resume(req);
+        break;
+    default:
+        unkeep(req);
+        http_cut(req, "random");
+    }
+}
+
 static void show_head(struct http_req *req)
 {
     struct buf text = { 0 };
@@ -93,6 +174,10 @@ static void on_request(void *ctx, struct http_req *req)
         app.held_last = false;
         req->on_gone = hold_gone;
         req->on_drain = hold_drain;
+    } else if (str_is(req->path, "/keep")) {
+        CHECK(kept_count < ARRAY_LEN(kept));
+        kept[kept_count++] = req;
+        req->on_gone = unkeep;
     } else if (str_is(req->path, "/204")) {
         http_reply(req, 204, NULL, 0, STR_NONE);
     } else if (str_is(req->path, "/304")) {
@@ -753,4 +838,56 @@ TEST(h2_server_may_be_freed_with_streams_open)
     server = NULL;
     CHECK_INT(app.gone, 1);
     peer_shut(peer);
+}
+
+/* Everything at once, at random, for the sanitizers: requests, resets, departures, late answers. */
+TEST(h2_random_life)
+{
+    static const char *const paths[] = { "/all", "/stream", "/keep", "/keep", "/keep", "/hello" };
+    struct peer *peers[3] = { 0 };
+    const size_t len = 100000;
+    autofree char *data = random_bytes(len);
+    unsigned shown = 0;
+
+    start(NULL);
+    kept_count = kept_ended = 0;
+    for (int round = 0; round < 6000; round++) {
+        struct peer **slot = &peers[test_rand(3)];
+        struct peer *peer = *slot;
+
+        if (!peer || peer->eof || peer->count == PEER_STREAMS_MAX) {
+            if (peer)
+                peer_shut(peer);
+            *slot = peer = peer_open(test_rand(2) ? 3000 : 0, NULL, 0);
+        }
+        uint32_t dice = test_rand(100);
+        if (dice < 30) {
+            const char *path = paths[test_rand(ARRAY_LEN(paths))];
+            struct str body = { data, test_rand(test_rand(4) ? 2000 : (uint32_t)len) };
+
+            peer->streams[peer->count].hold = test_rand(4) == 0;
+            peer_ask(peer, "POST", path, test_rand(3) ? &body : NULL);
+            shown += path[1] == 'k';
+        } else if (dice < 35 && peer->count) {
+            struct peer_stream *stream = &peer->streams[test_rand(peer->count)];
+
+            if (!stream->closed)
+                nghttp2_submit_rst_stream(peer->session, NGHTTP2_FLAG_NONE, stream->id,
+                                          NGHTTP2_CANCEL);
+            peer_pump(peer);
+        } else if (dice < 36) {
+            peer_shut(peer);
+            *slot = NULL;
+        } else if (dice < 70 && kept_count) {
+            move_kept(kept[test_rand(kept_count)]);
+        } else {
+            step(0);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        if (peers[i])
+            peer_shut(peers[i]);
+    WAIT(http_server_conns(server) == 0);
+    CHECK_INT(kept_count, 0);
+    CHECK(kept_ended > 100 && kept_ended <= shown);
 }

@@ -437,6 +437,8 @@ static void stop(struct warden *w, int number)
     w->stopping = true;
     w->due[DUE_RESTART] = 0;
     notify_send("STOPPING=1");
+    socket_files_remove(w->args->listeners);
+    listeners_close(w->args->listeners);
     log_info("stopping", kv_int("signal", number));
     if (!w->api.pid) {
         finish(w, 0);
