@@ -47,7 +47,7 @@ SAN_LINK :=
 else
 OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all
 # The sanitizers' own instrumentation confuses these two.
-WARN += -Wno-stack-usage -Wno-null-dereference
+WARN += -Wno-stack-usage -Wno-null-dereference -Wno-maybe-uninitialized
 endif
 CPPFLAGS := -Isrc -I$(BUILD)/gen -D_GNU_SOURCE -DATOLL_VERSION='"$(VERSION)"' \
             $(if $(LAZY),-DATOLL_LAZY_COMMIT)

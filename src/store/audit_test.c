@@ -155,7 +155,7 @@ TEST(the_chain_is_what_the_description_says)
     struct err err;
 
     CHECK_OK(store_open_alone(&db, path, false, &err), &err);
-    CHECK_OK(audit_list(db, NULL, 0, 1000, on_row, &listed, &err), &err);
+    CHECK_OK(audit_list(db, NULL, -1, 1000, on_row, &listed, &err), &err);
     store_close_alone(db);
     CHECK_INT(listed.count, ROWS);
     hex_text(listed.hash, 32, hex);
