@@ -35,6 +35,8 @@
 METRIC_HISTOGRAM(loop_lag, "atoll_loop_lag_seconds",
                  "How late the event loop came to a timer: what a request may have waited", 0.001,
                  0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5);
+METRIC_COUNTER(restarts_total, "atoll_api_restarts_total",
+               "Processes that served before this one, since the server was started");
 METRIC_COUNTER(swept_total, "atoll_store_swept_rows_total", "Rows removed because they were old");
 METRIC_COUNTER(reloads_total, "atoll_reloads_total", "Settings taken again", "outcome", "ok",
                "refused");
@@ -191,6 +193,7 @@ static int greet(struct err *err)
         msg.verb != WIRE_HELLO || count != 0)
         return err_set(err, ERR_INTERNAL, "the warden does not answer; `atoll serve` starts both");
     server.readies = msg.hello.readies;
+    metric_add(&restarts_total, 0, server.readies);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 """The life of the server: split, crash, stop, reload, refusals. See src/daemon and src/warden."""
 import ctypes
+import fcntl
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 
@@ -298,6 +300,28 @@ def test_a_second_interrupt_does_not_wait(start_server):
     server.wait_gone()
 
 
+def test_a_terminal_that_goes_away_ends_the_server():
+    server = harness.Server()
+    master, slave = os.openpty()
+
+    def own_terminal():
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    try:
+        argv = [server.binary, "serve", "--listen", server.host, "--state", str(server.state)]
+        with open(server.log_path, "ab") as log:
+            server.process = subprocess.Popen(argv, stdin=slave, stdout=log, stderr=log,
+                                              preexec_fn=own_terminal)
+        os.close(slave)
+        server.wait_ready()
+        os.close(master)
+        assert ended(server) == 0
+        server.wait_gone()
+    finally:
+        server.stop(check=False)
+
+
 # ---- reload ----
 
 
@@ -438,6 +462,34 @@ def test_the_whole_server_as_an_ordinary_user():
         server.stop()
     finally:
         server.stop(check=False)
+        shutil.rmtree(top)
+
+
+@ROOT_ONLY
+def test_another_user_for_the_api_process(start_server):
+    server = start_server()
+    server.new_token(name="kept", role="viewer")
+    server.stop(remove=False)
+    server.args = ["--uid-base", "70000"]
+    server.start()
+    assert proc_status(server.api_pid())["Uid"].split()[0] == "70000"
+    assert "kept" in [t["name"] for t in server.get("/api/v1/tokens").json()["items"]]
+
+
+def test_installed_elsewhere(start_server):
+    top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-e2e-"))
+    top.chmod(0o755)
+    (top / "bin").mkdir()
+    (top / "libexec" / "atoll").mkdir(parents=True)
+    shutil.copy(harness.BIN, top / "bin" / "atoll")
+    warden = pathlib.Path(harness.BIN).with_name("atoll-warden")
+    try:
+        if not pathlib.Path("/usr/local/libexec/atoll").exists():
+            status, log = first_start([], binary=top / "bin" / "atoll")
+            assert status == 1 and "is atoll installed?" in log
+        shutil.copy(warden, top / "libexec" / "atoll" / "atoll-warden")
+        start_server(binary=top / "bin" / "atoll").stop()
+    finally:
         shutil.rmtree(top)
 
 
