@@ -241,9 +241,8 @@ static void h1_eof(struct http_conn *conn)
     struct h1 *h1 = h1_of(conn);
 
     h1->peer_done = true;
-    if (conn->in.len && !h1->in_head)
-        http_conn_again(conn); /* requests or a body that wait their turn */
-    else if (h1->raw && h1->has_stream)
+    bool waits = conn->in.len && !h1->in_head; /* requests, or a body, whose turn is to come */
+    if (waits || (h1->raw && h1->has_stream))
         http_conn_again(conn);
     else
         no_more_data(h1);

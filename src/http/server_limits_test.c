@@ -91,7 +91,8 @@ static void on_request(void *ctx, struct http_req *req)
 static void start(const struct http_options *options)
 {
     log_setup(LOG_ERROR + 1, LOG_TEXT, "test");
-    most_unsent = written = fulls = cuts = finished = 0;
+    most_unsent = written = 0;
+    fulls = cuts = finished = 0;
     flood_size = 64u << 20;
     rig_start(on_request, options);
 }
