@@ -319,7 +319,7 @@ static int put_back(const char *file, const char *state, char **aside, struct er
     char id[ID_SIZE];
 
     id_make(id, "");
-    autofree char *fresh = xprintf("%s.restore-%s", db_path, id);
+    autofree char *fresh = xprintf("%s.restore-%s.tmp", db_path, id);
     *aside = xprintf("%s.before-%s", db_path, id);
     if (make_dir(data, 0700, err) < 0)
         return -1;

@@ -17,6 +17,8 @@
 
 #include "host/own.h"
 
+#define MFD_NOEXEC_SEAL_ 8u /* linux/memfd.h, from 6.3 */
+
 static void have(struct probe_result *out, const char *found)
 {
     probe_found(out, "%s", found);
@@ -78,14 +80,16 @@ static void clone3(const struct probe_world *world, struct probe_result *out)
 
 static void memfd(const struct probe_world *world, struct probe_result *out)
 {
-    autoclose int fd = memfd_create("probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    autoclose int fd = memfd_create("probe", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL_);
 
     (void)world;
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) == 0)
         have(out, "seals");
     else
         lack(out, PROBE_FAIL, "settings cannot be handed over; the server does not start",
-             "allow memfd_create (sysctl vm.memfd_noexec at most 1)");
+             "use a container runtime that allows memfd_create");
 }
 
 /* Entering it needs no more than the version says, but a wrapper may still refuse: really enter. */

@@ -224,12 +224,14 @@ TEST(h2_echoes_every_body_however_it_arrives)
 {
     start(NULL);
     for (int round = 0; round < 12; round++) {
-        struct peer *peer = peer_open(round % 3 ? 1 + test_rand(5000) : 0, NULL, 0);
+        uint32_t piece = round % 3 == 0 ? 0 : round % 3 == 1 ? 1 + test_rand(40) : 5000;
+        uint32_t large = round % 3 == 1 ? 3000 : 200000;
+        struct peer *peer = peer_open(piece, NULL, 0);
         char *bodies[30];
         struct str sent[30];
 
         for (unsigned i = 0; i < 30; i++) {
-            size_t len = test_rand(test_rand(8) ? 2000 : 200000);
+            size_t len = test_rand(test_rand(8) ? 2000 : large);
 
             sent[i] = (struct str){ bodies[i] = random_bytes(len), len };
             peer_ask(peer, "POST", test_rand(2) ? "/all" : "/stream", &sent[i]);

@@ -155,7 +155,7 @@ TEST(the_chain_is_what_the_description_says)
     struct err err;
 
     CHECK_OK(store_open_alone(&db, path, false, &err), &err);
-    CHECK_OK(audit_list(db, NULL, 0, 1000, on_row, &listed, &err), &err);
+    CHECK_OK(audit_list(db, NULL, -1, 1000, on_row, &listed, &err), &err);
     store_close_alone(db);
     CHECK_INT(listed.count, ROWS);
     hex_text(listed.hash, 32, hex);
@@ -202,15 +202,17 @@ TEST(listing_from_the_end_and_onwards)
     struct err err;
 
     CHECK_OK(store_open_alone(&db, path, false, &err), &err);
-    struct listed newest = list(db, NULL, 0, 5);
+    struct listed newest = list(db, NULL, -1, 5);
     CHECK(newest.count == 5 && newest.first == 16 && newest.last == 20);
+    struct listed oldest = list(db, NULL, 0, 5);
+    CHECK(oldest.count == 5 && oldest.first == 1 && oldest.last == 5);
     struct listed onwards = list(db, NULL, 3, 5);
     CHECK(onwards.count == 5 && onwards.first == 4 && onwards.last == 8);
     struct listed theirs = list(db, "other", 0, 100); /* 1, 4, 7, … 19 */
     CHECK(theirs.count == 7 && theirs.first == 1 && theirs.last == 19);
     struct listed some = list(db, "other", 4, 2);
     CHECK(some.count == 2 && some.first == 7 && some.last == 10);
-    struct listed few = list(db, "other", 0, 2);
+    struct listed few = list(db, "other", -1, 2);
     CHECK(few.count == 2 && few.first == 16 && few.last == 19);
     CHECK_INT(list(db, "nobody", 0, 10).count, 0);
     CHECK_INT(list(db, NULL, 20, 10).count, 0);

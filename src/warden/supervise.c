@@ -29,6 +29,8 @@
 #include "base/limits.h"
 #include "warden/warden.h"
 
+#define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of linux/memfd.h */
+
 enum due {
     DUE_RESTART,  /* start the api process */
     DUE_HELLO,    /* it has not said hello */
@@ -115,7 +117,9 @@ static void reload_begin(struct warden *w)
     }
     snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)clock_mono_us());
     notify_send(text);
-    w->new_settings = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    w->new_settings = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
+    if (w->new_settings < 0 && errno == EINVAL) /* before Linux 6.3 */
+        w->new_settings = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (w->new_settings < 0 || spawn_resolve(w->args, w->new_settings, &w->resolve) < 0) {
         log_error("cannot read the settings again, the old ones stay",
                   kv_str("error", strerror(errno)));
@@ -455,7 +459,8 @@ static void take_signals(struct warden *w)
     struct signalfd_siginfo info;
 
     while (read(w->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGHUP)
+        /* From the kernel it means that the terminal we were started in is gone. */
+        if (info.ssi_signo == SIGHUP && info.ssi_code != SI_KERNEL)
             reload_begin(w);
         else
             stop(w, (int)info.ssi_signo);
