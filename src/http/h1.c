@@ -149,6 +149,10 @@ static size_t take_body(struct h1 *h1, const char *data, size_t len)
     struct http_conn *conn = stream->conn;
     size_t at = 0;
 
+    if (stream->slim && h1->body_over) { /* an event stream: nobody will ever look at this */
+        h1->keep_alive = h1->keep_alive && !len;
+        return len;
+    }
     if (!http_stream_deliver(stream))
         return 0;
     if (h1->expecting && http_stream_wants(stream)) {

@@ -174,6 +174,23 @@ TEST(a_pipeline_that_is_not_read_waits)
     rig_stop();
 }
 
+/* What a subscriber sends behind its request is not kept, and does not hide that it leaves. */
+TEST(a_subscriber_that_talks_costs_nothing_and_can_leave)
+{
+    autobuf struct buf in = { 0 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "GET /events HTTP/1.1" H "\r\n");
+    rig_until(fd, &in, 0, "first\n");
+    for (int i = 0; i < 1000; i++) /* 16 MB: more than all buffers on the way */
+        rig_send(fd, (struct str){ block, sizeof(block) });
+    CHECK_INT(rig.gone, 0);
+    close(take_fd(&fd));
+    rig_wait(rig.gone, 1);
+    rig_stop();
+}
+
 /* ---- taking turns ---- */
 
 static struct timer round_end;
