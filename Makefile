@@ -360,7 +360,7 @@ uninstall: ## remove what install put there; state and settings stay
 	    $(DESTDIR)$(UNITDIR)/atoll.service $(DESTDIR)$(SHAREDIR)/bash-completion/completions/atoll \
 	    $(DESTDIR)$(SHAREDIR)/zsh/site-functions/_atoll \
 	    $(DESTDIR)$(SHAREDIR)/fish/vendor_completions.d/atoll.fish \
-	    $(foreach page,$(notdir $(wildcard man/*.[1-8])),\
+	    $(foreach page,$(notdir $(wildcard man/*.[1-8])), \
 	        $(DESTDIR)$(SHAREDIR)/man/man$(subst .,,$(suffix $(page)))/$(page))
 	@rmdir $(DESTDIR)$(LIBEXECDIR) 2>/dev/null || true
 

@@ -75,7 +75,7 @@ static bool jailed;
 
 #if defined(__SANITIZE_ADDRESS__)
 /* The leak checker stops all threads from a helper process, which the jail forbids. */
-int __lsan_is_turned_off(void);
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
     return jailed;

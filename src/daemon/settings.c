@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "base/limits.h"
 
-#define MFD_NOEXEC_SEAL_ 8u /* linux/memfd.h; where vm.memfd_noexec is 2, nothing else is allowed  \
-                             */
+/* linux/memfd.h; where vm.memfd_noexec is 2, nothing else is allowed */
+#define MFD_NOEXEC_SEAL_ 8u
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* ---- packing ---- */

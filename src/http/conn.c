@@ -363,7 +363,10 @@ static void sniff_tick(struct http_conn *conn, int64_t now_ms)
 
 static void sniff_drain(struct http_conn *conn)
 {
-    http_conn_finish(conn, "draining");
+    if (conn->handshaking)
+        http_conn_cut(conn, "draining");
+    else
+        http_conn_finish(conn, "draining");
 }
 
 static const struct http_proto sniff = {

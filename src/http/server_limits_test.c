@@ -91,7 +91,8 @@ static void on_request(void *ctx, struct http_req *req)
 static void start(const struct http_options *options)
 {
     log_setup(LOG_ERROR + 1, LOG_TEXT, "test");
-    most_unsent = written = fulls = cuts = finished = 0;
+    most_unsent = written = 0;
+    fulls = cuts = finished = 0;
     flood_size = 64u << 20;
     rig_start(on_request, options);
 }
@@ -170,6 +171,23 @@ TEST(a_pipeline_that_is_not_read_waits)
     rig_wait(rig.gone + (rig_conns() == 0), 1u);
     CHECK(rig.requests < sent);
     CHECK(most_unsent <= HTTP_OUT_HIGH + 2 * sizeof(block));
+    rig_stop();
+}
+
+/* What a subscriber sends behind its request is not kept, and does not hide that it leaves. */
+TEST(a_subscriber_that_talks_costs_nothing_and_can_leave)
+{
+    autobuf struct buf in = { 0 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "GET /events HTTP/1.1" H "\r\n");
+    rig_until(fd, &in, 0, "first\n");
+    for (int i = 0; i < 1000; i++) /* 16 MB: more than all buffers on the way */
+        rig_send(fd, (struct str){ block, sizeof(block) });
+    CHECK_INT(rig.gone, 0);
+    close(take_fd(&fd));
+    rig_wait(rig.gone, 1);
     rig_stop();
 }
 

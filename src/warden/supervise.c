@@ -343,7 +343,7 @@ static void api_died(struct warden *w)
     if (!w->condemned && (status != 0 || !w->stopping))
         say_death(status, pid);
     if (w->stopping) {
-        finish(w, 0);
+        finish(w, status != 0 && !w->condemned); /* it crashed over draining: not a clean end */
         return;
     }
     if (w->reload) {

@@ -240,7 +240,7 @@ def test_everything_dies_with_the_warden(fresh_server):
     os.kill(fresh_server.warden_pid, signal.SIGKILL)
     fresh_server.process.wait(5)
     wait_until(lambda: not alive(api), 5, "the api process to die with its warden")
-    assert harness.listening_inode(fresh_server.port) is None
+    wait_until(lambda: harness.listening_inode(fresh_server.port) is None, 5, "the listener's end")
     fresh_server.start()  # over the lock and the socket file that are left
 
 
