@@ -536,6 +536,19 @@ TEST(a_reload_during_a_reload_is_not_lost)
     stop(server);
 }
 
+TEST(a_reload_waits_for_a_child_that_can_take_it)
+{
+    struct server *server = start("serve", "newer");
+
+    wait_log(server, "fake: readies 0", 1, 5000);
+    wait_log(server, "warden: serving", 1, 5000);
+    CHECK(kill(last_child(server), SIGKILL) == 0);
+    CHECK(kill(server->pid, SIGHUP) == 0);
+    wait_log(server, "settings reloaded", 1, 5000);
+    CHECK_INT(count_log(server, "fake: readies 1"), 1);
+    stop(server);
+}
+
 /* The slow ones, side by side: no drain, no answer to pings, and death after death. */
 TEST(the_patience_of_the_warden_ends)
 {
