@@ -18,7 +18,7 @@ JOBS ?= $(shell nproc)
 
 # ---- flags ---------------------------------------------------------------------------------------
 
-PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp
+PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
         -Wmissing-prototypes -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
         -Wlogical-op -Wimplicit-fallthrough=5 -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
@@ -76,6 +76,8 @@ PROGRAMS := $(BUILD)/atoll
 TEST_PROGRAMS :=
 # Libraries that one test alone needs, by its stem.
 LIBS_json_peer_test := -ljansson
+LIBS_h1_peer_test := -lhttp_parser
+LIBS_h1_fuzz := -lhttp_parser
 
 # T=word keeps the tests whose path holds the word.
 some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
@@ -87,6 +89,29 @@ SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS))
 .DELETE_ON_ERROR:
 .PHONY: all FORCE
 all: ## build everything into build/
+
+# ---- the dashboard -------------------------------------------------------------------------------
+
+# Bundled once for all variants, embedded compressed. Without npm a page that says so takes its
+# place, and the next make tries again.
+WEB_SRC := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
+WEB_OUT := build/web
+$(WEB_OUT)/.made: $(WEB_SRC) tools/build-web $(if $(wildcard $(WEB_OUT)/FALLBACK),FORCE)
+	@echo "  WEB  $(WEB_OUT)"
+	@tools/build-web $(WEB_OUT)
+	@touch $@
+$(BUILD)/gen/assets.S: $(WEB_OUT)/.made tools/embed-assets
+	@tools/embed-assets $(WEB_OUT) $(BUILD)/gen
+$(BUILD)/gen/assets_table.c: $(BUILD)/gen/assets.S ;
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.S
+	@mkdir -p $(@D)
+	@$(CC) -c $< -o $@
+ifneq ($(wildcard src/http/assets.h),)
+LIB_OBJ += $(BUILD)/obj/gen/assets.o $(BUILD)/obj/gen/assets_table.o
+endif
 
 # ---- compile and link ----------------------------------------------------------------------------
 
@@ -136,7 +161,7 @@ $(BUILD)/fuzz/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/libatoll.a
 MULTIARCH = $(eval MULTIARCH := $$(shell $(MUSL_CC) -print-multiarch))$(MULTIARCH)
 MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(MULTIARCH))
 WARDEN_OWN := $(filter-out %_test.c,$(wildcard src/warden/*.c))
-WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/buf.c \
+WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/show.c base/buf.c \
                 base/mem.c base/str.c base/clock.c)
 WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o)
 WARDEN_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
@@ -180,6 +205,17 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
 # ---- the test server for protocol peers ------------------------------------------------------------
+
+TEST_PROGRAMS += $(BUILD)/testd
+
+$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # ---- everything --------------------------------------------------------------------------------
 
@@ -241,9 +277,13 @@ fuzz: ## each fuzzer for 60 s (FUZZ_SECONDS, T=word)
 	    $(call some,$(FUZZ_SRC:src/%.c=build-fuzz/fuzz/%))
 
 BENCH ?= full
-.PHONY: bench
+.PHONY: bench bench-programs
+$(BUILD)/bench/%: tests/bench/%.c
+	@mkdir -p $(@D)
+	@$(CC) -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $<
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
-	@$(SUBMAKE) all
+	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)
 
 # ---- check ---------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ const result = await build({
 });
 
 const made = Object.keys(result.metafile.outputs).map((path) => basename(path));
-const one = (ending) => "/" + made.find((name) => name.startsWith("main-") && name.endsWith(ending));
+const one = (ending) => "/assets/" + made.find((name) => name.startsWith("main-") && name.endsWith(ending));
 const page = readFileSync(join(here, "index.html"), "utf8");
 writeFileSync(join(out, "index.html"), page.replace("{{css}}", one(".css")).replace("{{js}}", one(".js")));
 copyFileSync(join(here, "src/icon.svg"), join(out, "icon.svg"));

@@ -29,6 +29,7 @@ enum route_flag {
     ROUTE_ANY_HOST = 8, /* no Host check: probes come by address */
     ROUTE_NO_RATE = 16, /* not counted against the caller's rate */
     ROUTE_BODY = 32,    /* ON_STREAM: the handler reads the body itself */
+    ROUTE_NODE = 128,   /* about the whole server: only for the tenant that owns it */
     ROUTE_HIDDEN = 64,  /* not in OpenAPI nor the reference: another protocol's own paths */
 };
 

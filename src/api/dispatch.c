@@ -393,6 +393,12 @@ static int check_role(struct running *run)
         refuse_audited(run, &err, WHY_FORBIDDEN);
         return 1;
     }
+    if ((route->flags & ROUTE_NODE) && strcmp(call->who.tenant, TENANT_OWNER) != 0) {
+        err_set(&err, ERR_FORBIDDEN, "%s is about the whole server; tenant %s may not", route->name,
+                call->who.tenant);
+        refuse_audited(run, &err, WHY_FORBIDDEN);
+        return 1;
+    }
     if (!(route->flags & ROUTE_NO_RATE) && auth_rate(call->api->auth, &call->who, &err) < 0) {
         refuse_audited(run, &err, WHY_RATE);
         return 1;

@@ -191,6 +191,7 @@ const struct route meta_routes[] = {
       .on = ON_LOOP,
       .roles = ROLE_PEOPLE,
       .fn = metrics_get,
+      .flags = ROUTE_NODE,
       .surface = SURFACE_TEXT,
       .summary = "Prometheus text." },
     { .name = "openapi.read",

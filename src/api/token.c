@@ -81,6 +81,25 @@ static struct token_view view_of(const struct token_row *row)
                                 .last_used_at = row->used_ms };
 }
 
+/* Another tenant's tokens are for admins of the tenant that owns the server. */
+static int may_reach(const struct call *call, const char *tenant, struct err *err)
+{
+    if (strcmp(tenant, call->who.tenant) == 0 ||
+        (call->who.role == ROLE_ADMIN && strcmp(call->who.tenant, TENANT_OWNER) == 0))
+        return 0;
+    return err_set(err, ERR_FORBIDDEN,
+                   "tokens of another tenant are for admins of tenant " TENANT_OWNER);
+}
+
+/* The tenant that the query names, or the caller's own. */
+static int tenant_of(struct call *call, const char **out, struct err *err)
+{
+    const char *asked = call_query(call, "tenant");
+
+    *out = asked ? asked : call->who.tenant;
+    return may_reach(call, *out, err);
+}
+
 /* A name is shown in tables and logs: letters, digits and a few marks. */
 static bool name_ok(const char *name)
 {
@@ -118,8 +137,8 @@ static int wish_to_row(struct call *call, const struct token_wish *wish, struct 
     const char *tenant = wish->tenant ? wish->tenant : call->who.tenant;
     if (!tenant[0] || strspn(tenant, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(tenant))
         return err_field(err, "tenant", "lower-case letters, digits and hyphens only");
-    if (call->who.role != ROLE_ADMIN && strcmp(tenant, call->who.tenant) != 0)
-        return err_set(err, ERR_FORBIDDEN, "only an admin makes tokens for another tenant");
+    if (may_reach(call, tenant, err) < 0)
+        return -1;
     if (row->role > call->who.role)
         return err_set(err, ERR_FORBIDDEN, "role %s may not make a token with role %s",
                        role_name(call->who.role), wish->role);
@@ -195,11 +214,14 @@ static void list_one(void *ctx, const struct token_row *row)
 static int token_get(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
+    const char *tenant;
 
+    if (tenant_of(call, &tenant, err) < 0)
+        return -1;
     json_open(&json, '{');
     json_key(&json, "items");
     json_open(&json, '[');
-    if (token_list(call->db, call->who.tenant, list_one, &json, err) < 0)
+    if (token_list(call->db, tenant, list_one, &json, err) < 0)
         return -1;
     json_close(&json, ']');
     json_close(&json, '}');
@@ -217,8 +239,11 @@ static void token_removed(struct call *call)
 static int token_delete(struct call *call, struct err *err)
 {
     struct token_row *row = arena_new(&call->arena, struct token_row);
+    const char *tenant;
 
-    if (token_revoke(call->db, call->who.tenant, call_param(call, "id"), row, err) < 0)
+    if (tenant_of(call, &tenant, err) < 0)
+        return -1;
+    if (token_revoke(call->db, tenant, call_param(call, "id"), row, err) < 0)
         return -1;
     if (row->role > call->who.role)
         return err_set(err, ERR_FORBIDDEN, "role %s may not revoke a token with role %s",
@@ -359,6 +384,7 @@ const struct route token_routes[] = {
       .on = ON_READER,
       .roles = ROLE_ADMIN,
       .fn = token_get,
+      .query = "tenant:string",
       .summary =
           "All tokens of the caller's tenant, newest first, without the tokens themselves." },
     { .name = "token.revoke",
@@ -367,6 +393,7 @@ const struct route token_routes[] = {
       .on = ON_WRITER,
       .roles = ROLE_ADMIN,
       .fn = token_delete,
+      .query = "tenant:string",
       .gives = token_fields,
       .summary = "Revoke a token, by id or name; it stops working at once." },
     { .name = "login.link",

@@ -3,8 +3,8 @@
  *
  * Tokens are 256 random bits, written "atl_" + base64url; only SHA-256 of the token is kept. All
  * live tokens and browser sessions are held in memory, loaded at start and changed when a commit
- * comes back, so a check is one hash and one look-up. Loop thread, except the functions that take a
- * struct db.
+ * comes back, so a check is one hash and one look-up, and on a connection that repeats the same
+ * Authorization not even the hash. Loop thread, except the functions that take a struct db.
  *
  * Ways in, in this order: signed request, bearer token, session cookie (+ CSRF header on anything
  * but GET and HEAD), Unix peer (uid 0 or the owner of the server: admin), auth=open (loopback
@@ -13,7 +13,13 @@
  * Signed requests carry X-Atoll-Key (token id), X-Atoll-Time (Unix ms), X-Atoll-Nonce and
  * X-Atoll-Signature: hex HMAC-SHA256 over "method\ntarget\ntime\nnonce\nsha256hex(body)\nkey id"
  * with the token's signing key, which is HMAC-SHA256(token, "atoll-sign-v1") and kept only for
- * tokens created with signing on. Time may differ by AUTH_SKEW_MS; a nonce is remembered on disk.
+ * tokens created with signing on. Time may differ by AUTH_SKEW_MS. A nonce is AUTH_NONCE_MIN to
+ * AUTH_NONCE_MAX of [A-Za-z0-9_-], and is remembered on disk.
+ *
+ * A credential that was given but does not hold is refused, never ignored in favour of a weaker way
+ * in. Unknown, wrong, expired and revoked are one answer. AUTH_FAILS_PER_MIN of them from a peer
+ * and it gets 429 whatever it sends, until a minute has passed; connections that had already shown
+ * a good token go on.
  */
 #pragma once
 
@@ -40,6 +46,8 @@ must_use bool role_parse(struct str text, enum role *out);
 enum auth_via { VIA_TOKEN, VIA_COOKIE, VIA_UNIX, VIA_SIGNED, VIA_OPEN };
 
 #define TENANT_MAX 32
+#define TENANT_OWNER "default" /* the tenant that owns the server; its admins reach the others */
+#define TENANT_DEFAULT "default"
 #define SCOPES_MAX 256 /* bytes of the comma list; empty means everything its role may */
 
 struct principal {
@@ -85,6 +93,13 @@ must_use int auth_signed(struct auth *auth, struct http_req *req, struct str bod
                          struct principal *who, char nonce_key[160], struct err *err);
 must_use int auth_nonce_put(struct db *db, const char *nonce_key, struct err *err);
 
+/*
+ * For credentials that are checked elsewhere (a login code, a replayed nonce): may this peer try
+ * (0, or -1 with ERR_RATE and retry_after), and it tried in vain.
+ */
+must_use int auth_may_try(struct auth *auth, const struct http_peer *peer, struct err *err);
+void auth_failed(struct auth *auth, const struct http_peer *peer);
+
 /* One request of this principal: 0, or -1 with ERR_RATE and retry_after. */
 must_use int auth_rate(struct auth *auth, const struct principal *who, struct err *err);
 
@@ -98,19 +113,32 @@ struct token_row {
     unsigned char hash[32], sign_key[32];
 };
 
-/* Makes row and plaintext; the plaintext exists nowhere else. */
+/*
+ * Makes row and plaintext; the plaintext exists nowhere else. Of the wish count name, tenant, role,
+ * scopes, signing and expires_ms. ERR_CONFLICT: a live token of the tenant has the name; ERR_LIMIT:
+ * TOKENS_MAX are alive.
+ */
 #define TOKEN_TEXT_SIZE 48
 must_use int token_create(struct db *db, const struct token_row *wish, struct token_row *out,
                           char plain[TOKEN_TEXT_SIZE], struct err *err);
-/* Ensures that the token with this hash exists as admin "bootstrap" (the owner's token file). */
+/*
+ * Ensures that the token with this hash exists as admin "bootstrap" (the owner's token file). An
+ * older bootstrap token, whose file was lost, ends. ERR_CONFLICT: this one was revoked; whoever
+ * keeps the file must make another.
+ */
 must_use int token_bootstrap(struct db *db, const unsigned char hash[32], struct token_row *out,
                              struct err *err);
+/* Oldest first; live ones, and those that ended within TOKEN_SHOW_MS. */
+#define TOKEN_SHOW_MS (30ll * 24 * 3600 * 1000)
 must_use int token_list(struct db *db, const char *tenant,
                         void (*fn)(void *ctx, const struct token_row *row), void *ctx,
                         struct err *err);
 /* By id or unique name. ERR_NOT_FOUND; ERR_CONFLICT when already revoked. */
 must_use int token_revoke(struct db *db, const char *tenant, const char *id_or_name,
                           struct token_row *out, struct err *err);
+/* Is it a token as token_create writes them? */
+bool token_shaped(struct str text);
+
 /* Loop thread, after the commit: makes the change effective. */
 void auth_token_added(struct auth *auth, const struct token_row *row);
 void auth_token_revoked(struct auth *auth, const char *id);
@@ -128,9 +156,13 @@ struct session_row {
     int64_t expires_ms;
     unsigned char hash[32], csrf[32];
 };
-/* Uses the code up (single use) and makes a session; the cookie value exists nowhere else. */
+/*
+ * Uses the code up (single use) and makes a session; the cookie value exists nowhere else.
+ * ERR_UNAUTHENTICATED: unknown, used or expired, which is one answer.
+ */
 must_use int login_exchange(struct db *db, const char *code, struct session_row *out,
                             char cookie[TOKEN_TEXT_SIZE], struct err *err);
+/* ERR_NOT_FOUND when there is none, or it has ended already. */
 must_use int session_end(struct db *db, const char *id, struct err *err);
 void auth_session_added(struct auth *auth, const struct session_row *row);
 void auth_session_ended(struct auth *auth, const char *id);

@@ -25,11 +25,11 @@ char *buf_reserve(struct buf *buf, size_t len)
         buf->over = true;
         return NULL;
     }
-    if (buf->cap - buf->len < len) {
+    if (buf->cap - buf->len < len || !buf->data) {
         size_t cap = buf->cap ? buf->cap : 64;
 
         while (cap - buf->len < len)
-            cap *= 2;
+            cap = cap > SIZE_MAX / 2 ? SIZE_MAX : cap * 2;
         buf->data = xrealloc(buf->data, cap);
         buf->cap = cap;
     }
@@ -74,16 +74,21 @@ void buf_u64(struct buf *buf, uint64_t value)
     buf_append(buf, digits + at, sizeof(digits) - at);
 }
 
+/* By way of the stack: vsnprintf wants room for a NUL, which the maximum has no place for. */
 void buf_vprintf(struct buf *buf, const char *fmt, va_list args)
 {
+    char few[256];
     va_list again;
 
     va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, args);
-    char *room = len < 0 ? NULL : buf_reserve(buf, (size_t)len + 1);
-    if (room) {
-        vsnprintf(room, (size_t)len + 1, fmt, again);
-        buf->len += (size_t)len;
+    int len = vsnprintf(few, sizeof(few), fmt, args);
+    if (len >= (int)sizeof(few)) {
+        autofree char *many = xmalloc((size_t)len + 1);
+
+        vsnprintf(many, (size_t)len + 1, fmt, again);
+        buf_append(buf, many, (size_t)len);
+    } else if (len > 0) {
+        buf_append(buf, few, (size_t)len);
     }
     va_end(again);
 }

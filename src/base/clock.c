@@ -1,7 +1,6 @@
 /* Thin over clock_gettime, so that nobody picks the wrong clock by accident. */
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <time.h>
 
 static int64_t read_us(clockid_t id)
@@ -27,16 +26,42 @@ int64_t clock_wall_ms(void)
     return read_us(CLOCK_REALTIME) / 1000;
 }
 
+static char *put_digits(char *out, int64_t value, int count)
+{
+    for (int i = count - 1; i >= 0; i--, value /= 10)
+        out[i] = (char)('0' + value % 10);
+    return out + count;
+}
+
+/*
+ * Not by gmtime_r, which takes a lock around the time zone. Days are counted from 1 March of the
+ * year 0, so that the leap day is the last of its year; 400 years are 146097 days.
+ */
 void clock_text(int64_t wall_ms, char out[CLOCK_TEXT_SIZE])
 {
-    time_t sec = (time_t)(wall_ms / 1000);
-    char full[64];
-    struct tm tm;
+    const int64_t most = 253402300799999; /* the end of 9999: four digits for a year */
+    int64_t ms = wall_ms < 0 ? 0 : wall_ms > most ? most : wall_ms;
+    int64_t days = ms / 86400000 + 719468, of_day = ms % 86400000;
+    int64_t era = days / 146097, of_era = days % 146097;
+    int64_t year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    int64_t of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    int64_t march_month = (5 * of_year + 2) / 153;
+    int64_t day = of_year - (153 * march_month + 2) / 5 + 1;
+    int64_t month = march_month < 10 ? march_month + 3 : march_month - 9;
+    char *at = put_digits(out, year_of_era + era * 400 + (month <= 2), 4);
 
-    if (wall_ms < 0 || !gmtime_r(&sec, &tm))
-        tm = (struct tm){ .tm_year = 70, .tm_mday = 1 };
-    snprintf(full, sizeof(full), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
-             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-             wall_ms < 0 ? 0 : (int)(wall_ms % 1000));
-    snprintf(out, CLOCK_TEXT_SIZE, "%.24s", full);
+    *at++ = '-';
+    at = put_digits(at, month, 2);
+    *at++ = '-';
+    at = put_digits(at, day, 2);
+    *at++ = 'T';
+    at = put_digits(at, of_day / 3600000, 2);
+    *at++ = ':';
+    at = put_digits(at, of_day / 60000 % 60, 2);
+    *at++ = ':';
+    at = put_digits(at, of_day / 1000 % 60, 2);
+    *at++ = '.';
+    at = put_digits(at, of_day % 1000, 3);
+    *at++ = 'Z';
+    *at = 0;
 }

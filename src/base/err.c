@@ -62,29 +62,35 @@ enum err_code err_from_http(int status)
     return status >= 400 && status < 500 ? ERR_INVALID : ERR_INTERNAL;
 }
 
+/* Formatted aside first: the arguments may well be parts of the old *err. */
+static void put(struct err *err, struct err made, const char *fmt, va_list args)
+{
+    vsnprintf(made.msg, sizeof(made.msg), fmt, args);
+    *err = made;
+}
+
 int err_set(struct err *err, enum err_code code, const char *fmt, ...)
 {
     va_list args;
 
     if (!err)
         return -1;
-    *err = (struct err){ .code = code };
     va_start(args, fmt);
-    vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    put(err, (struct err){ .code = code }, fmt, args);
     va_end(args);
     return -1;
 }
 
 int err_field(struct err *err, const char *field, const char *fmt, ...)
 {
+    struct err made = { .code = ERR_INVALID };
     va_list args;
 
     if (!err)
         return -1;
-    *err = (struct err){ .code = ERR_INVALID };
-    snprintf(err->field, sizeof(err->field), "%s", field);
+    snprintf(made.field, sizeof(made.field), "%s", field);
     va_start(args, fmt);
-    vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    put(err, made, fmt, args);
     va_end(args);
     return -1;
 }
@@ -92,17 +98,19 @@ int err_field(struct err *err, const char *field, const char *fmt, ...)
 int err_sys(struct err *err, const char *fmt, ...)
 {
     int sys = errno;
+    const char *why = strerrordesc_np(sys);
     va_list args;
 
     if (!err)
         return -1;
-    *err = (struct err){ .code = sys == ENOSPC || sys == EDQUOT ? ERR_NO_SPACE : ERR_INTERNAL,
-                         .sys = sys };
     va_start(args, fmt);
-    int len = vsnprintf(err->msg, sizeof(err->msg), fmt, args);
+    put(err,
+        (struct err){ .code = sys == ENOSPC || sys == EDQUOT ? ERR_NO_SPACE : ERR_INTERNAL,
+                      .sys = sys },
+        fmt, args);
     va_end(args);
-    if (len >= 0 && (size_t)len < sizeof(err->msg))
-        snprintf(err->msg + len, sizeof(err->msg) - (size_t)len, ": %s", strerrordesc_np(sys));
+    size_t len = strlen(err->msg);
+    snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", why ? why : "unknown error");
     return -1;
 }
 

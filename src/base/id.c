@@ -52,6 +52,8 @@ bool id_valid(struct str id, const char *prefix)
 
     if (id.n != want.n + ID_DIGITS || !str_starts(id, want))
         return false;
+    if (id.p[want.n] > '7') /* 26 digits hold 130 bits; the first has two of them spare */
+        return false;
     for (size_t i = want.n; i < id.n; i++)
         if (!id.p[i] || !strchr(digits, id.p[i]))
             return false;

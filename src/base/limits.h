@@ -6,7 +6,7 @@
 
 /* Logs */
 #define LOG_VALUE_MAX 1024
-#define LOG_LINE_MAX 16384
+#define LOG_LINE_MAX 4096 /* PIPE_BUF: a line is written whole or not at all, also into a pipe */
 
 /* HTTP, both versions */
 #define HTTP_LINE_MAX 8192            /* request line */
@@ -61,6 +61,12 @@
 #define AUTH_FAILS_PER_MIN 10 /* per peer, then 429 */
 #define AUTH_SKEW_MS 60000    /* signed requests */
 #define AUTH_NONCE_MAX 64
+#define AUTH_NONCE_MIN 8
+#define AUTH_PEERS_MAX 2048     /* whose failures are remembered; the oldest makes room */
+#define AUTH_RATES_MAX 4096     /* principals whose pace is remembered; likewise */
+#define AUTH_REPLAYS_MAX 196608 /* signed requests remembered in memory, per two minutes */
+#define SESSIONS_MAX 10000      /* live browser sessions */
+#define LOGIN_CODES_MAX 1000    /* login links that nobody has used yet */
 #define LOGIN_LINK_MS (10 * 60 * 1000)
 #define LOGIN_SESSION_MS (12ll * 3600 * 1000)
 #define RATE_PER_SECOND 2000 /* per principal, unless configured */

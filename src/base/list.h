@@ -1,6 +1,7 @@
 /*
  * list - an intrusive doubly linked ring. A node is embedded in its owner; the head is a node too.
- * A node that is in no list points at itself (list_init) or is zero; list_remove is fine on both.
+ * A node that is in no list points at itself (list_init) or is zero, and so does or is an empty
+ * head; list_remove is fine on both. A node is in one list at a time.
  */
 #pragma once
 
@@ -33,11 +34,15 @@ static inline void list_insert_(struct list *node, struct list *prev, struct lis
 
 static inline void list_append(struct list *head, struct list *node)
 {
+    if (!head->next)
+        list_init(head);
     list_insert_(node, head->prev, head);
 }
 
 static inline void list_prepend(struct list *head, struct list *node)
 {
+    if (!head->next)
+        list_init(head);
     list_insert_(node, head, head->next);
 }
 

@@ -36,7 +36,7 @@ struct str str_cut(struct str *rest, char sep)
     struct str head = *rest;
 
     if (!at) {
-        *rest = (struct str){ rest->p + rest->n, 0 };
+        *rest = str_from(*rest, rest->n);
         return head;
     }
     head.n = (size_t)(at - rest->p);

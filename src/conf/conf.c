@@ -296,7 +296,8 @@ int conf_load(struct conf *conf, struct err *err)
 
     if (named[0])
         return conf_file(conf, named, true, err);
-    if (own && access(own, F_OK) == 0)
+    struct stat st;
+    if (own && stat(own, &st) == 0)
         return conf_file(conf, own, true, err);
     return conf_file(conf, CONF_FILE_SYSTEM, false, err);
 }

@@ -1,3 +1,4 @@
+/* Sources against each other, every refusal with its words, every limit from both sides. */
 #include "conf/conf.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Word distance against its definition by plain recursion. */
 #include <limits.h>
 
 #include "base/test.h"

@@ -1,3 +1,4 @@
+/* Settings through JSON and back. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/test.h"

@@ -4,15 +4,21 @@
 /* clang-format off */
 const struct conf_key conf_table[] = {
     { "listen", CONF_LIST, "127.0.0.1:8080", NULL, NULL, false, "ADDR",
-      "Where to serve: ADDRESS:PORT, https://ADDRESS:PORT (needs tls_cert and tls_key) or unix:PATH. The Unix socket in the state directory is always there." },
-    { "state", CONF_PATH, NULL, "/var/lib/atoll for root, otherwise ~/.local/state/atoll", NULL, false, "DIR",
+      "Where to serve: ADDRESS:PORT, https://ADDRESS:PORT (needs tls_cert and tls_key) or "
+      "unix:PATH. The Unix socket in the state directory is always there." },
+    { "state", CONF_PATH, NULL, "/var/lib/atoll for root, otherwise ~/.local/state/atoll", NULL,
+      false, "DIR",
       "Directory of the database, the admin token and the Unix socket." },
-    { "config", CONF_PATH, NULL, "/etc/atoll/atoll.conf, or ~/.config/atoll/atoll.conf for an ordinary user", NULL, false, "FILE",
+    { "config", CONF_PATH, NULL,
+      "/etc/atoll/atoll.conf, or ~/.config/atoll/atoll.conf for an ordinary user", NULL, false,
+      "FILE",
       "The settings file. Only as flag or environment; a file named here must exist." },
     { "host", CONF_LIST, "", NULL, NULL, true, "HOST",
-      "More values of the Host header to answer, besides those of the listeners: HOST or HOST:PORT, exactly as clients send it." },
+      "More values of the Host header to answer, besides those of the listeners: HOST or "
+      "HOST:PORT, exactly as clients send it." },
     { "auth", CONF_ENUM, "token", NULL, "token|open", false, "MODE",
-      "token: every request needs a credential. open: everybody is admin; for experiments, only with loopback listeners." },
+      "token: every request needs a credential. open: everybody is admin; for experiments, "
+      "only with loopback listeners." },
     { "tls_cert", CONF_PATH, NULL, "none", NULL, true, "FILE",
       "Certificate chain in PEM for the https:// listeners." },
     { "tls_key", CONF_PATH, NULL, "none", NULL, true, "FILE",
@@ -22,9 +28,11 @@ const struct conf_key conf_table[] = {
     { "log_format", CONF_ENUM, "text", NULL, "text|json", true, "FORMAT",
       "One line of text or one JSON object for each message, on standard error." },
     { "uid_base", CONF_INT, "600000000", NULL, "65536..2000000000", false, "UID",
-      "First of the user ids that jailed processes get when started as root; no account may use them." },
+      "First of the user ids that jailed processes get when started as root; no account may "
+      "use them." },
     { "allow_degraded", CONF_LIST, "", NULL, NULL, false, "FEATURE",
-      "Features of the machine, as named by `atoll doctor`, that may be missing. Otherwise serving without them is refused." },
+      "Features of the machine, as named by `atoll doctor`, that may be missing. Otherwise "
+      "serving without them is refused." },
     { "rate_per_second", CONF_INT, "2000", NULL, "1..1000000", true, "N",
       "Requests each principal may make per second, on average." },
     { "rate_burst", CONF_INT, "4000", NULL, "1..1000000", true, "N",

@@ -1,3 +1,7 @@
+/*
+ * The client against a scripted server: a thread that says what it was told to say, whole, in
+ * pieces, too late, cut off, or under TLS.
+ */
 #include "http/client.h"
 
 #include <errno.h>

@@ -194,10 +194,16 @@ static bool can_discard(const struct h1 *h1)
     return h1->chunked_in || h1->body_left <= DISCARD_MAX;
 }
 
-/* Decided before the head of the answer is written, which has to say so. */
-static void decide_keep_alive(struct h1 *h1)
+/*
+ * Decided before the head of the answer is written, which has to say so. An answer that begins while
+ * the application is still reading is expected to read on.
+ */
+static void decide_keep_alive(struct h1 *h1, bool whole)
 {
-    if (h1->stream.conn->draining || h1->stream.refused || (!h1->body_over && !can_discard(h1)))
+    bool reads = !whole && h1->stream.reading != HTTP_READ_NONE;
+
+    if (h1->stream.conn->draining || h1->stream.refused ||
+        (!h1->body_over && !reads && !can_discard(h1)))
         h1->keep_alive = false;
 }
 
@@ -240,7 +246,7 @@ static void h1_reply(struct http_stream *stream, int status, const struct http_h
     bool bodiless = has_no_body(h1, status);
     int64_t size = status == 204 || (status == 304 && !body.n) ? -1 : (int64_t)body.n;
 
-    decide_keep_alive(h1);
+    decide_keep_alive(h1, true);
     h1->chunked_out = false;
     send_head(h1, status, headers, count, size, bodiless ? STR_NONE : body);
     http_stream_end(stream);
@@ -273,7 +279,7 @@ static void h1_reply_begin(struct http_stream *stream, int status,
         h1_want(stream);
         return;
     }
-    decide_keep_alive(h1);
+    decide_keep_alive(h1, false);
     h1->bodiless = has_no_body(h1, status);
     h1->counted_out = size >= 0;
     h1->reply_left = h1->counted_out ? (uint64_t)size : 0;
@@ -614,9 +620,10 @@ static void tick_body(struct h1 *h1, int64_t now_ms)
         h1->window_got = 0;
         return;
     }
-    if (now_ms - h1->window_ms < HTTP_BODY_WINDOW_MS)
+    int64_t elapsed = now_ms - h1->window_ms;
+    if (elapsed < http_conn_options(h1->stream.conn)->body_window_ms)
         return;
-    if (h1->window_got >= HTTP_BODY_MIN_RATE * (HTTP_BODY_WINDOW_MS / 1000)) {
+    if (h1->window_got * 1000 >= HTTP_BODY_MIN_RATE * (uint64_t)elapsed) {
         h1->window_ms = now_ms;
         h1->window_got = 0;
     } else if (h1->has_stream) {

@@ -314,7 +314,7 @@ static struct str moved(struct str slice, const char *from, char *to)
 static void adopt(struct arena *arena, const char *data, size_t len, struct h1_head *head)
 {
     size_t table = head->count * sizeof(struct http_header);
-    struct http_header *headers = arena_alloc(arena, table + len + 8);
+    struct http_header *headers = arena_raw(arena, table + len + 8);
     char *copy = (char *)headers + table;
 
     memcpy(copy, data, len);
@@ -345,7 +345,7 @@ static const struct h1_bad *check_target(struct h1_head *head, struct str *targe
 
     if (memchr(target.p, '#', target.n))
         return &bad_target;
-    if (str_is(target, "*")) {
+    if (target.p[0] == '*' && target.n == 1) {
         head->path = target;
         head->query = STR_NONE;
         return str_is(head->method, "OPTIONS") ? NULL : &bad_target;
@@ -411,6 +411,19 @@ static inline bool named(struct str name, const char *word, size_t len)
 }
 #define NAMED(name, word) named(name, word, sizeof(word) - 1)
 
+/*
+ * Is there a tab anywhere in the line? It is legal white space, but programs disagree on trimming it,
+ * so the two fields that say where a body ends may not have one.
+ */
+static bool has_tab(const struct http_header *field)
+{
+    const char *p = field->name.p + field->name.n;
+
+    while (*p != '\r' && *p != '\t')
+        p++;
+    return *p == '\t';
+}
+
 static const struct h1_bad *check_field(struct h1_head *head, const struct http_header *field,
                                         struct framing *seen)
 {
@@ -438,6 +451,8 @@ static const struct h1_bad *check_field(struct h1_head *head, const struct http_
         if (seen->length)
             return &two_lengths;
         seen->length = true;
+        if (has_tab(field))
+            return &bad_length;
         return check_length(field->value, &head->body_size);
     case 17:
         if (!NAMED(field->name, "transfer-encoding"))
@@ -445,6 +460,8 @@ static const struct h1_bad *check_field(struct h1_head *head, const struct http_
         if (seen->coding)
             return &two_codings;
         seen->coding = true;
+        if (has_tab(field))
+            return &bad_coding;
         return str_eq_nocase(field->value, STR("chunked")) ? NULL : &bad_coding;
     default:
         break;

@@ -28,6 +28,7 @@ METRIC_COUNTER(faults_total, "atoll_http2_faults_total",
 enum { RESET_BY_PEER, RESET_BY_SERVER };
 
 #define GOAWAY_GRACE_MS 1000 /* between the notice of a drain and the last stream taken */
+#define ANSWERED_MS 1000     /* how long an answered request may go on sending its body */
 
 static void h2_free(struct h2 *h2)
 {
@@ -205,7 +206,7 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, co
     (void)flags;
     h2->idle_frames = 0;
     if (!stream || stream->released || stream->base.ended || stream->base.body_done) {
-        nghttp2_session_consume(session, id, len); /* nobody will read it */
+        nghttp2_session_consume_connection(session, len); /* nobody reads it; no more, please */
         return 0;
     }
     stream->unconsumed += len;
@@ -233,12 +234,19 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
             count_reset(h2, RESET_BY_SERVER);
         return 0;
     }
-    /* The answer is complete: a body still on its way is not wanted (RFC 9113 section 8.1). */
+    /*
+     * The answer is complete: a body still on its way is not wanted (RFC 9113 section 8.1). The
+     * reset that says so comes a moment later, because clients are known to drop the answer on it.
+     */
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
-        nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-                                  NGHTTP2_NO_ERROR);
+        nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0) {
+        struct h2_stream *stream =
+            nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+        if (stream)
+            stream->answered_ms = http_conn_now(h2->conn);
+    }
     return 0;
 }
 
@@ -375,6 +383,11 @@ static void check_stream(struct h2_stream *stream, int64_t now_ms, int64_t stall
 {
     struct http_stream *base = &stream->base;
 
+    if (stream->answered_ms && now_ms - stream->answered_ms > ANSWERED_MS) {
+        stream->answered_ms = 0;
+        nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id,
+                                  NGHTTP2_NO_ERROR);
+    }
     if (h2_unsent(stream) && now_ms - stream->moved_ms > stall_ms) {
         stream->doomed = "peer gives no window";
         stream->doom_code = NGHTTP2_CANCEL;

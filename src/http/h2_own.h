@@ -66,6 +66,8 @@ struct h2_stream {
     int64_t rate_ms;   /* start of the window over which its rate is measured; 0: not measured */
     uint64_t rate_got;
 
+    int64_t answered_ms; /* the answer is out and the body still comes; 0: not */
+
     const char *doomed; /* cut it in the next turn, for this reason */
     uint32_t doom_code;
     bool wants;    /* the application asked for body */

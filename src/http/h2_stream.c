@@ -40,6 +40,14 @@ static void stream_free(struct h2_stream *stream)
     free(stream);
 }
 
+/* Nobody will read what has come of the body: its share of the connection's window is free. */
+static void give_back(struct h2_stream *stream)
+{
+    if (stream->h2 && stream->unconsumed)
+        nghttp2_session_consume_connection(stream->h2->session, stream->unconsumed);
+    stream->unconsumed = 0;
+}
+
 void h2_stream_closed(struct h2_stream *stream, const char *reason)
 {
     struct h2 *h2 = stream->h2;
@@ -47,8 +55,8 @@ void h2_stream_closed(struct h2_stream *stream, const char *reason)
     list_remove(&stream->link);
     list_remove(&stream->ready_link);
     drop_out(stream);
-    if (!h2->dead && stream->unconsumed)
-        nghttp2_session_consume_connection(h2->session, stream->unconsumed);
+    if (!h2->dead)
+        give_back(stream);
     if (--h2->stream_count == 0)
         h2->idle_ms = http_conn_now(h2->conn);
     stream->h2 = NULL;
@@ -64,6 +72,7 @@ static void op_release(struct http_stream *base)
     struct h2_stream *stream = own(base);
 
     stream->released = true;
+    give_back(stream); /* the core has dropped what was held of the body */
     if (stream->closed)
         stream_free(stream);
 }

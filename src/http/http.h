@@ -133,7 +133,7 @@ struct http_server;
 struct tls;
 
 struct http_options {
-    int64_t head_timeout_ms, keepalive_ms, write_stall_ms; /* 0 means limits.h */
+    int64_t head_timeout_ms, keepalive_ms, write_stall_ms, body_window_ms; /* 0 means limits.h */
     unsigned conns_max, conns_per_peer_max;
 };
 

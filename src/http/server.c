@@ -285,6 +285,7 @@ static void fill_options(struct http_options *out, const struct http_options *in
     out->head_timeout_ms = out->head_timeout_ms ? out->head_timeout_ms : HTTP_HEAD_TIMEOUT_MS;
     out->keepalive_ms = out->keepalive_ms ? out->keepalive_ms : HTTP_KEEPALIVE_MS;
     out->write_stall_ms = out->write_stall_ms ? out->write_stall_ms : HTTP_WRITE_STALL_MS;
+    out->body_window_ms = out->body_window_ms ? out->body_window_ms : HTTP_BODY_WINDOW_MS;
     out->conns_max = out->conns_max ? out->conns_max : HTTP_CONNS_MAX;
     out->conns_per_peer_max =
         out->conns_per_peer_max ? out->conns_per_peer_max : HTTP_CONNS_PER_PEER_MAX;
@@ -300,7 +301,7 @@ int http_server_new(struct http_server **out, struct loop *loop, const struct ht
     server->app = *app;
     fill_options(&server->options, options);
     int64_t shortest = MIN(MIN(server->options.head_timeout_ms, server->options.keepalive_ms),
-                           server->options.write_stall_ms);
+                           MIN(server->options.write_stall_ms, server->options.body_window_ms));
     server->tick_ms = MAX(TICK_MIN_MS, MIN(TICK_MAX_MS, shortest / 4));
     server->spare_fd = -1;
     list_init(&server->conns);

@@ -110,7 +110,7 @@ static bool port_ok(struct str port)
     return number <= 65535;
 }
 
-static bool ip_ok(int family, struct str text)
+static bool v6_ok(struct str text)
 {
     char copy[INET6_ADDRSTRLEN];
     unsigned char addr[16];
@@ -119,50 +119,79 @@ static bool ip_ok(int family, struct str text)
         return false;
     memcpy(copy, text.p, text.n);
     copy[text.n] = 0;
-    return inet_pton(family, copy, addr) == 1;
+    return inet_pton(AF_INET6, copy, addr) == 1;
 }
 
-static bool label_ok(struct str label, bool *digits)
-{
-    *digits = true;
-    if (label.n < 1 || label.n > 63 || label.p[0] == '-' || label.p[label.n - 1] == '-')
-        return false;
-    for (size_t i = 0; i < label.n; i++) {
-        char c = label.p[i];
-        bool digit = c >= '0' && c <= '9';
+/* A name so far; every request has a Host, so it is one pass without calls. */
+struct name {
+    unsigned label;          /* bytes in this label */
+    unsigned labels;         /* finished */
+    unsigned number;         /* value of this label, if it is digits */
+    bool digits, all_octets; /* this label is digits; every finished one is 0 to 255 */
+    char last;
+};
 
-        if (!digit && !((c | 0x20) >= 'a' && (c | 0x20) <= 'z') && c != '-')
-            return false;
-        *digits = *digits && digit;
-    }
+static bool end_label(struct name *name)
+{
+    if (name->label < 1 || name->label > 63 || name->last == '-')
+        return false;
+    if (!name->digits || name->label > 3 || name->number > 255)
+        name->all_octets = false;
+    name->labels++;
     return true;
 }
 
-static bool name_ok(struct str name)
+/* Letters, digits and inner hyphens; a number at the end makes it an IPv4 address or nothing. */
+static bool name_ok(const char *p, const char *end)
 {
-    bool digits = false;
+    struct name name = { .digits = true, .all_octets = true };
 
-    if (name.n < 1 || name.n > 253 || name.p[name.n - 1] == '.')
+    if (end - p > 253)
         return false;
-    for (struct str rest = name; rest.n;)
-        if (!label_ok(str_cut(&rest, '.'), &digits))
+    for (; p < end; p++) {
+        char c = *p;
+
+        if (c >= '0' && c <= '9') {
+            if (name.digits && name.label == 1 && name.last == '0')
+                name.all_octets = false; /* 01 is octal to some */
+            name.number = name.label < 3 ? name.number * 10 + (unsigned)(c - '0') : 256;
+        } else if (c == '.') {
+            if (!end_label(&name))
+                return false;
+            name.label = name.number = 0;
+            name.digits = true;
+            continue;
+        } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') {
+            name.digits = false;
+        } else if (c == '-' && name.label) {
+            name.digits = false;
+        } else {
             return false;
-    return !digits || ip_ok(AF_INET, name);
+        }
+        name.label++;
+        name.last = c;
+    }
+    return end_label(&name) && (!name.digits || (name.all_octets && name.labels == 4));
 }
 
 bool url_host_ok(struct str host)
 {
-    if (host.n && host.p[0] == '[') {
+    if (!host.n)
+        return false;
+    if (host.p[0] == '[') {
         const char *close = memchr(host.p, ']', host.n);
 
         if (!close)
             return false;
         size_t end = (size_t)(close - host.p);
         struct str after = str_from(host, end + 1);
-        return ip_ok(AF_INET6, (struct str){ host.p + 1, end - 1 }) &&
+        return v6_ok((struct str){ host.p + 1, end - 1 }) &&
                (!after.n || (after.p[0] == ':' && port_ok(str_from(after, 1))));
     }
-    const char *colon = host.n ? memchr(host.p, ':', host.n) : NULL;
-    size_t len = colon ? (size_t)(colon - host.p) : host.n;
-    return name_ok((struct str){ host.p, len }) && (!colon || port_ok(str_from(host, len + 1)));
+    const char *end = host.p + host.n, *colon = end;
+    for (size_t back = 1; back <= 6 && back <= host.n; back++) /* a port has at most 5 digits */
+        if (end[-(ptrdiff_t)back] == ':')
+            colon = end - back;
+    return name_ok(host.p, colon) &&
+           (colon == end || port_ok((struct str){ colon + 1, (size_t)(end - colon - 1) }));
 }

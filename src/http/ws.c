@@ -597,7 +597,6 @@ static void answer_hello(struct http_req *req, const char *protocol)
         struct str key = http_header(req, "sec-websocket-key");
 
         headers[count++] = (struct http_header){ STR("Upgrade"), STR("websocket") };
-        headers[count++] = (struct http_header){ STR("Connection"), STR("Upgrade") };
         headers[count++] =
             (struct http_header){ STR("Sec-WebSocket-Accept"), accept_value(req, key) };
     }

@@ -190,7 +190,6 @@ TEST(ws_accepts_with_the_value_of_the_rfc)
     open_ws();
     CHECK(strstr(buf_cstr(&fake.head), "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\n"));
     CHECK(strstr(buf_cstr(&fake.head), "Upgrade: websocket\n"));
-    CHECK(strstr(buf_cstr(&fake.head), "Connection: Upgrade\n"));
     CHECK(!strstr(buf_cstr(&fake.head), "Sec-WebSocket-Protocol"));
     CHECK(!strstr(buf_cstr(&fake.head), "Sec-WebSocket-Extensions"));
     CHECK(fake.slim);

@@ -34,6 +34,10 @@ static const char first_tables[] =
     ") {clustered};"
     "CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN"
     "  SELECT RAISE(ABORT, 'events are never changed'); END;"
+    /* REPLACE removes a row without a DELETE trigger: a row may only be the newest one. */
+    "CREATE TRIGGER event_at_end BEFORE INSERT ON event"
+    "  WHEN NEW.seq IS NOT (SELECT event_seq FROM tenant WHERE id = NEW.tenant) BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed, only added'); END;"
 
     "CREATE TABLE audit ("
     "  seq BIGINT NOT NULL PRIMARY KEY,"
@@ -61,6 +65,9 @@ static const char first_tables[] =
     "  SELECT RAISE(ABORT, 'audit rows are never changed'); END;"
     "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN"
     "  SELECT RAISE(ABORT, 'audit rows are never removed'); END;"
+    "CREATE TRIGGER audit_at_end BEFORE INSERT ON audit"
+    "  WHEN NEW.seq IS NOT (SELECT seq + 1 FROM audit_head) BEGIN"
+    "  SELECT RAISE(ABORT, 'audit rows are never changed, only added'); END;"
     "CREATE TRIGGER audit_head_no_delete BEFORE DELETE ON audit_head BEGIN"
     "  SELECT RAISE(ABORT, 'the head of the audit chain is never removed'); END;"
 

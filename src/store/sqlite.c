@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "store/beneath.h"
 #include "store/engine.h"
 
 #define APPLICATION_ID "1098149740" /* "Atol" in bytes 68..71 of the file */
@@ -44,12 +45,20 @@ static sqlite3 *handle_of(struct db *db)
 
 /* ---- errors ---- */
 
+/*
+ * SQLite keeps errno for errors inside a statement but not for those of a COMMIT; there the last
+ * one of the thread is what we have, and sqlite_step clears it beforehand.
+ */
+static int errno_of(struct db *db)
+{
+    return errno ? errno : sqlite3_system_errno(handle_of(db));
+}
+
 _Noreturn static void die_of_fsync(struct db *db, int rc)
 {
     log_error("the disk did not keep what was written (fsync failed); stopping so that nothing is "
               "acknowledged that may be lost",
-              kv_str("store", db->path), kv_int("sqlite", rc),
-              kv_int("errno", sqlite3_system_errno(handle_of(db))));
+              kv_str("store", db->path), kv_int("sqlite", rc), kv_int("errno", errno_of(db)));
     abort();
 }
 
@@ -61,7 +70,7 @@ static bool no_room(int sys)
 
 static int fail_io(struct db *db, int rc, struct err *err)
 {
-    int sys = sqlite3_system_errno(handle_of(db));
+    int sys = errno_of(db);
 
     if (rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC)
         die_of_fsync(db, rc);
@@ -99,7 +108,7 @@ static int fail(struct db *db, int rc, struct err *err)
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_READONLY:
-        return no_room(sqlite3_system_errno(handle_of(db)))
+        return no_room(errno_of(db))
                    ? err_set(err, ERR_NO_SPACE, "no room left for the store")
                    : err_set(err, ERR_INTERNAL, "the store cannot be opened: %s", said);
     default:
@@ -176,6 +185,7 @@ static int sqlite_bind_blob(struct query *q, int at, const void *data, size_t le
 
 static int sqlite_step(struct query *q, struct err *err)
 {
+    errno = 0;
     int rc = sqlite3_step(q->stmt);
 
     if (rc == SQLITE_ROW)
@@ -244,8 +254,12 @@ static int sqlite_copy(struct db *db, const char *to_path, struct err *err)
 
 static int on_commit(void *ctx, sqlite3 *handle, const char *name, int frames)
 {
+    struct conn *conn = ctx;
+
     (void)handle, (void)name;
-    ((struct conn *)ctx)->frames = frames;
+    if (frames < conn->frames)
+        conn->tried = 0; /* the log began anew from its start */
+    conn->frames = frames;
     return SQLITE_OK;
 }
 
@@ -253,8 +267,7 @@ static int sqlite_backlog(struct db *db)
 {
     const struct conn *conn = conn_of(db);
 
-    /* Fewer than at the last try: the log began anew from its start since. */
-    return conn->frames < conn->tried ? conn->frames : conn->frames - conn->tried;
+    return conn->frames - conn->tried;
 }
 
 /*
@@ -271,8 +284,11 @@ static int sqlite_settle(struct db *db, bool wholly, struct err *err)
     conn->tried = conn->frames;
     if (mode == SQLITE_CHECKPOINT_RESTART)
         sqlite3_busy_timeout(conn->handle, STORE_LOG_WAIT_MS);
+    errno = 0;
     int rc = sqlite3_wal_checkpoint_v2(conn->handle, NULL, mode, NULL, NULL);
+    int sys = errno;
     sqlite3_busy_timeout(conn->handle, STORE_BUSY_MS);
+    errno = sys;
     if (rc == SQLITE_OK || (rc & 0xff) == SQLITE_BUSY)
         return 0;
     return fail(db, rc, err);
@@ -325,6 +341,7 @@ static void configure_once(void)
 {
     sqlite3_config(SQLITE_CONFIG_STMTJRNL_SPILL, -1);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* a global lock in every malloc */
+    beneath_apply();
 }
 
 /* "file:" and the path, percent-encoded: no byte of a path means anything else to SQLite then. */

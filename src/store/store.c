@@ -220,7 +220,9 @@ static int run_in_savepoint(struct db *db, struct store_job *job)
     int rc = job->run(job, db, &job->err);
     db->job = NULL;
     assert(db->busy == 0); /* a query without query_done would hold the transaction */
-    if (rc >= 0 && db_run(db, "RELEASE job", &job->err) >= 0)
+    if (rc >= 0 && !db_in_transaction(db)) /* it did not notice */
+        rc = err_set(&job->err, ERR_INTERNAL, "the transaction was given up");
+    if (rc >= 0 && db_run(db, "RELEASE job", &job->err) == 0)
         return rc;
 
     struct err err; /* the job's own error is the one to tell */
@@ -238,13 +240,7 @@ static bool run_job(struct db *db, struct store_job *job)
     job->rc = run_in_savepoint(db, job);
     if (job->rc < 0)
         drop_events(job);
-    if (db_in_transaction(db))
-        return true;
-    if (job->rc >= 0) { /* it did not notice */
-        (void)err_set(&job->err, ERR_INTERNAL, "the transaction was given up");
-        fail_job(job, &job->err);
-    }
-    return false;
+    return db_in_transaction(db);
 }
 
 static int commit(struct db *db, struct err *err)

@@ -1,0 +1,259 @@
+/*
+ * How it works: text is walked by code point. What is not well-formed UTF-8 is shown byte by byte,
+ * so nothing a terminal could resynchronise on gets through. Tables keep visible cells and
+ * measure them only when they are put.
+ */
+#include "cli/text.h"
+
+#include <wchar.h>
+
+#include "base/mem.h"
+
+/* The code point at the front and its length; 0 when the bytes there are no UTF-8. */
+static size_t decode(struct str text, uint32_t *code)
+{
+    unsigned char lead = (unsigned char)text.p[0];
+    size_t len = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+
+    if (len == 0 || lead > 0xf4 || len > text.n || !str_utf8((struct str){ text.p, len }))
+        return 0;
+    static const unsigned char masks[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
+    *code = lead & masks[len];
+    for (size_t i = 1; i < len; i++)
+        *code = *code << 6 | ((unsigned char)text.p[i] & 0x3fu);
+    return len;
+}
+
+struct span {
+    uint32_t first, last;
+};
+
+/* Code points that are not seen, or change how others are seen. */
+static const struct span hidden[] = {
+    { 0x00, 0x1f },       /* C0 */
+    { 0x7f, 0x9f },       /* DEL, C1 */
+    { 0xad, 0xad },       /* soft hyphen */
+    { 0x34f, 0x34f },     /* grapheme joiner */
+    { 0x61c, 0x61c },     /* Arabic letter mark */
+    { 0x115f, 0x1160 },   /* Hangul fillers */
+    { 0x17b4, 0x17b5 },   /* invisible Khmer vowels */
+    { 0x180b, 0x180f },   /* Mongolian selectors */
+    { 0x200b, 0x200f },   /* zero width, directional marks */
+    { 0x2028, 0x202e },   /* line and paragraph separators, embeddings, overrides */
+    { 0x2060, 0x206f },   /* word joiner, isolates, deprecated format characters */
+    { 0x3164, 0x3164 },   /* Hangul filler */
+    { 0xfe00, 0xfe0f },   /* variation selectors */
+    { 0xfeff, 0xfeff },   /* byte order mark */
+    { 0xffa0, 0xffa0 },   /* half-width Hangul filler */
+    { 0xfff0, 0xfffb },   /* interlinear annotation */
+    { 0xfffe, 0xffff },   /* noncharacters */
+    { 0xe0000, 0xe0fff }, /* tags, more selectors */
+};
+
+static bool is_hidden(uint32_t code)
+{
+    for (size_t i = 0; i < ARRAY_LEN(hidden); i++)
+        if (code >= hidden[i].first && code <= hidden[i].last)
+            return true;
+    return false;
+}
+
+static void put_escape(struct buf *out, uint32_t code)
+{
+    static const struct {
+        uint32_t code;
+        const char *text;
+    } named[] = { { '\n', "\\n" }, { '\r', "\\r" }, { '\t', "\\t" } };
+
+    for (size_t i = 0; i < ARRAY_LEN(named); i++)
+        if (named[i].code == code) {
+            buf_puts(out, named[i].text);
+            return;
+        }
+    buf_printf(out, code < 0x80 ? "\\x%02x" : "\\u{%x}", (unsigned)code);
+}
+
+void text_visible(struct buf *out, struct str text)
+{
+    while (text.n) {
+        uint32_t code;
+        size_t len = decode(text, &code);
+
+        if (!len) {
+            buf_printf(out, "\\x%02x", (unsigned)(unsigned char)text.p[0]);
+            len = 1;
+        } else if (is_hidden(code)) {
+            put_escape(out, code);
+        } else {
+            buf_append(out, text.p, len);
+        }
+        text = str_from(text, len);
+    }
+}
+
+/* Columns of the character at the front; *len is its length in bytes. */
+static size_t char_width(struct str text, size_t *len)
+{
+    uint32_t code;
+
+    *len = decode(text, &code);
+    if (!*len) {
+        *len = 1;
+        return 1;
+    }
+    int width = code < 0x80 ? 1 : wcwidth((wchar_t)code);
+    return width < 0 ? 1 : (size_t)width;
+}
+
+size_t text_width(struct str text)
+{
+    size_t width = 0, len;
+
+    for (; text.n; text = str_from(text, len))
+        width += char_width(text, &len);
+    return width;
+}
+
+struct str text_fit(struct str text, size_t width)
+{
+    size_t used = 0, at = 0, len;
+
+    while (at < text.n) {
+        size_t next = char_width(str_from(text, at), &len);
+
+        if (used + next > width)
+            break;
+        used += next;
+        at += len;
+    }
+    return (struct str){ text.p, at };
+}
+
+void text_duration(struct buf *out, int64_t ms)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = { { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 } };
+
+    if (ms < 1000) {
+        buf_printf(out, "%lldms", (long long)MAX(ms, 0));
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        if (ms < units[i].ms)
+            continue;
+        buf_printf(out, "%lld%s", (long long)(ms / units[i].ms), units[i].name);
+        ms %= units[i].ms;
+        if (i + 1 < ARRAY_LEN(units) && ms >= units[i + 1].ms)
+            buf_printf(out, " %lld%s", (long long)(ms / units[i + 1].ms), units[i + 1].name);
+        return;
+    }
+}
+
+/* ---- tables ---- */
+
+void table_free(struct table *table)
+{
+    buf_free(&table->cells);
+    *table = (struct table){ 0 };
+}
+
+void table_cell(struct table *table, struct str text)
+{
+    text_visible(&table->cells, text);
+    buf_putc(&table->cells, 0);
+    table->count++;
+}
+
+void table_titles(struct table *table, const char *titles)
+{
+    struct str rest = str_of(titles);
+
+    while (rest.n && table->columns < TABLE_COLUMNS_MAX) {
+        struct str title = str_cut(&rest, ',');
+
+        if (str_starts(title, STR(">"))) {
+            table->right |= 1u << table->columns;
+            title = str_from(title, 1);
+        }
+        table_cell(table, title);
+        table->columns++;
+    }
+}
+
+/* Narrows the widest column by one until all fit; none becomes narrower than a short word. */
+static void squeeze(size_t *widths, unsigned columns, size_t width)
+{
+    const size_t least = 8;
+
+    for (;;) {
+        size_t total = 2u * (columns - 1), widest = 0;
+
+        for (unsigned i = 0; i < columns; i++) {
+            total += widths[i];
+            if (widths[i] > widths[widest])
+                widest = i;
+        }
+        if (total <= width || widths[widest] <= least)
+            return;
+        widths[widest]--;
+    }
+}
+
+static void put_cell(struct buf *out, struct str cell, size_t width, bool right, bool last)
+{
+    size_t have = text_width(cell);
+    bool cut = have > width;
+
+    if (cut) {
+        cell = text_fit(cell, width - 1);
+        have = text_width(cell) + 1;
+    }
+    size_t pad = width - have;
+    for (size_t i = 0; right && i < pad; i++)
+        buf_putc(out, ' ');
+    buf_str(out, cell);
+    if (cut)
+        buf_puts(out, "…");
+    for (size_t i = 0; !right && !last && i < pad; i++)
+        buf_putc(out, ' ');
+    buf_puts(out, last ? "" : "  ");
+}
+
+static struct str next_cell(struct str *rest)
+{
+    return str_cut(rest, 0);
+}
+
+void table_put(const struct table *table, struct buf *out, size_t width, bool bold)
+{
+    size_t widths[TABLE_COLUMNS_MAX] = { 0 };
+    struct str rest = buf_view(&table->cells);
+
+    if (!table->columns)
+        return;
+    for (size_t i = 0; i < table->count; i++) {
+        size_t have = text_width(next_cell(&rest));
+        unsigned column = (unsigned)(i % table->columns);
+
+        widths[column] = MAX(widths[column], have);
+    }
+    if (width)
+        squeeze(widths, table->columns, width);
+    rest = buf_view(&table->cells);
+    for (size_t i = 0; i < table->count; i++) {
+        unsigned column = (unsigned)(i % table->columns);
+        bool last = column + 1 == table->columns, title = bold && i < table->columns;
+
+        if (title && column == 0)
+            buf_puts(out, "\x1b[1m");
+        put_cell(out, next_cell(&rest), widths[column], table->right >> column & 1, last);
+        while (last && out->len && out->data[out->len - 1] == ' ')
+            out->len--;
+        if (title && last)
+            buf_puts(out, "\x1b[0m");
+        if (last)
+            buf_putc(out, '\n');
+    }
+}

@@ -1,0 +1,45 @@
+/*
+ * text - what reaches a terminal: untrusted text made visible, its width, and tables.
+ *
+ * Names, messages and events are written by agents and other people. Bytes that could command the
+ * terminal or make text lie (control characters, bidirectional overrides, invisible characters,
+ * broken UTF-8) are shown as escapes, here and nowhere else. Any thread.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/str.h"
+
+/* Appends `text` with "\n", "\x1b", "\u{202e}" or "\xff" in place of what must not be printed. */
+void text_visible(struct buf *out, struct str text);
+
+/* Columns that visible UTF-8 takes on a terminal. */
+size_t text_width(struct str text);
+/* The longest prefix that takes at most `width` columns. */
+struct str text_fit(struct str text, size_t width);
+
+/* "1h 3m", "45s", "2d 4h": the two largest units; below a second "120ms". */
+void text_duration(struct buf *out, int64_t ms);
+
+#define TABLE_COLUMNS_MAX 12
+
+/* Rows of cells. Zero is a valid empty table. */
+struct table {
+    unsigned columns;
+    unsigned right;   /* bit per column: numbers stand right */
+    struct buf cells; /* visible text, each ended by NUL, row by row */
+    size_t count;
+};
+
+void table_free(struct table *table);
+#define autotable auto_with(table_free)
+
+/* "SEQ,>SIZE,NAME": the titles and thereby the columns; '>' puts a column to the right. */
+void table_titles(struct table *table, const char *titles);
+/* The next cell; untrusted text is fine. */
+void table_cell(struct table *table, struct str text);
+/*
+ * Appends the table, columns two spaces apart. With `width` not 0 the widest columns are cut (with
+ * "…") until a line fits. `bold` highlights the titles.
+ */
+void table_put(const struct table *table, struct buf *out, size_t width, bool bold);

@@ -1,0 +1,510 @@
+"""Who may do what: every role on every route, tokens, signatures, limits, sockets, and the browser's login."""
+import json
+import os
+import re
+import secrets
+import time
+
+import browser
+import harness
+import pytest
+
+ROLES = ["sandbox", "agent", "viewer", "operator", "admin"]
+PEOPLE, STEER = {"viewer", "operator", "admin"}, {"operator", "admin"}
+# The policy once more, by hand: a change of the route table must be meant twice.
+POLICY = {
+    "health.live": {"public"}, "health.ready": {"public"}, "login.use": {"public"},
+    "health.read": set(ROLES), "version.read": set(ROLES), "whoami.read": set(ROLES), "openapi.read": set(ROLES),
+    "echo.try": set(ROLES), "metrics.read": PEOPLE,
+    "event.read": PEOPLE | {"agent"}, "note.create": STEER | {"agent"},
+    "audit.read": STEER, "audit.verify": STEER,
+    "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
+    "backup.create": {"admin"}, "backup.read": {"admin"},
+    "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
+}
+
+
+def operations(server):
+    for path, methods in server.get("/api/openapi.json").json()["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def test_the_policy_is_the_one_we_mean(server):
+    served = {op["operationId"]: set(op["x-roles"]) for _, _, op in operations(server)}
+    for name, roles in POLICY.items():
+        assert served.get(name) == roles, name
+    unknown = {name for name in served if name not in POLICY and served[name] != {"public"}}
+    assert not unknown, f"new routes need a line in POLICY: {unknown}"
+
+
+def test_every_role_on_every_route(server, peer):
+    """Deny by default: 401 for nobody, 403 for a role that is not named, otherwise anything but these."""
+    tokens = {role: server.new_token(role)["token"] for role in ROLES}
+    tried = 0
+    for method, path, operation in operations(server):
+        target = re.sub(r"\{\w+\}", "no-such-object", path)
+        roles = set(operation["x-roles"])
+        for role in ROLES:
+            if "text/event-stream" in json.dumps(operation["responses"]):
+                with server.sse(target, token=tokens[role]) as stream:
+                    status = stream.status
+            else:
+                status = server.request(method, target, token=tokens[role]).status
+            tried += 1
+            if "public" in roles or role in roles:
+                assert status not in (401, 403), (method, path, role, status)
+            else:
+                assert status == 403, (method, path, role, status)
+        if "public" not in roles:
+            reply = server.request(method, target, token=None, source=peer)
+            assert reply.status == 401, (method, path, reply)
+            assert reply.headers["www-authenticate"].startswith("Bearer")
+    assert tried >= 5 * len(POLICY)
+
+
+# ---- tokens ----
+
+def test_a_token_works_until_it_is_revoked(server, peer):
+    made = server.new_token("operator")
+    assert re.fullmatch(r"atl_[A-Za-z0-9_-]{43}", made["token"])
+    assert server.get("/api/v1/whoami", token=made["token"]).json()["id"] == made["id"]
+    assert server.delete("/api/v1/tokens/" + made["id"]).status == 200
+    assert server.get("/api/v1/whoami", token=made["token"], source=peer).status == 401
+    assert server.delete("/api/v1/tokens/" + made["id"]).status == 409
+
+
+def test_a_revoked_token_stays_revoked_after_kill_9(fresh_server, peer):
+    server = fresh_server
+    made, other = server.new_token("operator"), server.new_token("viewer")
+    server.delete("/api/v1/tokens/" + made["id"])
+    server.kill9_api()
+    server.wait_ready()
+    assert server.get("/api/v1/whoami", token=made["token"], source=peer).status == 401
+    assert server.get("/api/v1/whoami", token=other["token"]).status == 200
+
+
+def test_a_token_expires(server, peer):
+    made = server.new_token("viewer", ttl_ms=1000)
+    assert server.get("/api/v1/whoami", token=made["token"]).status == 200
+    time.sleep(1.1)
+    assert server.get("/api/v1/whoami", token=made["token"], source=peer).status == 401
+
+
+def test_a_token_is_shown_once_and_hashed_at_rest(server):
+    made = server.new_token("viewer")
+    assert made["token"] not in server.get("/api/v1/tokens").body.decode()
+    for path in (server.state / "data").iterdir():
+        if path.is_file():
+            assert made["token"].encode() not in path.read_bytes(), path
+            assert server.token.encode() not in path.read_bytes(), path
+
+
+def test_the_admin_token_is_for_its_owner(server):
+    path = server.state / "admin.token"
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.stat().st_uid == os.geteuid()
+
+
+@pytest.mark.parametrize("value", [
+    "Bearer", "Bearer ", "Basic {token}", "bearer{token}", "Bearer {token}x", "Bearer  {token} x", "Token {token}",
+    "{token}",
+    "Bearer atl_", "Bearer " + "x" * 5000, "Bearer {upper}", "Bearer \x00",
+])
+def test_credentials_that_are_none(server, peer, value):
+    value = value.format(token=server.token, upper=server.token.upper())
+    answer = server.raw(f"GET /api/v1/whoami HTTP/1.1\r\nHost: {server.host}\r\nAuthorization: {value}\r\n"
+                        "Connection: close\r\n\r\n".encode("latin-1"), source=peer)
+    assert answer.split(b" ")[1] in (b"401", b"400"), answer[:200]
+
+
+def test_two_credentials_at_once(server, peer):
+    made = server.new_token("viewer")["token"]
+    both = f"Authorization: Bearer {server.token}\r\nAuthorization: Bearer {made}\r\n"
+    answer = server.raw(f"GET /api/v1/whoami HTTP/1.1\r\nHost: {server.host}\r\n{both}\r\n".encode(), source=peer)
+    assert answer.split(b" ")[1] in (b"400", b"401"), answer[:200]
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "auth"])
+def test_a_token_in_the_url_is_no_credential(server, peer, name):
+    assert server.get(f"/api/v1/whoami?{name}={server.token}", token=None, source=peer).status in (400, 401)
+
+
+def test_unknown_and_wrong_cannot_be_told_apart(server, peer):
+    made = server.new_token("viewer")
+    server.delete("/api/v1/tokens/" + made["id"])
+    never = "atl_" + secrets.token_urlsafe(32)
+    bodies = [server.get("/api/v1/whoami", token=t, source=peer).error for t in (made["token"], never)]
+    assert bodies[0]["code"] == bodies[1]["code"] and bodies[0]["message"] == bodies[1]["message"]
+
+
+def test_guessing_is_slowed_down(server, peer):
+    statuses = []
+    for _ in range(15):
+        reply = server.get("/api/v1/whoami", token="atl_" + secrets.token_urlsafe(32), source=peer)
+        statuses.append(reply.status)
+    assert statuses[:10] == [401] * 10
+    assert statuses[-1] == 429
+    assert int(reply.headers["retry-after"]) >= 1
+    assert server.get("/api/v1/whoami").status == 200, "others are not hit"
+
+
+def test_rate_limit_per_principal(start_server):
+    server = start_server(env={"ATOLL_RATE_PER_SECOND": "5", "ATOLL_RATE_BURST": "10"})
+    other = server.new_token("viewer")["token"]
+    replies = [server.get("/api/v1/whoami", token=other) for _ in range(20)]
+    limited = [r for r in replies if r.status == 429]
+    assert replies[0].status == 200 and 5 <= len(limited) <= 11
+    assert int(limited[0].headers["retry-after"]) >= 1 and limited[0].error["code"] == "rate_limited"
+    assert server.get("/api/v1/whoami").status == 200, "another principal has its own"
+    time.sleep(1.2)
+    assert server.get("/api/v1/whoami", token=other).status == 200
+
+
+def test_scopes_narrow_a_role(server):
+    made = server.new_token("admin", scopes=["event.*", "whoami.read"])["token"]
+    assert server.get("/api/v1/events", token=made).status == 200
+    assert server.get("/api/v1/whoami", token=made).status == 200
+    assert server.get("/api/v1/tokens", token=made).status == 403
+    assert server.post("/api/v1/notes", {"text": "x"}, token=made).status == 403
+
+
+def test_a_tenant_is_a_wall(server):
+    theirs = server.new_token("admin", tenant="walled")
+    mine = server.new_token("viewer")
+    assert server.delete("/api/v1/tokens/" + mine["id"], token=theirs["token"]).status == 404
+    assert mine["id"] not in server.get("/api/v1/tokens", token=theirs["token"]).body.decode()
+
+
+# ---- the Unix socket ----
+
+def test_the_unix_socket_knows_its_peer(server):
+    me = server.get("/api/v1/whoami", unix=True).json()
+    assert (me["via"], me["role"]) == ("unix", "admin")
+    assert me["id"] == f"unix:{os.geteuid()}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_the_unix_socket_refuses_others(server):
+    pid = os.fork()
+    if pid == 0:
+        status = 9
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            status = 0 if server.get("/api/v1/whoami", unix=True).status in (401, 403) else 1
+        except PermissionError:
+            status = 0  # cannot even reach it
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+# ---- auth = open ----
+
+def test_open_must_be_asked_for_and_stays_on_loopback(start_server, peer):
+    server = start_server(args=["--auth", "open"])
+    me = server.get("/api/v1/whoami", token=None, source=peer).json()
+    assert (me["via"], me["role"]) == ("open", "admin")
+    assert "open" in server.log()
+    assert server.get("/api/v1/whoami", token=None, headers={"Origin": "http://evil.example"}).status == 403
+    assert server.get("/api/v1/whoami", token=None, headers={"Host": "evil.example"}).status == 421
+
+
+def test_open_refuses_to_serve_the_network():
+    server = harness.Server(args=["--auth", "open", "--listen", f"0.0.0.0:{harness.free_port()}"])
+    server.start(ready=False)
+    assert server.process.wait(15) != 0
+    assert "loopback" in server.log()
+    server.stop(check=False)
+
+
+# ---- signed requests ----
+
+@pytest.fixture(scope="session")
+def signer(server):
+    return server.new_token("operator", signing=True)
+
+
+def test_a_signed_request(server, signer):
+    reply = server.signed("GET", "/api/v1/whoami", signer["id"], signer["token"])
+    assert reply.status == 200 and reply.json()["via"] == "signed", reply
+    body = b'{"text":"signed"}'
+    kind = {"Content-Type": "application/json"}
+    assert server.signed("POST", "/api/v1/notes", signer["id"], signer["token"], body, headers=kind).status == 201
+
+
+def test_a_signature_works_once(server, signer, peer):
+    again = {"time_ms": int(time.time() * 1000), "nonce": secrets.token_hex(16), "source": peer}
+    first = server.signed("GET", "/api/v1/whoami", signer["id"], signer["token"], **again)
+    second = server.signed("GET", "/api/v1/whoami", signer["id"], signer["token"], **again)
+    assert (first.status, second.status) == (200, 401)
+
+
+@pytest.mark.parametrize("how", ["kill9_api", "restart"])
+def test_a_signature_works_once_across_restarts(fresh_server, peer, how):
+    server = fresh_server
+    made = server.new_token("operator", signing=True)
+    again = {"time_ms": int(time.time() * 1000), "nonce": secrets.token_hex(16), "source": peer}
+    assert server.signed("GET", "/api/v1/whoami", made["id"], made["token"], **again).status == 200
+    getattr(server, how)()
+    server.wait_ready()
+    assert server.signed("GET", "/api/v1/whoami", made["id"], made["token"], **again).status == 401
+
+
+def test_two_replays_at_once_let_one_through(server, signer):
+    from concurrent.futures import ThreadPoolExecutor
+    again = {"time_ms": int(time.time() * 1000), "nonce": secrets.token_hex(16)}
+    body, kind = json.dumps({"text": "once"}).encode(), {"Content-Type": "application/json"}
+
+    def send(i):
+        return server.signed("POST", "/api/v1/notes", signer["id"], signer["token"], body, headers=dict(kind),
+                             source=f"127.66.0.{i + 1}", **again).status
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(send, range(8)))
+    assert statuses == [201] + [401] * 7
+
+
+@pytest.mark.parametrize("change", ["method", "path", "query", "body", "time", "nonce", "key", "signature", "short"])
+def test_everything_is_signed(server, signer, peer, change, monkeypatch):
+    """A signature over one request, sent with another."""
+    sent = {}
+
+    def record(method, path, body=None, headers=None, **kw):
+        sent.update(method=method, path=path, body=body, headers=dict(headers))
+        return None
+
+    monkeypatch.setattr(server, "request", record)
+    server.signed("POST", "/api/v1/notes?", signer["id"], signer["token"], b'{"text":"a"}',
+                  headers={"Content-Type": "application/json"})
+    monkeypatch.undo()
+    headers = sent["headers"]
+    if change == "method":
+        sent["method"] = "PUT"
+    if change == "path":
+        sent["path"] = "/api/v1/echo?"
+    if change == "query":
+        sent["path"] = "/api/v1/notes?x"
+    if change == "body":
+        sent["body"] = b'{"text":"b"}'
+    if change == "time":
+        headers["X-Atoll-Time"] = str(int(headers["X-Atoll-Time"]) + 1)
+    if change == "nonce":
+        headers["X-Atoll-Nonce"] = secrets.token_hex(16)
+    if change == "key":
+        headers["X-Atoll-Key"] = server.new_token("admin", signing=True)["id"]
+    if change == "signature":
+        headers["X-Atoll-Signature"] = "0" * 64
+    if change == "short":
+        headers["X-Atoll-Signature"] = headers["X-Atoll-Signature"][:32]
+    reply = server.request(sent["method"], sent["path"], body=sent["body"], headers=headers, token=None, source=peer)
+    assert reply.status in ((401,) if change != "method" else (401, 405)), reply
+
+
+@pytest.mark.parametrize("shift,status", [(-61000, 401), (61000, 401), (-55000, 200), (55000, 200)])
+def test_the_time_of_a_signature(server, signer, peer, shift, status):
+    reply = server.signed("GET", "/api/v1/whoami", signer["id"], signer["token"],
+                          time_ms=int(time.time() * 1000) + shift, source=peer)
+    assert reply.status == status, reply
+
+
+def test_a_token_without_signing_cannot_sign(server, peer):
+    made = server.new_token("operator")
+    assert server.signed("GET", "/api/v1/whoami", made["id"], made["token"], source=peer).status == 401
+
+
+def test_a_revoked_signer(server, peer):
+    made = server.new_token("operator", signing=True)
+    server.delete("/api/v1/tokens/" + made["id"])
+    assert server.signed("GET", "/api/v1/whoami", made["id"], made["token"], source=peer).status == 401
+
+
+# ---- the browser's login, by hand ----
+
+def link(server, token="admin"):
+    reply = server.post("/api/v1/login-links", token=token)
+    assert reply.status == 201, reply
+    return reply.json()["url_path"].split("#login=")[1]
+
+
+def login(server, code, **kw):
+    return server.post("/login", {"code": code}, token=None, **kw)
+
+
+def cookie_of(reply):
+    return {"Cookie": reply.headers["set-cookie"].split(";")[0]}
+
+
+def test_a_link_works_once(server, peer):
+    code = link(server)
+    first = login(server, code)
+    assert first.status == 200
+    parts = [p.strip() for p in first.headers["set-cookie"].split(";")]
+    assert parts[0].startswith("atoll_session=") and {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(parts)
+    assert login(server, code, source=peer).status == 401
+    me = server.get("/api/v1/whoami", token=None, headers=cookie_of(first)).json()
+    assert (me["via"], me["role"]) == ("cookie", "admin")
+
+
+def test_a_link_acts_with_its_makers_role(server):
+    viewer = server.new_token("viewer")["token"]
+    session = login(server, link(server, viewer))
+    me = server.get("/api/v1/whoami", token=None, headers=cookie_of(session)).json()
+    assert me["role"] == "viewer"
+    reply = server.get("/api/v1/tokens", token=None, headers=cookie_of(session))
+    assert reply.status == 403
+
+
+def test_two_uses_at_once_let_one_in(server):
+    from concurrent.futures import ThreadPoolExecutor
+    code = link(server)
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(lambda i: login(server, code, source=f"127.67.0.{i + 1}").status, range(8)))
+    assert statuses == [200] + [401] * 7
+
+
+@pytest.mark.parametrize("code", ["", "x", "atl_" + "x" * 43, "' OR 1=1 --"])
+def test_codes_that_are_none(server, peer, code):
+    assert login(server, code, source=peer).status in (400, 401)
+
+
+@pytest.mark.parametrize("csrf,status", [(None, 403), ("wrong", 403), ("0" * 64, 403), ("right", 201)])
+def test_a_change_by_cookie_needs_the_csrf_header(server, csrf, status):
+    session = login(server, link(server))
+    headers = cookie_of(session)
+    if csrf:
+        headers["X-Atoll-CSRF"] = session.json()["csrf"] if csrf == "right" else csrf
+    reply = server.post("/api/v1/notes", {"text": "by cookie"}, token=None, headers=headers)
+    assert reply.status == status, reply
+
+
+def test_another_sessions_csrf_does_not_fit(server):
+    one, two = login(server, link(server)), login(server, link(server))
+    headers = {**cookie_of(one), "X-Atoll-CSRF": two.json()["csrf"]}
+    assert server.post("/api/v1/notes", {"text": "x"}, token=None, headers=headers).status == 403
+
+
+def test_logout_ends_the_session(server, peer):
+    session = login(server, link(server))
+    headers = {**cookie_of(session), "X-Atoll-CSRF": session.json()["csrf"]}
+    assert server.post("/logout", token=None, headers=headers).status == 204
+    assert server.get("/api/v1/whoami", token=None, headers=headers, source=peer).status == 401
+
+
+def test_a_session_survives_kill_9(fresh_server):
+    server = fresh_server
+    session = login(server, link(server))
+    server.kill9_api()
+    server.wait_ready()
+    assert server.get("/api/v1/whoami", token=None, headers=cookie_of(session)).status == 200
+
+
+# ---- the browser's login, in a browser ----
+
+@pytest.fixture
+def chromium():
+    if not browser.find():
+        pytest.skip("no chromium here")
+    chromium = browser.Browser()
+    yield chromium
+    chromium.close()
+
+
+@pytest.mark.timeout(120)
+def test_the_dashboard_in_a_real_browser(fresh_server, chromium):
+    server = fresh_server
+    url = server.url + server.post("/api/v1/login-links").json()["url_path"]
+    chromium.open(url)
+    chromium.wait("document.querySelector('[role=status]')?.innerText === 'Live'")
+    assert chromium.run("location.href") == server.url + "/", "the code must leave the address"
+    text = chromium.text()
+    assert "admin" in text and server.get("/api/v1/version").json()["version"] in text
+
+    (cookie,) = [c for c in chromium.cookies() if c["name"] == "atoll_session"]
+    assert cookie["httpOnly"] is True and cookie["sameSite"] == "Strict" and cookie["path"] == "/"
+    assert chromium.run("document.cookie") == "", "scripts cannot read it"
+
+    # Text of others is text, whatever it looks like.
+    server.post("/api/v1/notes", {"text": "<img src=x onerror=document.title='owned'> <b>bold</b>"})
+    chromium.wait("document.body.innerText.includes('<b>bold</b>')")
+    assert chromium.run("document.title") == "Atoll"
+    assert chromium.run("document.querySelectorAll('.events b, .events img').length") == 0
+
+    # A change from the page carries the CSRF value.
+    chromium.run("""(() => { const input = document.querySelector('#note'); input.value = 'from the page';
+        input.dispatchEvent(new Event('input', { bubbles: true })); })()""")
+    chromium.wait("document.querySelector('#note').value === 'from the page'")
+    chromium.run("document.querySelector('.note').requestSubmit()")
+    chromium.wait("[...document.querySelectorAll('.object')].some((o) => o.textContent === 'from the page')")
+    assert "from the page" in [e["data"].get("text") for e in server.get("/api/v1/events").json()["items"]]
+    assert chromium.complaints() == []
+
+    # The stream comes back by itself, without a gap, after the server was killed.
+    server.kill9_api()
+    server.wait_ready()
+    server.post("/api/v1/notes", {"text": "after the crash"})
+    chromium.wait("document.body.innerText.includes('after the crash')", 30)
+    numbers = chromium.run("[...document.querySelectorAll('.seq')].map((s) => Number(s.textContent))")
+    assert sorted(numbers) == list(range(1, len(numbers) + 1)), numbers
+
+
+@pytest.mark.timeout(120)
+def test_a_used_link_and_no_session_say_what_to_do(fresh_server, chromium):
+    server = fresh_server
+    url = server.url + server.post("/api/v1/login-links").json()["url_path"]
+    assert login(server, url.split("#login=")[1]).status == 200
+    chromium.open(url)
+    chromium.wait("document.body.innerText.includes('atoll login')")
+    assert "used already" in chromium.text()
+    assert chromium.run("location.hash") == ""
+    chromium.open(server.url + "/")
+    chromium.wait("document.body.innerText.includes('atoll login')")
+
+
+@pytest.mark.timeout(120)
+def test_the_page_obeys_a_strict_policy(fresh_server, chromium):
+    server = fresh_server
+    reply = server.get("/", token=None)
+    policy = reply.headers["content-security-policy"]
+    for part in ("default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
+                 "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"):
+        assert part in policy, policy
+    assert "unsafe" not in policy
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    chromium.open(server.url + server.post("/api/v1/login-links").json()["url_path"])
+    chromium.wait("document.querySelector('[role=status]')?.innerText === 'Live'")
+    chromium.run("""(() => { const s = document.createElement('script'); s.textContent = "document.title = 'owned'";
+        document.body.append(s); })()""")
+    assert chromium.run("document.title") == "Atoll", "an inline script ran"
+
+
+@pytest.mark.timeout(120)
+def test_the_page_fits_a_phone_in_both_schemes(fresh_server, chromium):
+    server = fresh_server
+    server.post("/api/v1/notes", {"text": "w" * 500})
+    chromium.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    chromium.open(server.url + server.post("/api/v1/login-links").json()["url_path"])
+    chromium.wait("document.querySelector('[role=status]')?.innerText === 'Live'")
+    chromium.wait("document.querySelectorAll('.events li').length > 0")
+    assert chromium.run("document.documentElement.scrollWidth <= 360"), "the page scrolls sideways"
+    grounds = set()
+    for scheme in ("light", "dark"):
+        chromium.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        grounds.add(chromium.run("getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2, "both schemes look the same"
+
+
+@pytest.mark.timeout(120)
+def test_the_page_works_from_the_keyboard(fresh_server, chromium):
+    server = fresh_server
+    chromium.open(server.url + server.post("/api/v1/login-links").json()["url_path"])
+    chromium.wait("document.querySelector('[role=status]')?.innerText === 'Live'")
+    seen = []
+    for _ in range(8):
+        for kind in ("keyDown", "keyUp"):
+            chromium.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        seen.append(chromium.run("document.activeElement.id || document.activeElement.innerText"))
+    for name in ("Skip to the events", "Log out", "note", "filter"):
+        assert name in seen, seen
