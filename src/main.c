@@ -1,7 +1,28 @@
 /* Picks the role: serve, api, otherwise a CLI command. */
+#include <string.h>
+
 #include "cli/cli.h"
+#include "daemon/daemon.h"
+
+/* `--resolve` is the warden's own word at the end of what the user said; nobody else needs it. */
+static int serve(int argc, char **argv)
+{
+    bool resolve = argc > 2 && strcmp(argv[argc - 1], "--resolve") == 0;
+    struct conf *conf = NULL;
+
+    if (resolve)
+        argv[--argc] = NULL;
+    int status = cli_serve(argc, argv, &conf);
+    if (!conf)
+        return status;
+    return resolve ? resolve_main(conf) : serve_main(conf, argc, argv);
+}
 
 int main(int argc, char **argv)
 {
+    if (argc >= 2 && strcmp(argv[1], "serve") == 0)
+        return serve(argc, argv);
+    if (argc == 2 && strcmp(argv[1], "api") == 0)
+        return api_main();
     return cli_main(argc, argv);
 }

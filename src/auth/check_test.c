@@ -27,7 +27,8 @@ TEST(a_token_lets_its_owner_in_as_what_it_says)
     CHECK(fake.who.role == ROLE_AGENT && fake.who.via == VIA_TOKEN);
     CHECK_INT(fake.who.expires_ms, wish.expires_ms);
     /* The scheme's case does not matter (RFC 9110, 11.1). */
-    memcpy(bearer, "bEARER", 6);
+    for (int i = 0; i < 6; i++)
+        bearer[i] ^= 0x20;
     CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
     CHECK_INT(fake_get(&fake, NULL), AUTH_NOBODY);
     CHECK_INT(fake.err.code, ERR_UNAUTHENTICATED);
@@ -145,6 +146,13 @@ TEST(what_has_expired_is_swept_out_of_memory)
     fake.auth->sweep.fn(&fake.auth->sweep);
     CHECK(fake.auth->tokens.by_id.used == 1 && fake.auth->tokens.by_hash.used == 1);
     CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
+    /* Nor does anything enter that has ended before its commit came back. */
+    struct token_row late = { .id = "tok_late", .role = ROLE_ADMIN, .expires_ms = fake_wall_ms };
+    auth_token_added(fake.auth, &late);
+    late.expires_ms = 0;
+    late.revoked_ms = 1;
+    auth_token_added(fake.auth, &late);
+    CHECK_INT(fake.auth->tokens.by_id.used, 1);
 }
 
 /* ---- browser sessions ---- */

@@ -63,7 +63,7 @@ static struct str peer_key(const char *addr, char out[PEER_KEY_MAX])
 
 static struct fail_entry *fail_set(const struct limit *limit, struct str key)
 {
-    return limit->fails + map_hash(key.p, key.n) % (AUTH_PEERS_MAX / WAYS) * WAYS;
+    return limit->fails + (size_t)map_hash(key.p, key.n) % (AUTH_PEERS_MAX / WAYS) * WAYS;
 }
 
 static struct fail_entry *fail_find(const struct limit *limit, struct str key)
@@ -135,7 +135,7 @@ static struct rate_entry *rate_entry(struct limit *limit, const char *id, int64_
     assert(len > 0 && len < sizeof(set->id));
     if (!limit->rates)
         limit->rates = xcalloc(AUTH_RATES_MAX, sizeof(*limit->rates));
-    set = idle = limit->rates + map_hash(id, len) % (AUTH_RATES_MAX / WAYS) * WAYS;
+    set = idle = limit->rates + (size_t)map_hash(id, len) % (AUTH_RATES_MAX / WAYS) * WAYS;
     for (size_t i = 0; i < WAYS; i++) {
         if (strcmp(set[i].id, id) == 0)
             return &set[i];

@@ -154,7 +154,7 @@ TEST(a_signature_is_seen_for_twice_the_skew_at_least)
 {
     autoreplay struct replay replay = { 0 };
     unsigned char signature[32], zero[32] = { 0 };
-    const int64_t keep = 2 * AUTH_SKEW_MS;
+    const int64_t keep = 2ll * AUTH_SKEW_MS;
 
     for (int64_t start = 1; start < 10 * keep; start += 17777) {
         make_signature(signature, (uint64_t)start);

@@ -25,8 +25,8 @@ TEST(dates_are_those_of_libc)
     for (int i = 0; i < 100000; i++)
         check_text((int64_t)(((uint64_t)test_rand(UINT32_MAX) << 20 ^ test_rand(UINT32_MAX)) %
                              253402300800000u));
-    for (int64_t day = 0; day < 366 * 140;
-         day++) { /* each day to 2110, its first and last instant */
+    /* Each day to 2110, its first and last instant. */
+    for (int64_t day = 0; day < 366ll * 140; day++) {
         check_text(day * 86400000);
         check_text(day * 86400000 + 86399999);
     }

@@ -116,19 +116,19 @@ int err_sys(struct err *err, const char *fmt, ...)
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-    char context[ERR_MSG_SIZE];
+    char context[ERR_MSG_SIZE - 2];
     va_list args;
 
     if (!err)
         return -1;
     va_start(args, fmt);
-    vsnprintf(context, sizeof(context) - 2, fmt, args);
+    vsnprintf(context, sizeof(context), fmt, args);
     va_end(args);
     size_t len = strlen(context);
-    memcpy(context + len, ": ", 2);
-    len += 2;
-    memmove(err->msg + len, err->msg, sizeof(err->msg) - len);
+    memmove(err->msg + len + 2, err->msg, sizeof(err->msg) - len - 2);
     memcpy(err->msg, context, len);
+    err->msg[len] = ':';
+    err->msg[len + 1] = ' ';
     err->msg[sizeof(err->msg) - 1] = 0;
     return -1;
 }

@@ -135,7 +135,8 @@ bool hex_bytes(struct str text, void *out, size_t len)
         if (hex_value(text.p[i]) < 0)
             return false;
     for (size_t i = 0; i < len; i++)
-        p[i] = (unsigned char)(hex_value(text.p[2 * i]) << 4 | hex_value(text.p[2 * i + 1]));
+        p[i] = (unsigned char)((unsigned)hex_value(text.p[2 * i]) << 4 |
+                               (unsigned)hex_value(text.p[2 * i + 1]));
     return true;
 }
 

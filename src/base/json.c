@@ -461,11 +461,11 @@ static int fail_duplicate(struct reader *r, struct str key)
 /* Notes the key in the summary; compares it with its siblings when the summary cannot tell. */
 static inline int check_near(struct reader *r, struct frame *top, struct str key)
 {
-    size_t n = key.n;
-    unsigned sum =
-        n ? (unsigned)(n + (unsigned char)key.p[0] * 7u + (unsigned char)key.p[n / 2] * 3u +
-                       (unsigned char)key.p[n - 1] * 13u)
-          : 0;
+    const unsigned char *p = (const unsigned char *)key.p;
+    size_t n = key.n, sum = n;
+
+    if (n)
+        sum += p[0] * (size_t)7 + p[n / 2] * (size_t)3 + p[n - 1] * (size_t)13;
     uint64_t bit = 1ull << (sum & 63);
 
     if (top->seen & bit)

@@ -67,7 +67,7 @@
 #define AUTH_REPLAYS_MAX 196608 /* signed requests remembered in memory, per two minutes */
 #define SESSIONS_MAX 10000      /* live browser sessions */
 #define LOGIN_CODES_MAX 1000    /* login links that nobody has used yet */
-#define LOGIN_LINK_MS (10 * 60 * 1000)
+#define LOGIN_LINK_MS (10ll * 60 * 1000)
 #define LOGIN_SESSION_MS (12ll * 3600 * 1000)
 #define RATE_PER_SECOND 2000 /* per principal, unless configured */
 #define RATE_BURST 4000
@@ -112,6 +112,7 @@
 #define WIRE_PER_SECOND_MAX 200
 #define SERVE_ARGS_MAX 256   /* words after `atoll` */
 #define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
+#define TLS_FILE_MAX 262144  /* certificate chain, or key */
 
 /* Settings */
 #define CONF_FILE_MAX 262144

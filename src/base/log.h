@@ -41,13 +41,15 @@ void log_setup(enum log_level least, enum log_format format, const char *role);
 bool log_wants(enum log_level level);
 void log_write(enum log_level level, const char *text, const struct log_kv *fields);
 
+/* The list of fields ends with one that has no key. */
+#define kv_end_ ((struct log_kv){ 0 })
 #define log_at_(level, text, ...)                                                                  \
     do {                                                                                           \
         if (log_wants(level))                                                                      \
-            log_write(level, text, (const struct log_kv[]){ __VA_ARGS__ __VA_OPT__(, ){ 0 } });    \
+            log_write(level, text, (const struct log_kv[]){ __VA_ARGS__ });                        \
     } while (0)
 
-#define log_debug(text, ...) log_at_(LOG_DEBUG, text __VA_OPT__(, ) __VA_ARGS__)
-#define log_info(text, ...) log_at_(LOG_INFO, text __VA_OPT__(, ) __VA_ARGS__)
-#define log_warn(text, ...) log_at_(LOG_WARN, text __VA_OPT__(, ) __VA_ARGS__)
-#define log_error(text, ...) log_at_(LOG_ERROR, text __VA_OPT__(, ) __VA_ARGS__)
+#define log_debug(text, ...) log_at_(LOG_DEBUG, text, ##__VA_ARGS__, kv_end_)
+#define log_info(text, ...) log_at_(LOG_INFO, text, ##__VA_ARGS__, kv_end_)
+#define log_warn(text, ...) log_at_(LOG_WARN, text, ##__VA_ARGS__, kv_end_)
+#define log_error(text, ...) log_at_(LOG_ERROR, text, ##__VA_ARGS__, kv_end_)

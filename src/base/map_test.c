@@ -10,7 +10,7 @@ static struct str key_of(uint32_t i, char out[8])
 {
     /* Keys with NUL inside and of every length, the empty one too. */
     for (size_t k = 0; k < 8; k++)
-        out[k] = (char)(i * 37 + k);
+        out[k] = (char)((size_t)i * 37 + k);
     return (struct str){ out, i % 9 == 8 ? 0 : 1 + i % 8 };
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ARENA_FIRST 1024u
-#define ARENA_CHUNK_MAX (256u * 1024u)
+#define ARENA_CHUNK_MAX ((size_t)256 * 1024)
 #define ARENA_ALIGN 16u
 
 struct arena_chunk {

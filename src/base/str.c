@@ -144,7 +144,11 @@ bool str_to_bytes(struct str a, uint64_t *out)
 bool str_to_ms(struct str a, uint64_t *out)
 {
     static const struct unit units[] = {
-        { "ms", 1 }, { "s", 1000 }, { "m", 60 * 1000 }, { "h", 3600 * 1000 }, { "d", 86400 * 1000 },
+        { "ms", 1 },
+        { "s", 1000 },
+        { "m", 60ull * 1000 },
+        { "h", 3600ull * 1000 },
+        { "d", 86400ull * 1000 },
     };
 
     return with_unit(a, units, ARRAY_LEN(units), out);

@@ -21,7 +21,10 @@ struct str {
 #define STR_FMT(s) (int)((s).n > 4096 ? 4096 : (s).n), (s).p
 #define STR(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
 /* The same as a constant initialiser, for static tables. */
-#define STR_INIT(literal) { "" literal, sizeof(literal) - 1 }
+#define STR_INIT(literal)                                                                          \
+    {                                                                                              \
+        "" literal, sizeof(literal) - 1                                                            \
+    }
 #define STR_NONE ((struct str){ 0 })
 
 static inline struct str str_of(const char *text)

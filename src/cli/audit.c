@@ -8,8 +8,10 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/show.h"
 #include "cli/cli.h"
 #include "store/store.h"
+#include "wire/layout.h"
 
 #define POLL_MS 1000
 
@@ -32,13 +34,13 @@ static void put_row(struct cli *cli, const struct json *row)
         struct str text = json_text(row, words[i]);
 
         buf_putc(&cli->out, ' ');
-        text_visible(&cli->out, text.n ? text : STR("-"));
+        show_text(&cli->out, text.n ? text : STR("-"));
     }
     json = json_to(&detail);
     if (json_get(row, "detail"))
         json_put(&json, json_get(row, "detail"));
     buf_putc(&cli->out, ' ');
-    text_visible(&cli->out, buf_view(&detail));
+    show_text(&cli->out, buf_view(&detail));
     buf_putc(&cli->out, '\n');
 }
 
@@ -214,6 +216,21 @@ static int verify_online(struct cli *cli, const struct noted *noted, struct audi
     return against_row(cli, noted, verdict, err);
 }
 
+/* No server runs on the local state directory: its file can be checked all the same. */
+static int verify_stopped(struct cli *cli, const struct noted *noted, struct audit_verdict *verdict,
+                          struct err *err)
+{
+    autofree char *path = xprintf("%s/" STATE_DATA "/" STATE_DB, cli->at.state);
+    struct err unreached = *err;
+
+    int rc = verify_file(path, noted, verdict, err);
+    if (rc < 0 && err->code == ERR_NOT_FOUND)
+        *err = unreached; /* no store here either: the server was meant */
+    else
+        cli->hint[0] = 0;
+    return rc;
+}
+
 static void put_verdict(struct cli *cli, const struct audit_verdict *verdict)
 {
     struct json_out json = json_to(&cli->out);
@@ -233,10 +250,10 @@ static void put_verdict(struct cli *cli, const struct audit_verdict *verdict)
     } else if (ok) {
         buf_printf(&cli->out, "ok: %lld rows fit together\nhead ", (long long)verdict->rows);
         buf_printf(&cli->out, "%lld:", (long long)verdict->rows);
-        text_visible(&cli->out, str_of(verdict->head));
+        show_text(&cli->out, str_of(verdict->head));
     } else {
         buf_printf(&cli->out, "NOT OK at row %lld: ", (long long)verdict->bad_seq);
-        text_visible(&cli->out, str_of(verdict->why));
+        show_text(&cli->out, str_of(verdict->why));
     }
     buf_putc(&cli->out, '\n');
 }
@@ -251,6 +268,8 @@ static int audit_verify_run(struct cli *cli, struct err *err)
         return -1;
     int rc =
         path ? verify_file(path, &noted, &verdict, err) : verify_online(cli, &noted, &verdict, err);
+    if (rc < 0 && err->code == ERR_UNAVAILABLE && cli->at.state)
+        rc = verify_stopped(cli, &noted, &verdict, err);
     if (rc < 0)
         return err_wrap(err, "verify the audit log");
     against_last(&noted, &verdict);
@@ -267,7 +286,8 @@ static const struct cli_flag audit_verify_flags[] = {
 const struct command cmd_audit_verify = {
     .name = "audit verify",
     .help = "Check that no row of the audit log was edited, removed, reordered or cut off.",
-    .more = "Prints the head, which is the number and the hash of the last row. Note it "
+    .more = "Without a running server the store of the local state directory is read. Prints the "
+            "head, which is the number and the hash of the last row. Note it "
             "somewhere else: given as --head later, it shows whether the log was cut off or "
             "rolled back since. Ends with status 1 and names the first row that does not fit.\n\n"
             "Examples:\n  atoll audit verify\n"

@@ -19,10 +19,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "store/store.h"
-
-#define LOCK_FILE "lock"
-#define DATA_DIR "data"
-#define DB_FILE "atoll.db"
+#include "wire/layout.h"
 
 static bool is_there(const char *path)
 {
@@ -161,7 +158,7 @@ static int by_server(struct cli *cli, const char *file, int64_t *bytes, struct e
 
 static int by_file(const char *state, const char *file, int64_t *bytes, struct err *err)
 {
-    autofree char *path = xprintf("%s/" DATA_DIR "/" DB_FILE, state);
+    autofree char *path = xprintf("%s/" STATE_DATA "/" STATE_DB, state);
     struct db *db = NULL;
     struct stat st;
 
@@ -224,7 +221,7 @@ const struct command cmd_backup = {
 /* The lock of the state directory: whoever holds it is the server. */
 static int take_lock(const char *state, int *out, struct err *err)
 {
-    autofree char *path = xprintf("%s/" LOCK_FILE, state);
+    autofree char *path = xprintf("%s/" STATE_LOCK, state);
     autoclose int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
     if (fd < 0)
@@ -310,8 +307,8 @@ static int sync_dir(const char *path, struct err *err)
 
 static int put_back(const char *file, const char *state, char **aside, struct err *err)
 {
-    autofree char *data = xprintf("%s/" DATA_DIR, state);
-    autofree char *db_path = xprintf("%s/" DB_FILE, data);
+    autofree char *data = xprintf("%s/" STATE_DATA, state);
+    autofree char *db_path = xprintf("%s/" STATE_DB, data);
     char id[ID_SIZE];
 
     id_make(id, "");

@@ -255,4 +255,8 @@ TEST(audit_verify_works_on_a_file)
     CHECK_INT(run("audit", "verify", file, last), 1);
     CHECK_SAID("another hash");
     CHECK_INT(run("audit", "verify", "--db=/nowhere/at/all", NULL), 2);
+    CHECK_INT(run("audit", "verify", NULL, NULL), 0); /* no server: the local store's file */
+    CHECK_SAID("ok: 4 rows");
+    CHECK_INT(run("audit", "verify", "--state", test_dir()), 1);
+    CHECK_SAID("nobody listens");
 }

@@ -56,7 +56,7 @@ static void next_words(struct buf *out, struct str group)
 
 static void groups(struct buf *out, void (*fn)(struct buf *out, struct str group))
 {
-    struct str last = STR_NONE;
+    struct str last = STR("");
 
     for (const struct command *const *at = commands; *at; at++) {
         struct str rest = str_of((*at)->name), word = str_cut(&rest, ' ');
@@ -93,7 +93,7 @@ static void bash(struct buf *out)
                   "    case $command in\n"
                   "        '') words='");
     size_t start = out->len;
-    next_words(out, STR_NONE);
+    next_words(out, STR(""));
     memmove(out->data + start, out->data + start + 1, out->len - start - 1);
     out->len--;
     buf_puts(out, "' ;;\n");
@@ -236,7 +236,7 @@ static void fish(struct buf *out)
 {
     autobuf struct buf words = { 0 };
 
-    next_words(&words, STR_NONE);
+    next_words(&words, STR(""));
     buf_puts(out, "# fish completion for atoll; install it as\n"
                   "# ~/.config/fish/completions/atoll.fish\n");
     buf_printf(out, "complete -c atoll -f -n '__fish_use_subcommand' -a '%s'\n",

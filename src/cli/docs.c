@@ -6,6 +6,7 @@
  * and examples indented. Here they become mdoc(7) or Markdown. mdoc wants each sentence on a line
  * of its own and no line over 80 bytes.
  */
+#include "api/api.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "conf/conf.h"
@@ -379,10 +380,8 @@ static int docs_run(struct cli *cli, struct err *err)
         const char *name;
         void (*put)(struct buf *out);
     } pages[] = {
-        { "man1", page_man1 },
-        { "conf5", page_conf5 },
-        { "commands", page_commands },
-        { "settings", page_settings },
+        { "man1", page_man1 },         { "conf5", page_conf5 },  { "commands", page_commands },
+        { "settings", page_settings }, { "api", api_reference },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(pages); i++)
@@ -396,7 +395,7 @@ static int docs_run(struct cli *cli, struct err *err)
 const struct command cmd_docs = {
     .name = "docs",
     .args = "PAGE",
-    .help = "Print a generated page: man1, conf5, commands or settings.",
+    .help = "Print a generated page: man1, conf5, commands, settings or api.",
     .traits = CMD_HIDDEN,
     .run = docs_run,
 };

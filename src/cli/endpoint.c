@@ -17,9 +17,8 @@
 #include "cli/cli.h"
 #include "cli/context.h"
 #include "conf/conf.h"
+#include "wire/layout.h"
 
-#define SOCKET_FILE "atoll.sock"
-#define TOKEN_FILE "admin.token"
 #define TOKEN_FILE_MAX 4096
 
 void endpoint_free(struct endpoint *at)
@@ -44,7 +43,7 @@ static const char *given(const struct cli *cli, const char *flag, const char *va
 /* Is a server's socket there, and ours to use? */
 static bool own_socket(const char *dir)
 {
-    autofree char *path = xprintf("%s/" SOCKET_FILE, dir);
+    autofree char *path = xprintf("%s/" STATE_SOCKET, dir);
     struct stat st;
 
     return stat(path, &st) == 0 && (st.st_uid == geteuid() || geteuid() == 0);
@@ -71,7 +70,7 @@ char *cli_state_dir(const struct cli *cli, bool *named)
 /* The first line of the token file; NULL when there is none that we may read. */
 static char *read_token(const char *dir)
 {
-    autofree char *path = xprintf("%s/" TOKEN_FILE, dir);
+    autofree char *path = xprintf("%s/" STATE_TOKEN, dir);
     autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     char text[TOKEN_FILE_MAX];
     struct stat st;
@@ -123,7 +122,7 @@ static int from_state(struct cli *cli, const char *dir, struct err *err)
     autofree char *address = NULL;
     autofree char *cwd = dir[0] == '/' ? xstrdup("") : get_current_dir_name();
 
-    address = xprintf("unix:%s%s%s/" SOCKET_FILE, cwd ? cwd : "", dir[0] == '/' ? "" : "/", dir);
+    address = xprintf("unix:%s%s%s/" STATE_SOCKET, cwd ? cwd : "", dir[0] == '/' ? "" : "/", dir);
     if (client_target_parse(address, &cli->at.target, err) < 0)
         return -1;
     cli->at.token = read_token(dir);

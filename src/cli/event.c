@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/show.h"
 #include "cli/cli.h"
 #include "cli/sse.h"
 
@@ -47,14 +48,14 @@ static void put_line(struct buf *out, const struct json *event)
     if (json_get(event, "data"))
         json_put(&json, json_get(event, "data"));
     buf_printf(out, "%lld ", (long long)json_num(event, "seq", 0));
-    text_visible(out, json_text(event, "time"));
+    show_text(out, json_text(event, "time"));
     buf_putc(out, ' ');
-    text_visible(out, json_text(event, "type"));
+    show_text(out, json_text(event, "type"));
     buf_putc(out, ' ');
     struct str object = json_text(event, "object");
-    text_visible(out, object.n ? object : STR("-"));
+    show_text(out, object.n ? object : STR("-"));
     buf_putc(out, ' ');
-    text_visible(out, buf_view(&data));
+    show_text(out, buf_view(&data));
     buf_putc(out, '\n');
 }
 
@@ -130,7 +131,7 @@ static int stream(struct tail *tail, struct err *err)
     tail->said_lost = false;
     sse_reset(&tail->sse);
     for (;;) {
-        client_deadline(client, clock_mono_ms() + 4 * SSE_KEEPALIVE_MS);
+        client_deadline(client, clock_mono_ms() + 4ll * SSE_KEEPALIVE_MS);
         ssize_t got = client_read(client, part, sizeof(part), err);
         if (got < 0)
             return -1;

@@ -1,5 +1,5 @@
 /*
- * Everything that is printed. Text from elsewhere passes text_visible on its way, in the cells of
+ * Everything that is printed. Text from elsewhere passes show_text on its way, in the cells of
  * tables and in error messages alike. Output is collected and written in one go; a reader that has
  * gone (`| head`) is no error but the end.
  */
@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 
 #include "base/mem.h"
+#include "base/show.h"
 #include "cli/cli.h"
 
 static int write_all(int fd, struct str text)
@@ -185,7 +186,7 @@ void cli_note(struct cli *cli, const char *fmt, ...)
     buf_vprintf(&text, fmt, args);
     va_end(args);
     buf_puts(&line, "atoll: ");
-    text_visible(&line, buf_view(&text));
+    show_text(&line, buf_view(&text));
     buf_putc(&line, '\n');
     (void)!write_all(cli->err_fd, buf_view(&line));
 }
@@ -216,16 +217,16 @@ void cli_show_error(struct cli *cli, const struct err *err)
         error_json(cli, err, &out);
     } else {
         buf_puts(&out, colour ? "\x1b[1;31matoll:\x1b[0m " : "atoll: ");
-        text_visible(&out, str_of(err->msg));
+        show_text(&out, str_of(err->msg));
         if (cli->request_id[0]) {
             buf_puts(&out, " (request ");
-            text_visible(&out, str_of(cli->request_id));
+            show_text(&out, str_of(cli->request_id));
             buf_putc(&out, ')');
         }
         buf_putc(&out, '\n');
         if (cli->hint[0])
             buf_puts(&out, "  ");
-        text_visible(&out, str_of(cli->hint));
+        show_text(&out, str_of(cli->hint));
         buf_puts(&out, cli->hint[0] ? "\n" : "");
     }
     (void)!write_all(cli->err_fd, buf_view(&out));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/show.h"
 #include "cli/cli.h"
 #include "conf/conf.h"
 
@@ -49,7 +50,7 @@ static int version_run(struct cli *cli, struct err *err)
     buf_puts(&cli->out, "atoll " ATOLL_VERSION "\n");
     if (both) {
         buf_puts(&cli->out, "server ");
-        text_visible(&cli->out, json_text(reply, "version"));
+        show_text(&cli->out, json_text(reply, "version"));
         buf_putc(&cli->out, '\n');
     }
     return EXIT_OK;
@@ -125,8 +126,8 @@ static int login_run(struct cli *cli, struct err *err)
     autofree char *base = url.p ? NULL : browser_base(cli);
     if (!url.p && !path.p)
         return err_set(err, ERR_INTERNAL, "the server's answer holds no link");
-    text_visible(&cli->out, str_of(base));
-    text_visible(&cli->out, url.p ? url : path);
+    show_text(&cli->out, str_of(base));
+    show_text(&cli->out, url.p ? url : path);
     buf_putc(&cli->out, '\n');
     return EXIT_OK;
 }

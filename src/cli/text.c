@@ -1,102 +1,17 @@
-/*
- * How it works: text is walked by code point. What is not well-formed UTF-8 is shown byte by byte,
- * so nothing a terminal could resynchronise on gets through. Tables keep visible cells and
- * measure them only when they are put.
- */
+/* How it works: a table keeps the text of its cells and measures them only when it is put. */
 #include "cli/text.h"
 
 #include <wchar.h>
 
 #include "base/mem.h"
-
-/* The code point at the front and its length; 0 when the bytes there are no UTF-8. */
-static size_t decode(struct str text, uint32_t *code)
-{
-    unsigned char lead = (unsigned char)text.p[0];
-    size_t len = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-
-    if (len == 0 || lead > 0xf4 || len > text.n || !str_utf8((struct str){ text.p, len }))
-        return 0;
-    static const unsigned char masks[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
-    *code = lead & masks[len];
-    for (size_t i = 1; i < len; i++)
-        *code = *code << 6 | ((unsigned char)text.p[i] & 0x3fu);
-    return len;
-}
-
-struct span {
-    uint32_t first, last;
-};
-
-/* Code points that are not seen, or change how others are seen. */
-static const struct span hidden[] = {
-    { 0x00, 0x1f },       /* C0 */
-    { 0x7f, 0x9f },       /* DEL, C1 */
-    { 0xad, 0xad },       /* soft hyphen */
-    { 0x34f, 0x34f },     /* grapheme joiner */
-    { 0x61c, 0x61c },     /* Arabic letter mark */
-    { 0x115f, 0x1160 },   /* Hangul fillers */
-    { 0x17b4, 0x17b5 },   /* invisible Khmer vowels */
-    { 0x180b, 0x180f },   /* Mongolian selectors */
-    { 0x200b, 0x200f },   /* zero width, directional marks */
-    { 0x2028, 0x202e },   /* line and paragraph separators, embeddings, overrides */
-    { 0x2060, 0x206f },   /* word joiner, isolates, deprecated format characters */
-    { 0x3164, 0x3164 },   /* Hangul filler */
-    { 0xfe00, 0xfe0f },   /* variation selectors */
-    { 0xfeff, 0xfeff },   /* byte order mark */
-    { 0xffa0, 0xffa0 },   /* half-width Hangul filler */
-    { 0xfff0, 0xfffb },   /* interlinear annotation */
-    { 0xfffe, 0xffff },   /* noncharacters */
-    { 0xe0000, 0xe0fff }, /* tags, more selectors */
-};
-
-static bool is_hidden(uint32_t code)
-{
-    for (size_t i = 0; i < ARRAY_LEN(hidden); i++)
-        if (code >= hidden[i].first && code <= hidden[i].last)
-            return true;
-    return false;
-}
-
-static void put_escape(struct buf *out, uint32_t code)
-{
-    static const struct {
-        uint32_t code;
-        const char *text;
-    } named[] = { { '\n', "\\n" }, { '\r', "\\r" }, { '\t', "\\t" } };
-
-    for (size_t i = 0; i < ARRAY_LEN(named); i++)
-        if (named[i].code == code) {
-            buf_puts(out, named[i].text);
-            return;
-        }
-    buf_printf(out, code < 0x80 ? "\\x%02x" : "\\u{%x}", (unsigned)code);
-}
-
-void text_visible(struct buf *out, struct str text)
-{
-    while (text.n) {
-        uint32_t code;
-        size_t len = decode(text, &code);
-
-        if (!len) {
-            buf_printf(out, "\\x%02x", (unsigned)(unsigned char)text.p[0]);
-            len = 1;
-        } else if (is_hidden(code)) {
-            put_escape(out, code);
-        } else {
-            buf_append(out, text.p, len);
-        }
-        text = str_from(text, len);
-    }
-}
+#include "base/show.h"
 
 /* Columns of the character at the front; *len is its length in bytes. */
 static size_t char_width(struct str text, size_t *len)
 {
     uint32_t code;
 
-    *len = decode(text, &code);
+    *len = str_utf8_at(text.p, text.n, &code);
     if (!*len) {
         *len = 1;
         return 1;
@@ -161,7 +76,7 @@ void table_free(struct table *table)
 
 void table_cell(struct table *table, struct str text)
 {
-    text_visible(&table->cells, text);
+    show_text(&table->cells, text);
     buf_putc(&table->cells, 0);
     table->count++;
 }
@@ -188,7 +103,7 @@ static void squeeze(size_t *widths, unsigned columns, size_t width)
     const size_t least = 8;
 
     for (;;) {
-        size_t total = 2u * (columns - 1), widest = 0;
+        size_t total = ((size_t)columns - 1) * 2, widest = 0;
 
         for (unsigned i = 0; i < columns; i++) {
             total += widths[i];

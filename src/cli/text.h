@@ -1,17 +1,11 @@
 /*
- * text - what reaches a terminal: untrusted text made visible, its width, and tables.
- *
- * Names, messages and events are written by agents and other people. Bytes that could command the
- * terminal or make text lie (control characters, bidirectional overrides, invisible characters,
- * broken UTF-8) are shown as escapes, here and nowhere else. Any thread.
+ * text - how text stands on a terminal: its width, and tables. Text from elsewhere goes through
+ * base/show.h before it is printed; the cells of tables do so by themselves. Any thread.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "base/str.h"
-
-/* Appends `text` with "\n", "\x1b", "\u{202e}" or "\xff" in place of what must not be printed. */
-void text_visible(struct buf *out, struct str text);
 
 /* Columns that visible UTF-8 takes on a terminal. */
 size_t text_width(struct str text);

@@ -51,7 +51,7 @@ const struct conf_key conf_table[] = {
       "Connections at once." },
     { "conns_per_peer_max", CONF_INT, "16384", NULL, "1..1000000", false, "N",
       "Connections at once from one address." },
-    { "drain", CONF_MS, "10s", NULL, "0s..10m", true, "TIME",
+    { "drain", CONF_MS, "10s", NULL, "0s..10m", false, "TIME",
       "Time that requests under way have to finish at SIGTERM." },
     { 0 },
 };

@@ -142,7 +142,7 @@ int client_start(struct client **out, const struct client_target *target,
 
     if (left <= 0)
         return err_set(err, ERR_TIMEOUT, "no time left to connect");
-    int fd = sock_connect(target->connect, (int)MIN(left, 24 * 3600 * 1000), err);
+    int fd = sock_connect(target->connect, (int)MIN(left, 86400000), err);
     if (fd < 0)
         return -1;
     return client_start_on(out, fd, target, request, options, reply, err);

@@ -12,6 +12,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <signal.h>
 
 #include "base/mem.h"
 
@@ -135,8 +136,10 @@ static int make_ctx(SSL_CTX **out, struct str cert_pem, struct str key_pem, stru
 
 int tls_new(struct tls **out, struct str cert_pem, struct str key_pem, struct err *err)
 {
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
     SSL_CTX *ctx;
 
+    sigaction(SIGPIPE, &ignore, NULL); /* OpenSSL writes by write(2), not with MSG_NOSIGNAL */
     if (make_ctx(&ctx, cert_pem, key_pem, err) < 0)
         return -1;
     *out = xnew(struct tls);

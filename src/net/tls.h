@@ -13,7 +13,10 @@
 struct tls;
 struct tls_conn;
 
-/* `cert_pem` may hold a chain, the server's own certificate first. */
+/*
+ * `cert_pem` may hold a chain, the server's own certificate first. The process ignores SIGPIPE from
+ * then on.
+ */
 must_use int tls_new(struct tls **out, struct str cert_pem, struct str key_pem, struct err *err);
 /* Another certificate for connections from now on; on failure the old one stays. */
 must_use int tls_reload(struct tls *tls, struct str cert_pem, struct str key_pem, struct err *err);

@@ -66,19 +66,24 @@ void event_list_free(struct event *first)
 
 /* ---- adding ---- */
 
+/* Two statements, because RETURNING costs SQLite more than both together. */
 static int next_seq(struct db *db, const char *tenant, int64_t *out, struct err *err)
 {
-    autoquery struct query *q = db_query(db, "UPDATE tenant SET event_seq = event_seq + 1"
-                                             " WHERE id = $1 RETURNING event_seq");
-    query_text(q, 1, tenant);
+    autoquery struct query *take =
+        db_query(db, "UPDATE tenant SET event_seq = event_seq + 1 WHERE id = $1");
+    autoquery struct query *look = db_query(db, "SELECT event_seq FROM tenant WHERE id = $1");
 
-    int rc = query_step(q, err);
-    if (rc < 0)
+    query_text(take, 1, tenant);
+    query_text(look, 1, tenant);
+    int rows = query_run(take, err);
+    if (rows < 0)
         return -1;
-    if (rc == 0)
+    if (rows == 0)
         return err_set(err, ERR_NOT_FOUND, "no tenant %s", tenant);
-    *out = query_col_i64(q, 0);
-    return query_run(q, err) < 0 ? -1 : 0;
+    if (query_step(look, err) < 0)
+        return -1;
+    *out = query_col_i64(look, 0);
+    return 0;
 }
 
 static int insert(struct db *db, const struct event *event, struct err *err)

@@ -39,15 +39,40 @@ static int64_t size_of(const char *path, const char *suffix)
     return stat(full, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
-/* A rename is durable when its directory is. */
-static int sync_dir_of(const char *path, struct err *err)
+static int open_dir_of(const char *path, struct err *err)
 {
     const char *slash = strrchr(path, '/');
     autofree char *dir = slash ? xmemdup0(path, (size_t)(slash - path) + 1) : xstrdup(".");
-    autoclose int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    if (fd < 0 || fsync(fd) < 0)
-        return err_sys(err, "flush the directory %s", dir);
+    return fd < 0 ? err_sys(err, "open the directory %s", dir) : fd;
+}
+
+/* A rename is durable when its directory is. */
+static int sync_dir_of(const char *path, struct err *err)
+{
+    autoclose int fd = open_dir_of(path, err);
+
+    if (fd < 0)
+        return -1;
+    return fsync(fd) < 0 ? err_sys(err, "flush the directory of %s", path) : 0;
+}
+
+/*
+ * The store's files belong to whoever owns its directory, which is the unprivileged process that
+ * serves; also when a command that root runs is the first to make them.
+ */
+static int give_to_owner(int fd, const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (geteuid() != 0)
+        return 0;
+    autoclose int dir = open_dir_of(path, err);
+    if (dir < 0)
+        return -1;
+    if (fstat(dir, &st) < 0 || fchown(fd, st.st_uid, st.st_gid) < 0)
+        return err_sys(err, "give %s to the owner of its directory", path);
     return 0;
 }
 
@@ -60,11 +85,13 @@ static int sync_file(const char *path, struct err *err)
     return 0;
 }
 
-static int make_empty(const char *path, struct err *err)
+static int make_empty(const char *path, bool ours, struct err *err)
 {
     autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-    return fd < 0 ? err_sys(err, "make %s", path) : 0;
+    if (fd < 0)
+        return err_sys(err, "make %s", path);
+    return ours ? give_to_owner(fd, path, err) : 0;
 }
 
 static void remove_database(const char *path)
@@ -91,13 +118,28 @@ static int move_into_place(const char *from, const char *to, struct err *err)
 
 /* ---- the lock ---- */
 
+/*
+ * Made if it is not there. Only a file made here is given away, and no link is followed: the
+ * directory belongs to a process that root does not trust.
+ */
+static int open_lock(const char *lock, struct err *err)
+{
+    autoclose int fd = open(lock, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd >= 0)
+        return give_to_owner(fd, lock, err) < 0 ? -1 : take_fd(&fd);
+    if (errno == EEXIST)
+        fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "open %s", lock) : take_fd(&fd);
+}
+
 static int take_lock(const char *path, int *out, struct err *err)
 {
     autofree char *lock = xprintf("%s.lock", path);
-    autoclose int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    autoclose int fd = open_lock(lock, err);
 
     if (fd < 0)
-        return err_sys(err, "open %s", lock);
+        return -1;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK
                    ? err_set(err, ERR_CONFLICT, "the store %s is in use by another process", path)
@@ -140,7 +182,7 @@ static int make_store(const char *path, const struct migration *steps, struct er
                        "log away",
                        path, path);
     remove_database(fresh); /* of a start that was killed */
-    if (make_empty(fresh, err) < 0 || build(fresh, steps, err) < 0 ||
+    if (make_empty(fresh, true, err) < 0 || build(fresh, steps, err) < 0 ||
         move_into_place(fresh, path, err) < 0) {
         remove_database(fresh);
         return -1;
@@ -300,7 +342,7 @@ int store_backup(struct db *db, const char *to_path, struct err *err)
     autofree char *part = xprintf("%s.%s", to_path, unique);
     if (is_there(to_path, ""))
         return err_set(err, ERR_CONFLICT, "%s exists already", to_path);
-    if (make_empty(part, err) < 0)
+    if (make_empty(part, false, err) < 0)
         return err_wrap(err, "backup");
     if (copy_to(db->path, part, err) < 0 || give_log(part, err) < 0 ||
         move_into_place(part, to_path, err) < 0) {

@@ -131,6 +131,29 @@ TEST(a_new_store_is_whole_private_and_alone)
     CHECK(!exists(path, "-wal") && !exists(path, "-shm"));
 }
 
+/* Made by root for a server that is not: the files must be the server's. */
+TEST(the_files_belong_to_the_owner_of_the_directory)
+{
+    static const char *const suffixes[] = { "", ".lock", "-wal", "-shm" };
+    const char *dir = test_dir();
+    autofree char *path = xprintf("%s/db", dir);
+    uid_t owner = geteuid() == 0 ? 12345 : geteuid();
+    struct db *db;
+    struct err err;
+
+    CHECK(chown(dir, owner, (gid_t)-1) == 0);
+    CHECK_OK(store_open_alone(&db, path, true, &err), &err);
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        autofree char *file = xprintf("%s%s", path, suffixes[i]);
+        struct stat st;
+
+        CHECK(stat(file, &st) == 0);
+        CHECK_INT(st.st_uid, owner);
+        CHECK_INT(st.st_mode & 0777, 0600);
+    }
+    store_close_alone(db);
+}
+
 TEST(what_a_killed_start_left_behind_is_no_store)
 {
     autofree char *path = test_path("db");
@@ -168,6 +191,21 @@ TEST(only_one_may_write)
     store_close_alone(second);
     store_close_alone(db);
     check_opens(path);
+}
+
+TEST(a_lock_that_is_a_link_is_not_followed)
+{
+    autofree char *path = test_path("db");
+    autofree char *lock = xprintf("%s.lock", path);
+    autofree char *victim = test_path("victim");
+    struct db *db;
+    struct err err;
+
+    CHECK(symlink(victim, lock) == 0);
+    CHECK_INT(store_open_alone(&db, path, true, &err), -1);
+    CHECK(!exists(victim, ""));
+    write_file(victim, STR("x"));
+    CHECK_INT(store_open_alone(&db, path, true, &err), -1);
 }
 
 TEST(there_is_nothing_to_read_where_nothing_is)

@@ -335,6 +335,7 @@ static void *writer_main(void *arg)
     struct db *db = worker->db;
     struct jobs taken;
 
+    pthread_setname_np(pthread_self(), "store-writer");
     jobs_init(&taken);
     for (;;) {
         int backlog = db->engine->backlog(db);
@@ -368,6 +369,7 @@ static void *reader_main(void *arg)
     struct store *store = worker->store;
     struct jobs taken;
 
+    pthread_setname_np(pthread_self(), "store-reader");
     jobs_init(&taken);
     while (queue_take(&store->reads, &taken, 1, -1) != QUEUE_END) {
         struct store_job *job = taken.first;
@@ -383,19 +385,18 @@ static void *reader_main(void *arg)
 
 /* ---- opening and closing ---- */
 
-static int start(struct worker *worker, void *(*fn)(void *), const char *name, struct err *err)
+static int start(struct worker *worker, void *(*fn)(void *), struct err *err)
 {
     sigset_t all, before;
 
     sigfillset(&all); /* signals are the loop thread's business */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     errno = pthread_create(&worker->thread, NULL, fn, worker);
-    int rc = errno ? err_sys(err, "start %s", name) : 0;
+    int rc = errno ? err_sys(err, "start a thread of the store") : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc < 0)
         return -1;
     worker->started = true;
-    pthread_setname_np(worker->thread, name);
     return 0;
 }
 
@@ -424,10 +425,10 @@ static int open_all(struct store *store, const char *path, struct err *err)
         return err_sys(err, "make the store's bell");
     if (loop_watch(store->loop, &store->bell, err) < 0)
         return -1;
-    if (start(&store->writer, writer_main, "store-writer", err) < 0)
+    if (start(&store->writer, writer_main, err) < 0)
         return -1;
     for (unsigned i = 0; i < store->reader_count; i++)
-        if (start(&store->readers[i], reader_main, "store-reader", err) < 0)
+        if (start(&store->readers[i], reader_main, err) < 0)
             return -1;
     return 0;
 }

@@ -78,6 +78,8 @@ must_use int store_check(const char *path, struct err *err);
  * may be more. The other one is told the time.
  */
 must_use int store_sweep(struct db *db, struct err *err);
+/* How long events are kept from now on, instead of EVENT_KEEP_MS. Any thread. */
+void store_keep_events(int64_t ms);
 must_use int store_sweep_at(struct db *db, int64_t now_ms, struct err *err);
 
 /* ---- events: one increasing number per tenant, without gaps ---- */

@@ -3,6 +3,8 @@
  * go from the floor up and the floor moves in the same transaction, so a reader either gets the
  * rows it asks for or is told that they are gone.
  */
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "base/limits.h"
 #include "store/engine.h"
@@ -67,6 +69,13 @@ static int find_logs(struct db *db, struct log_end **first, struct err *err)
     return rc;
 }
 
+static _Atomic int64_t event_keep_ms = EVENT_KEEP_MS;
+
+void store_keep_events(int64_t ms)
+{
+    atomic_store(&event_keep_ms, ms);
+}
+
 /* The floor that retention wants: the first row that is young enough and within the count. */
 static int wanted_floor(struct db *db, const struct log_end *log, int64_t now_ms, int most,
                         int64_t *out, struct err *err)
@@ -81,7 +90,7 @@ static int wanted_floor(struct db *db, const struct log_end *log, int64_t now_ms
 
     *out = log->floor;
     while ((rc = query_step(q, err)) > 0) {
-        bool old = query_col_i64(q, 1) < now_ms - EVENT_KEEP_MS;
+        bool old = query_col_i64(q, 1) < now_ms - atomic_load(&event_keep_ms);
         int64_t seq = query_col_i64(q, 0);
 
         if (!old && seq > log->head - EVENT_KEEP_ROWS)

@@ -233,15 +233,16 @@ static _Noreturn void become_warden(const struct server *server, const char *par
     snprintf(warden + strlen(warden), 32, "/atoll-warden");
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/atoll.sock", server->dir);
 
-    int fds[] = { memfd_create("settings", MFD_ALLOW_SEALING | MFD_CLOEXEC),
+    int fds[] = { memfd_create("start", MFD_ALLOW_SEALING | MFD_CLOEXEC),
+                  memfd_create("settings", MFD_ALLOW_SEALING | MFD_CLOEXEC),
                   open("/proc/self/exe", O_PATH | O_CLOEXEC),
                   open(server->dir, O_PATH | O_DIRECTORY | O_CLOEXEC),
                   openat(AT_FDCWD, server->log_path, O_RDWR | O_CLOEXEC),
                   open(server->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
                   socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) };
     int log_fd = open(server->log_path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (write(fds[0], part, strlen(part)) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 ||
-        bind(fds[5], (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fds[5], 8) < 0)
+    if (write(fds[1], part, strlen(part)) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 ||
+        bind(fds[6], (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fds[6], 8) < 0)
         _exit(91);
     int exec_fd = layout_place(fds, ARRAY_LEN(fds), 0);
     if (exec_fd < 0)

@@ -6,13 +6,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "warden/warden.h"
 
 /* All inherited descriptors are there, and none of them reaches a child by accident. */
 static int fds_check(unsigned listeners)
 {
-    for (int fd = WARDEN_FD_SETTINGS; fd < WARDEN_FD_LISTENERS + (int)listeners; fd++)
+    for (int fd = WARDEN_FD_START; fd < WARDEN_FD_LISTENERS + (int)listeners; fd++)
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
             return -1;
     return 0;
@@ -27,6 +28,7 @@ int main(int argc, char **argv)
         return 64;
     }
     log_setup(args.log_level, args.log_format, "warden");
+    prctl(PR_SET_NAME, "atoll-warden", 0, 0, 0); /* an exec by descriptor leaves a number there */
     if (warden_harden(args.api_uid >= 0) < 0) {
         log_error("cannot give up what is not needed", kv_str("error", strerror(errno)));
         return 1;

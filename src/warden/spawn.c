@@ -170,7 +170,7 @@ static _Noreturn void run(int exec_fd, const char *const *argv, const char *cons
 static _Noreturn void api_child(const struct warden_args *args, int link, pid_t parent)
 {
     static const char *const argv[] = { "atoll", "api", NULL }, *const envp[] = { NULL };
-    int fds[PLACE_MAX] = { link, WARDEN_FD_SETTINGS, WARDEN_FD_DATA };
+    int fds[PLACE_MAX] = { link, WARDEN_FD_START, WARDEN_FD_SETTINGS, WARDEN_FD_DATA };
     unsigned count = API_FD_LISTENERS - API_FD_LINK;
 
     for (unsigned i = 0; i < args->listeners; i++)

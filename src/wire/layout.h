@@ -11,18 +11,20 @@
 
 /* serve → warden */
 enum warden_fd {
-    WARDEN_FD_SETTINGS = 3, /* sealed memfd, JSON; the warden never reads it */
-    WARDEN_FD_ATOLL,        /* O_PATH of the atoll program, for execveat */
-    WARDEN_FD_STATE,        /* O_PATH of the state directory */
-    WARDEN_FD_LOCK,         /* STATE/lock, flocked */
-    WARDEN_FD_DATA,         /* STATE/data, for the api process */
-    WARDEN_FD_LISTENERS,    /* and on */
+    WARDEN_FD_START = 3, /* sealed memfd, JSON: what holds as long as the server runs */
+    WARDEN_FD_SETTINGS,  /* sealed memfd, JSON: what SIGHUP may replace; the warden reads neither */
+    WARDEN_FD_ATOLL,     /* O_PATH of the atoll program, for execveat */
+    WARDEN_FD_STATE,     /* O_PATH of the state directory */
+    WARDEN_FD_LOCK,      /* STATE/lock, flocked */
+    WARDEN_FD_DATA,      /* STATE/data, for the api process */
+    WARDEN_FD_LISTENERS, /* and on */
 };
 
 /* warden → api; 0 is /dev/null, 1 and 2 are the server's own */
 enum api_fd {
     API_FD_LINK = 3,  /* wire.h */
-    API_FD_SETTINGS,  /* sealed memfd */
+    API_FD_START,     /* sealed memfd */
+    API_FD_SETTINGS,  /* sealed memfd, the newest that were taken */
     API_FD_DATA,      /* its data directory */
     API_FD_LISTENERS, /* and on */
 };
@@ -37,8 +39,8 @@ enum api_fd {
  * atoll-warden LAYOUT API_UID API_GID LISTENERS LOG_LEVEL LOG_FORMAT DRAIN_MS serve [ARG]…
  * An API_UID of -1 means: do not change who runs.
  */
-#define WARDEN_LAYOUT 1
-#define WARDEN_ARGS 8 /* before "serve", argv[0] included */
+#define WARDEN_LAYOUT 1 /* of all this; serve and warden must agree */
+#define WARDEN_ARGS 8   /* before "serve", argv[0] included */
 
 /*
  * How the api process ends. Anything else, or a signal, is a crash and it is started again.

@@ -1,0 +1,39 @@
+/*
+ * state - the directory that a server owns: who may use it, what stands in it, who is using it now.
+ *
+ *   STATE/             0711, the user's who started the server
+ *   STATE/lock         held (flock) as long as the server runs, with its process id inside
+ *   STATE/atoll.sock   0666: who may do what is decided by the peer's credentials
+ *   STATE/admin.token  0600, written once
+ *   STATE/data/        0700, the api process's own: the store
+ *
+ * A directory that belongs to somebody else, or that others may write in, is refused: whoever can
+ * change names in it could put their own files there.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+
+struct state {
+    const char *dir; /* borrowed */
+    int dir_fd, lock_fd, data_fd;
+};
+#define STATE_NONE ((struct state){ NULL, -1, -1, -1 })
+
+/*
+ * Makes what is missing and takes the lock; ERR_CONFLICT names the process that has it. `api_uid`
+ * is who the data directory is for; -1 is ourselves.
+ */
+must_use int state_open(struct state *out, const char *dir, int64_t api_uid, struct err *err);
+void state_close(struct state *state);
+#define autostate auto_with(state_close)
+
+/* The hash of the admin token; makes the token if there is none. */
+must_use int state_token(const struct state *state, unsigned char hash[SHA256_SIZE],
+                         struct err *err);
+
+/* The listening Unix socket, however long the path of the directory is. */
+must_use int state_listen(const struct state *state, int backlog, struct err *err);
