@@ -1,0 +1,124 @@
+/*
+ * box - the making of a sandbox, by system calls; inside the warden.
+ *
+ * A box is: a process 1 (atoll-init) in namespaces of its own, a root made of mounts that only it
+ * has, a range of user ids that nobody else has, cgroups with limits, and a filter. It is made by
+ * one clone and a child that walks through box_step in order; the first step that fails ends the
+ * child, is told by name, and everything made so far is taken back. Nothing is left out silently.
+ *
+ * Who owns what: all namespaces are made from the host's user namespace and the box's own user
+ * namespace is entered last, so that root inside has no power over any of them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/auto.h"
+
+#define BOX_ID_SIZE 33      /* [a-z0-9]{1,32} and the NUL */
+#define BOX_UIDS 65536u     /* user ids of a box */
+#define BOX_SLOTS 16384u
+#define BOX_MEMORY_MIN (8ull << 20)
+#define BOX_MEMORY_MAX (4ull << 40)
+
+enum box_flag {
+    BOX_AS_ROOT = 1,    /* root inside may be used: the short capability list stays reachable */
+    BOX_NO_LANDLOCK = 2,
+    BOX_NO_SECCOMP = 4,
+    BOX_HOST_NET = 8,   /* refused by the warden unless the operator allows it */
+};
+
+/* What a caller may wish for: numbers and an id. */
+struct box_spec {
+    char id[BOX_ID_SIZE];
+    uint32_t slot;        /* which range of user ids */
+    uint32_t flags;
+    uint32_t profile;     /* enum seccomp_profile */
+    uint64_t memory;      /* bytes */
+    uint32_t pids;
+    uint32_t cpu_percent; /* 100 is one core; 0 unlimited */
+    uint64_t disk;        /* bytes of everything writable */
+    uint32_t inodes;
+    uint32_t nofile;
+};
+
+/* clang-format off */
+enum box_step {
+    BOX_STEP_NONE,
+    BOX_STEP_SPEC, BOX_STEP_CGROUP, BOX_STEP_SOCKET, BOX_STEP_USERNS, BOX_STEP_NETNS, BOX_STEP_CLONE,
+    BOX_STEP_ENTER_CGROUP, BOX_STEP_ENTER_NETNS, BOX_STEP_SCRATCH, BOX_STEP_LOWER, BOX_STEP_UPPER,
+    BOX_STEP_OVERLAY, BOX_STEP_ROOT, BOX_STEP_USR, BOX_STEP_PROC, BOX_STEP_DEV, BOX_STEP_PTS, BOX_STEP_SHM,
+    BOX_STEP_TMP, BOX_STEP_MASKS, BOX_STEP_PIVOT, BOX_STEP_HOSTNAME, BOX_STEP_CGROUPNS, BOX_STEP_ENTER_USERNS,
+    BOX_STEP_STDIO, BOX_STEP_CAPS, BOX_STEP_RLIMITS, BOX_STEP_NNP, BOX_STEP_LANDLOCK, BOX_STEP_SECCOMP,
+    BOX_STEP_INIT, BOX_STEPS
+};
+/* clang-format on */
+const char *box_step_name(enum box_step step);
+
+/* Where the warden keeps things; descriptors, opened once. */
+struct box_host {
+    int boxes_fd;        /* STATE/boxes: a directory per box */
+    int skeleton_fd;     /* lower layer of the default image */
+    int usr_fd;          /* the host's /usr */
+    int init_fd;         /* sealed memfd with atoll-init */
+    uint32_t uid_base;   /* of slot 0 */
+    uid_t api_uid;       /* who may talk to the inits */
+    int landlock_abi;    /* 0: the kernel has none */
+};
+
+struct box_made {
+    pid_t pid;
+    int pidfd;
+    int link; /* the first connection to its init */
+};
+
+/* What the child gets open. */
+#define CGROUP_DOORS_MAX 8
+struct box_fds {
+    int listen, link, userns, netns, report;
+    int doors[CGROUP_DOORS_MAX]; /* of the cgroups */
+    unsigned door_count;
+};
+
+bool box_id_ok(const char *id);
+bool box_spec_ok(const struct box_spec *spec);
+/* 0, or -1 with errno and *step. Everything is undone then. */
+must_use int box_create(const struct box_host *host, const struct box_spec *spec, struct box_made *out,
+                        enum box_step *step);
+/* Kills what runs, waits, removes cgroups and directory. Idempotent: works from any half-made state. */
+must_use int box_destroy(const struct box_host *host, const char *id, struct box_made *made);
+
+/* ---- namespaces.c ---- */
+
+/* Both: a descriptor, or -1 with errno. The processes that made them are gone when they return. */
+must_use int userns_make(uint32_t first_uid);
+must_use int netns_make(void);
+
+/* ---- mounts.c: in the child, in its own mount namespace ---- */
+
+must_use int box_mounts(const struct box_host *host, const struct box_spec *spec, int userns_fd, enum box_step *step);
+
+/* ---- child.c: the rest of the child; returns only on failure ---- */
+
+must_use int box_child(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds, enum box_step *step);
+
+/* ---- cgroup.c: v1, hybrid and v2 behind one interface ---- */
+
+struct cgroup_usage {
+    uint64_t cpu_us, memory, memory_peak;
+    uint64_t pids, oom_kills;
+};
+
+/* Finds out what this machine has; once. `root` is "/sys/fs/cgroup" or a fake tree in tests. */
+must_use int cgroup_open(const char *mountinfo, const char *self_cgroup);
+/* What is there, for doctor and show: "v1", "v2", "hybrid", "none". */
+const char *cgroup_mode(void);
+must_use int cgroup_make(const char *id, const struct box_spec *spec);
+/* The descriptors through which a new process puts itself in (v1: tasks files). */
+must_use int cgroup_doors(const char *id, int fds[CGROUP_DOORS_MAX], unsigned *count);
+must_use int cgroup_freeze(const char *id, bool freeze);
+must_use int cgroup_usage(const char *id, struct cgroup_usage *out);
+/* 0 when all are gone; EBUSY while a process is still leaving. */
+must_use int cgroup_remove(const char *id);
