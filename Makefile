@@ -217,6 +217,37 @@ $(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# ---- the system call filter ----------------------------------------------------------------------
+
+# tools/gen-seccomp runs here, while building: it compiles src/seccomp/policy.c into blob.h.
+# numbers.h is what the system's headers say the numbers are, for the test of that table.
+HOST_CC ?= gcc
+GEN_SECCOMP := $(BUILD)/host/gen-seccomp
+SECCOMP_GEN := $(BUILD)/gen/seccomp/blob.h $(BUILD)/gen/seccomp/numbers.h
+
+$(GEN_SECCOMP): tools/gen-seccomp.c $(addprefix src/seccomp/,policy.c compile.c page.c policy.h \
+                  compile.h page.h seccomp.h) $(addprefix src/base/,err.c mem.c err.h mem.h auto.h)
+	@mkdir -p $(@D)
+	@echo "  HOST $@"
+	@$(HOST_CC) -std=gnu17 -O1 -g -Wall -Wextra $(WERROR) -Isrc -D_GNU_SOURCE -o $@ \
+	    $(filter %.c,$^) -lcrypto
+
+$(BUILD)/gen/seccomp/blob.h: $(GEN_SECCOMP)
+	@mkdir -p $(@D)
+	@$< header > $@
+$(BUILD)/gen/seccomp/numbers.h: tools/gen-seccomp-numbers
+	@mkdir -p $(@D)
+	@$< $(HOST_CC) > $@
+# The first build knows no dependencies yet.
+$(patsubst src/%.c,$(BUILD)/obj/%.o,$(wildcard src/seccomp/*.c)): $(SECCOMP_GEN)
+$(BUILD)/musl/seccomp/seccomp.o: $(BUILD)/gen/seccomp/blob.h
+
+.PHONY: docs-seccomp
+docs: docs-seccomp
+docs-seccomp: $(GEN_SECCOMP)
+	@mkdir -p docs
+	@$< page > docs/seccomp.md
+
 # ---- everything --------------------------------------------------------------------------------
 
 .PHONY: programs test-programs unit-programs replay-programs fuzz-programs

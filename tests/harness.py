@@ -463,7 +463,7 @@ class Server:
     def cli(self, *args, check=False, timeout=30, **env):
         """The command line, as its user would run it next to this server."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
-        clean.update(ATOLL_STATE=str(self.state), **env)
+        clean.update({"ATOLL_STATE": str(self.state), **env})
         done = subprocess.run([self.binary, *args], capture_output=True, text=True, timeout=timeout,
                               env=clean, stdin=subprocess.DEVNULL)
         assert not check or done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}{done.stderr}"

@@ -225,8 +225,6 @@ static int job_run(struct store_job *job, struct db *db, struct err *err)
 {
     struct running *run = container_of(job, struct running, job);
 
-    if (run->nonce_key[0] && auth_nonce_put(db, run->nonce_key, err) < 0)
-        return -1;
     run->call.db = db;
     int rc = run_once(run, db, err);
     if (rc >= 0 && run->call.route->on == ON_WRITER)
@@ -285,6 +283,8 @@ static void finish(struct running *run)
     }
     if (!run->failed && call->committed && !run->replayed)
         call->committed(call);
+    if (run->failed && run->err.code == ERR_UNAUTHENTICATED && call->req)
+        auth_failed(call->api->auth, call->req->peer); /* a wrong login code, a replayed nonce */
     if (run->failed && (run->err.code == ERR_FORBIDDEN || run->err.code == ERR_UNAUTHENTICATED))
         refusals_note(call->api->own->refusals, call, &run->err);
     if (!call->req) {
@@ -302,10 +302,22 @@ static void finish(struct running *run)
     call_free(call);
 }
 
-static void start(struct running *run)
+static void start_job(struct running *run)
 {
     struct call *call = &run->call;
     struct api *api = (struct api *)call->api;
+
+    run->job = (struct store_job){ .run = job_run, .done = job_done };
+    api->own->calls++;
+    if (call->route->on == ON_WRITER)
+        store_write(api->store, &run->job);
+    else
+        store_read(api->store, &run->job);
+}
+
+static void start(struct running *run)
+{
+    struct call *call = &run->call;
 
     metric_add(&calls_total, (unsigned)call->route->on, 1);
     if (call->route->on == ON_STREAM) {
@@ -315,18 +327,40 @@ static void start(struct running *run)
             call_refuse(call, &err);
         return;
     }
-    /* A signed request acts only once its nonce is on disk, so it takes the writer's way. */
-    if (call->route->on == ON_LOOP && !run->nonce_key[0]) {
-        run->failed = call->route->fn(call, &run->err) < 0;
-        finish(run);
+    if (call->route->on != ON_LOOP) {
+        start_job(run);
         return;
     }
-    run->job = (struct store_job){ .run = job_run, .done = job_done };
-    api->own->calls++;
-    if (call->route->on == ON_WRITER || run->nonce_key[0])
-        store_write(api->store, &run->job);
+    run->failed = call->route->fn(call, &run->err) < 0;
+    finish(run);
+}
+
+/*
+ * A signed request acts only once its nonce is on disk, in a commit of its own: whatever becomes of
+ * the request, the signature is used up.
+ */
+static int job_nonce(struct store_job *job, struct db *db, struct err *err)
+{
+    return auth_nonce_put(db, container_of(job, struct running, job)->nonce_key, err);
+}
+
+static void job_nonce_done(struct store_job *job)
+{
+    struct running *run = container_of(job, struct running, job);
+
+    run->failed = job->rc < 0;
+    run->err = job->err;
+    run->job = (struct store_job){ 0 };
+    if (run->failed || !run->call.req)
+        finish(run);
     else
-        store_read(api->store, &run->job);
+        start(run);
+}
+
+static void start_signed(struct running *run)
+{
+    run->job = (struct store_job){ .run = job_nonce, .done = job_nonce_done };
+    store_write(run->call.api->store, &run->job);
 }
 
 /* ---- the body ---- */
@@ -424,7 +458,10 @@ static void with_body(struct http_req *req, struct str body)
         refuse(run, &err, WHY_INVALID);
         return;
     }
-    start(run);
+    if (run->is_signed)
+        start_signed(run);
+    else
+        start(run);
 }
 
 /* ---- the head ---- */
@@ -502,8 +539,12 @@ static int check_who(struct running *run)
     const struct route *route = call->route;
     struct err err = { 0 };
 
-    if (route->roles & ROLE_PUBLIC)
-        return 0;
+    if (route->roles & ROLE_PUBLIC) {
+        if (!changes_something(route) || auth_may_try(call->api->auth, call->req->peer, &err) == 0)
+            return 0;
+        refuse_audited(run, &err, WHY_RATE);
+        return 1;
+    }
     switch (auth_check(call->api->auth, call->req, &call->who, &err)) {
     case AUTH_OK:
         break;
@@ -546,39 +587,75 @@ static void answer_options(struct running *run, const struct router_path *path)
     call_free(call);
 }
 
-/* Finds the route; NULL means that the request has been answered. */
-static const struct router_path *find(struct running *run)
+/* Answers a request that no route is for. */
+static void refuse_unrouted(struct running *run, const struct router_path *path)
 {
     struct call *call = &run->call;
     struct http_req *req = call->req;
+    autobuf struct buf allow = { 0 };
     struct err err = { 0 };
-    const struct router_path *path = router_find(call->api->own->router, req->path, &call->arena,
-                                                 call->params, &call->param_count);
 
     if (!path) {
         /* gRPC tells an unknown method apart from an unknown object. */
         err_set(&err, grpc_wanted(req) ? ERR_UNSUPPORTED : ERR_NOT_FOUND, "no such path: %.*s",
                 STR_FMT(req->path));
         refuse(run, &err, WHY_NOT_FOUND);
-        return NULL;
+        return;
     }
-    /* An extended CONNECT is how HTTP/2 asks for a WebSocket; to the table it is a GET. */
-    bool connect = str_is(req->method, "CONNECT") && ws_wanted(req);
-    call->route = router_pick(path, connect ? STR("GET") : req->method, wish_of(req));
-    if (!call->route && str_is(req->method, "OPTIONS")) {
+    if (str_is(req->method, "OPTIONS")) {
         answer_options(run, path);
-        return NULL;
+        return;
     }
-    if (!call->route) {
-        autobuf struct buf allow = { 0 };
+    router_allow(path, &allow);
+    call_header(call, "allow", buf_cstr(&allow));
+    err_set(&err, ERR_METHOD, "%s takes %s", path->pattern, buf_cstr(&allow));
+    refuse(run, &err, WHY_INVALID);
+}
 
-        router_allow(path, &allow);
-        call_header(call, "allow", buf_cstr(&allow));
-        err_set(&err, ERR_METHOD, "%s takes %s", path->pattern, buf_cstr(&allow));
-        refuse(run, &err, WHY_INVALID);
-        return NULL;
+static const struct router_path *find(struct running *run)
+{
+    struct call *call = &run->call;
+    struct http_req *req = call->req;
+    const struct router_path *path = router_find(call->api->own->router, req->path, &call->arena,
+                                                 call->params, &call->param_count);
+
+    if (path) {
+        /* An extended CONNECT is how HTTP/2 asks for a WebSocket; to the table it is a GET. */
+        bool connect = str_is(req->method, "CONNECT") && ws_wanted(req);
+
+        call->route = router_pick(path, connect ? STR("GET") : req->method, wish_of(req));
     }
     return path;
+}
+
+/* Where the request came from and went to, before who sent it. False: already answered. */
+static bool check_place(struct running *run)
+{
+    struct call *call = &run->call;
+    struct http_req *req = call->req;
+    struct err err = { 0 };
+
+    if (check_origin(call->api, req, &err) < 0) {
+        refuse_audited(run, &err, WHY_ORIGIN);
+        return false;
+    }
+    const struct router_path *path = find(run);
+    if (!(call->route && call->route->flags & ROUTE_ANY_HOST) &&
+        check_host(call->api, req, &err) < 0) {
+        refuse_audited(run, &err, WHY_HOST);
+        return false;
+    }
+    if (!url_path_ok(req->path)) {
+        err_set(&err, ERR_INVALID,
+                "the path is not canonical: no empty, dot or encoded-slash segments");
+        refuse(run, &err, WHY_INVALID);
+        return false;
+    }
+    if (!call->route) {
+        refuse_unrouted(run, path);
+        return false;
+    }
+    return true;
 }
 
 static void on_request(void *ctx, struct http_req *req)
@@ -590,37 +667,24 @@ static void on_request(void *ctx, struct http_req *req)
 
     call->peer = req->peer->text;
     call->tls = req->peer->tls;
-    if (check_origin(api, req, &err) < 0) {
-        refuse_audited(run, &err, WHY_ORIGIN);
-        return;
-    }
-    if (!find(run))
-        return;
-    if (!(call->route->flags & ROUTE_ANY_HOST) && check_host(api, req, &err) < 0) {
-        refuse_audited(run, &err, WHY_HOST);
-        return;
-    }
-    if (check_who(run))
+    if (!check_place(run) || check_who(run))
         return;
     if (req->query.n && take_query(call, req->query, &err) < 0) {
         refuse(run, &err, WHY_INVALID);
         return;
     }
-    if (call->route->on == ON_READER || call->route->on == ON_WRITER) {
+    if (call->route->on == ON_READER || call->route->on == ON_WRITER || run->is_signed) {
         call->method = call->route->method;
         call->path = arena_memdup0(&call->arena, req->path.p, req->path.n);
         call->peer = arena_strdup(&call->arena, req->peer->text);
     }
-    if (call->route->on == ON_STREAM) {
+    if (call->route->on == ON_STREAM)
         start(run);
-        return;
-    }
-    if (req->body_size == 0) {
+    else if (req->body_size == 0)
         with_body(req, STR_NONE);
-        return;
-    }
-    http_read_all(req, call->route->body_max ? call->route->body_max : HTTP_BODY_DEFAULT_MAX,
-                  with_body);
+    else
+        http_read_all(req, call->route->body_max ? call->route->body_max : HTTP_BODY_DEFAULT_MAX,
+                      with_body);
 }
 
 static void protocol_error(void *ctx, const struct err *err, struct buf *out)

@@ -90,15 +90,16 @@ static void on_sigpipe(void (*what)(int))
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static void set_up(void)
+/* For the width of characters. */
+static void set_locale(void)
 {
-    setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters */
-    on_sigpipe(SIG_IGN);            /* a server that closes must not end us; see cli_main */
+    setlocale(LC_CTYPE, "C.UTF-8");
 }
 
 int cli_main(int argc, char **argv)
 {
-    set_up();
+    set_locale();
+    on_sigpipe(SIG_IGN); /* a server that closes must not end us */
     int rc = cli_run(argc, argv, STDOUT_FILENO, STDERR_FILENO);
     if (rc == EXIT_PIPE) { /* end as every program in a pipeline does */
         on_sigpipe(SIG_DFL);
@@ -139,7 +140,7 @@ int cli_serve(int argc, char **argv, struct conf **out)
     struct cli cli;
     int rc;
 
-    set_up();
+    set_locale(); /* and nothing else: the server inherits what is changed here */
     cli_init(&cli, STDOUT_FILENO, STDERR_FILENO);
     if (cli_parse(&cli, argc, argv, &err) < 0)
         rc = failed(&cli, &err);

@@ -777,6 +777,14 @@ TEST(completions_know_every_command_and_flag)
         }
         CHECK(!strstr(ran.out, "docs"));
     }
+    autoran struct ran fish = run("completion fish"), zsh = run("completion zsh");
+    CHECK_HAS(fish.out, "\ncomplete -c atoll -f -n '__fish_seen_subcommand_from token; and not "
+                        "__fish_seen_subcommand_from create list revoke' -a revoke\n");
+    CHECK_HAS(fish.out, "-n '__fish_seen_subcommand_from token; and __fish_seen_subcommand_from "
+                        "create' -l role -r -d 'admin");
+    CHECK_HAS(zsh.out, "\n        'event tail:Print events as they happen, one line each.'\n");
+    CHECK_HAS(zsh.out, "'--ca=[Authorities that may sign the server'\\''s certificate (ATOLL_CA)]"
+                       ":FILE:_files'");
 }
 
 TEST(pages_hold_every_command_flag_and_setting)

@@ -149,9 +149,9 @@ static void zsh(struct buf *out)
     buf_puts(out, "#compdef atoll\n"
                   "# zsh completion for atoll; put it in a directory of $fpath as _atoll\n"
                   "_atoll() {\n"
-                  "    local -a names commands\n"
-                  "    names=(${${words[2,CURRENT-1]}:#-*})\n"
-                  "    commands=(\n");
+                  "    local -a names entries\n"
+                  "    names=(${(@)${(@)words[2,CURRENT-1]}:#-*})\n"
+                  "    entries=(\n");
     for (const struct command *const *at = commands; *at; at++) {
         if ((*at)->traits & CMD_HIDDEN)
             continue;
@@ -160,7 +160,7 @@ static void zsh(struct buf *out)
         buf_puts(out, "'\n");
     }
     buf_puts(out, "    )\n"
-                  "    case \"$names\" in\n");
+                  "    case \"${names[*]}\" in\n");
     for (const struct command *const *at = commands; *at; at++) {
         if ((*at)->traits & CMD_HIDDEN)
             continue;
@@ -168,18 +168,23 @@ static void zsh(struct buf *out)
         each_flag(*at, zsh_flag, out);
         buf_puts(out, " \\\n                '*:argument:_files' ;;\n");
     }
-    buf_puts(out, "        *)\n"
-                  "            local -a next\n"
-                  "            local entry rest\n"
-                  "            for entry in $commands; do\n"
-                  "                rest=\"${entry#$names }\"\n"
-                  "                [[ -n \"$names\" && \"$rest\" == \"$entry\" ]] && continue\n"
-                  "                next+=(\"${${rest%%:*}%% *}:${entry#*:}\")\n"
-                  "            done\n"
-                  "            _describe command next ;;\n"
-                  "    esac\n"
-                  "}\n"
-                  "compdef _atoll atoll\n");
+    buf_puts(out,
+             "        *)\n"
+             "            local -a next\n"
+             "            local entry rest\n"
+             "            for entry in $entries; do\n"
+             "                rest=\"${entry#${names[*]} }\"\n"
+             "                [[ -n \"${names[*]}\" && \"$rest\" == \"$entry\" ]] && continue\n"
+             "                next+=(\"${${rest%%:*}%% *}:${entry#*:}\")\n"
+             "            done\n"
+             "            _describe command next ;;\n"
+             "    esac\n"
+             "}\n"
+             "if [[ $funcstack[1] == _atoll ]]; then\n" /* loaded from $fpath */
+             "    _atoll \"$@\"\n"
+             "else\n"
+             "    compdef _atoll atoll\n"
+             "fi\n");
 }
 
 /* ---- fish ---- */
@@ -199,8 +204,9 @@ static void fish_seen(struct buf *out, struct str name)
     const char *between = "";
 
     while (name.n) {
-        buf_printf(out, "%s__fish_seen_subcommand_from %.*s", between,
-                   STR_FMT(str_cut(&name, ' ')));
+        struct str word = str_cut(&name, ' ');
+
+        buf_printf(out, "%s__fish_seen_subcommand_from %.*s", between, STR_FMT(word));
         between = "; and ";
     }
 }

@@ -118,7 +118,7 @@ static int login_run(struct cli *cli, struct err *err)
 {
     const struct json *reply;
 
-    if (cli_call(cli, "POST", STR("{}"), &reply, err, "/api/v1/login-links") < 0)
+    if (cli_call(cli, "POST", STR_NONE, &reply, err, "/api/v1/login-links") < 0)
         return err_wrap(err, "make a login link");
     if (cli->json)
         return cli_put_reply(cli);

@@ -362,7 +362,7 @@ static void announce(void)
                               : str_starts(text, any6) ? any6.n
                                                        : 0);
         buf_printf(&out,
-                   "Dashboard (the link works once, for %d minutes):\n  %s://%s%.*s/#login=%s\n",
+                   "Dashboard (the link works once, for %lld minutes):\n  %s://%s%.*s/#login=%s\n",
                    LOGIN_LINK_MS / 60000, listener->tls ? "https" : "http", host, STR_FMT(text),
                    server.login_code);
     }

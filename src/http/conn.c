@@ -1,5 +1,5 @@
 /*
- * One connection: bytes in, bytes out, and when it ends.
+ * One connection: its turns, its input, and when it ends. Output is in conn_out.c.
  *
  * Input goes from the socket into one buffer that all connections share, and from there to the
  * protocol; only what the protocol leaves is copied into the connection's own buffer, which has no
@@ -19,7 +19,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -28,31 +27,18 @@
 #define LINGER_MS 2000
 #define LINGER_BYTES_MAX 1048576
 #define IN_MAX (HTTP_HEAD_MAX + HTTP_RECV_SIZE)
-#define WRITE_PARTS_MAX 8
 
-METRIC_COUNTER(bytes_total, "atoll_http_bytes_total", "Bytes carried by HTTP connections",
-               "direction", "in", "out");
-enum { BYTES_IN, BYTES_OUT };
+METRIC_COUNTER(bytes_in, "atoll_http_received_bytes_total", "Bytes received by HTTP connections");
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 #define PREFACE_SIZE (sizeof(preface) - 1)
 
 static const struct http_proto sniff;
 
-static size_t out_waiting(const struct http_conn *conn)
-{
-    return conn->out_end - conn->out_at;
-}
-
-size_t http_conn_unsent(const struct http_conn *conn)
-{
-    return out_waiting(conn) + (conn->in_turn ? conn->server->gathered : 0);
-}
-
 /* The protocol gets bytes unless it stopped them or the peer does not take our answers. */
 static bool may_offer(const struct http_conn *conn)
 {
-    return !conn->closing && !conn->stop_reading && out_waiting(conn) <= HTTP_OUT_HIGH;
+    return !conn->closing && !conn->stop_reading && http_conn_waiting(conn) <= HTTP_OUT_HIGH;
 }
 
 /* And more are read for it unless enough wait already: no protocol needs more at once than a head.
@@ -64,7 +50,7 @@ static bool may_read(const struct http_conn *conn)
     return !conn->eof && may_offer(conn) && conn->in.len < HTTP_HEAD_MAX;
 }
 
-static void update_events(struct http_conn *conn)
+void http_conn_events(struct http_conn *conn)
 {
     uint32_t events = 0;
 
@@ -77,193 +63,10 @@ static void update_events(struct http_conn *conn)
             events |= EPOLLIN;
         if (!conn->eof && !conn->rdhup)
             events |= EPOLLRDHUP;
-        if (out_waiting(conn))
+        if (http_conn_waiting(conn))
             events |= EPOLLOUT;
     }
     loop_change(conn->server->loop, &conn->watch, events);
-}
-
-void http_conn_doom(struct http_conn *conn, const char *reason)
-{
-    if (conn->doomed || conn->dead)
-        return;
-    conn->doomed = reason;
-    http_conn_again(conn);
-}
-
-/* ---- output ---- */
-
-static void out_append(struct http_conn *conn, const char *data, size_t len)
-{
-    size_t waiting = out_waiting(conn);
-
-    if (!len)
-        return;
-    if (conn->out_cap - conn->out_end < len) {
-        if (conn->out_at) {
-            memmove(conn->out, conn->out + conn->out_at, waiting);
-            conn->out_at = 0;
-            conn->out_end = waiting;
-        }
-        if (conn->out_cap - waiting < len) {
-            size_t cap = MAX(conn->out_cap, 512u);
-
-            while (cap - waiting < len)
-                cap *= 2;
-            conn->out = xrealloc(conn->out, cap);
-            conn->out_cap = cap;
-        }
-    }
-    memcpy(conn->out + conn->out_end, data, len);
-    conn->out_end += len;
-    conn->owes_room = true;
-    if (!conn->stalled_ms)
-        conn->stalled_ms = loop_now(conn->server->loop);
-}
-
-static void out_taken(struct http_conn *conn, size_t len)
-{
-    conn->out_at += len;
-    conn->stalled_ms = loop_now(conn->server->loop);
-    if (out_waiting(conn))
-        return;
-    free(conn->out);
-    conn->out = NULL;
-    conn->out_at = conn->out_end = conn->out_cap = 0;
-    conn->stalled_ms = 0;
-}
-
-/* Bytes taken by the socket: 0 when it is full, -1 when it is broken. */
-static ssize_t send_parts(struct http_conn *conn, struct iovec *parts, size_t count)
-{
-    struct msghdr msg = { .msg_iov = parts, .msg_iovlen = count };
-    ssize_t n;
-
-    if (conn->tls) { /* one part only: see write_parts */
-        n = tls_write(conn->tls, parts[0].iov_base, parts[0].iov_len);
-        if (n < 0)
-            n = n == TLS_AGAIN ? 0 : -1;
-    } else {
-        do {
-            n = count == 1 ? send(conn->watch.fd, parts[0].iov_base, parts[0].iov_len, MSG_NOSIGNAL)
-                           : sendmsg(conn->watch.fd, &msg, MSG_NOSIGNAL);
-        } while (n < 0 && errno == EINTR);
-        if (n < 0 && errno == EAGAIN)
-            n = 0;
-    }
-    if (n > 0)
-        metric_add(&bytes_total, BYTES_OUT, n);
-    return n;
-}
-
-/* Sends from the queue until the socket is full. */
-static void send_queue(struct http_conn *conn)
-{
-    while (out_waiting(conn) && !conn->doomed) {
-        struct iovec part = { conn->out + conn->out_at, out_waiting(conn) };
-        ssize_t n = send_parts(conn, &part, 1);
-
-        if (n < 0)
-            http_conn_doom(conn, "write failed");
-        if (n <= 0)
-            return;
-        out_taken(conn, (size_t)n);
-        if (!conn->tls && (size_t)n < part.iov_len)
-            return; /* the next try would only say EAGAIN */
-    }
-}
-
-/* Nothing waits: hands the parts to the socket and queues what it does not take. */
-static void write_parts(struct http_conn *conn, struct iovec *parts, size_t count)
-{
-    ssize_t n = 0;
-
-    if (!conn->tls) {
-        n = send_parts(conn, parts, count);
-        if (n < 0) {
-            http_conn_doom(conn, "write failed");
-            return;
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        size_t skip = MIN((size_t)n, parts[i].iov_len);
-
-        n -= (ssize_t)skip;
-        out_append(conn, (char *)parts[i].iov_base + skip, parts[i].iov_len - skip);
-    }
-    if (conn->tls)
-        send_queue(conn);
-    if (out_waiting(conn))
-        update_events(conn);
-}
-
-static void send_gathered(struct http_conn *conn)
-{
-    struct http_server *server = conn->server;
-    struct iovec part = { server->gather, server->gathered };
-
-    if (!server->gathered)
-        return;
-    server->gathered = 0;
-    if (conn->tls) { /* straight from the gathered bytes: saves the copy of the usual case */
-        while (part.iov_len) {
-            ssize_t n = send_parts(conn, &part, 1);
-
-            if (n < 0)
-                http_conn_doom(conn, "write failed");
-            if (n <= 0)
-                break;
-            part.iov_base = (char *)part.iov_base + n;
-            part.iov_len -= (size_t)n;
-        }
-        if (!part.iov_len || conn->doomed)
-            return;
-    }
-    write_parts(conn, &part, 1);
-}
-
-void http_conn_write(struct http_conn *conn, const struct str *parts, size_t count)
-{
-    struct http_server *server = conn->server;
-    struct iovec iov[WRITE_PARTS_MAX + 1];
-    size_t total = 0, used = 0;
-
-    assert(count <= WRITE_PARTS_MAX);
-    if (conn->dead || conn->doomed)
-        return;
-    for (size_t i = 0; i < count; i++)
-        total += parts[i].n;
-    if (out_waiting(conn)) {
-        for (size_t i = 0; i < count; i++)
-            out_append(conn, parts[i].p, parts[i].n);
-        return;
-    }
-    if (conn->in_turn && server->gathered + total <= HTTP_SEND_MAX) {
-        for (size_t i = 0; i < count; i++) {
-            if (parts[i].n)
-                memcpy(server->gather + server->gathered, parts[i].p, parts[i].n);
-            server->gathered += parts[i].n;
-        }
-        return;
-    }
-    if (conn->in_turn && server->gathered) {
-        iov[used++] = (struct iovec){ server->gather, server->gathered };
-        server->gathered = 0;
-    }
-    for (size_t i = 0; i < count; i++)
-        if (parts[i].n)
-            iov[used++] = (struct iovec){ (char *)(uintptr_t)parts[i].p, parts[i].n };
-    if (used)
-        write_parts(conn, iov, used);
-}
-
-size_t http_conn_room(struct http_conn *conn)
-{
-    size_t unsent = http_conn_unsent(conn);
-
-    if (conn->dead || conn->doomed || out_waiting(conn) || unsent >= HTTP_SEND_MAX)
-        return 0;
-    return HTTP_SEND_MAX - unsent;
 }
 
 /* ---- ending ---- */
@@ -297,7 +100,7 @@ static void linger(struct http_conn *conn)
     buf_free(&conn->in);
     conn->lingering = true;
     conn->stalled_ms = loop_now(conn->server->loop);
-    update_events(conn);
+    http_conn_events(conn);
 }
 
 void http_conn_finish(struct http_conn *conn, const char *reason)
@@ -308,8 +111,8 @@ void http_conn_finish(struct http_conn *conn, const char *reason)
     conn->closing = true;
     if (conn->in_turn) /* the turn's end goes on */
         return;
-    if (out_waiting(conn))
-        update_events(conn);
+    if (http_conn_waiting(conn))
+        http_conn_events(conn);
     else
         linger(conn);
 }
@@ -340,11 +143,11 @@ static void turn_end(struct http_conn *conn)
         conn->server->gathered = 0;
         return;
     }
-    send_gathered(conn);
-    if (conn->closing && !conn->lingering && !out_waiting(conn))
+    http_conn_send_gathered(conn);
+    if (conn->closing && !conn->lingering && !http_conn_waiting(conn))
         linger(conn);
     else
-        update_events(conn);
+        http_conn_events(conn);
 }
 
 void http_conn_again(struct http_conn *conn)
@@ -370,7 +173,7 @@ void http_conn_reading(struct http_conn *conn, bool on)
     if (on && (conn->in.len || (conn->tls && tls_pending(conn->tls))))
         http_conn_again(conn);
     if (!conn->in_turn)
-        update_events(conn);
+        http_conn_events(conn);
 }
 
 /* Offers bytes to the protocol inside a turn; returns how many it took. */
@@ -401,7 +204,7 @@ static void saw_eof(struct http_conn *conn)
         return;
     }
     if (conn->closing) {
-        update_events(conn);
+        http_conn_events(conn);
         return;
     }
     turn_begin(conn);
@@ -452,7 +255,7 @@ static void read_socket(struct http_conn *conn)
         saw_eof(conn);
         return;
     }
-    metric_add(&bytes_total, BYTES_IN, n);
+    metric_add(&bytes_in, 0, n);
     if (conn->proto != &sniff) /* whose time runs from the start, however slowly bytes drip */
         conn->active_ms = loop_now(server->loop);
     turn_begin(conn);
@@ -580,7 +383,7 @@ static void shake_hands(struct http_conn *conn)
         return;
     }
     if (result == TLS_AGAIN) {
-        update_events(conn);
+        http_conn_events(conn);
         return;
     }
     conn->handshaking = false;
@@ -591,7 +394,7 @@ static void shake_hands(struct http_conn *conn)
     }
     if (conn->dead)
         return;
-    update_events(conn);
+    http_conn_events(conn);
     if (tls_pending(conn->tls))
         http_conn_again(conn);
 }
@@ -622,17 +425,17 @@ static bool peek_tls(struct http_conn *conn)
 
 static void socket_writable(struct http_conn *conn)
 {
-    send_queue(conn);
+    http_conn_send_queue(conn);
     if (conn->doomed) {
         http_conn_cut(conn, conn->doomed);
         return;
     }
     if (conn->closing) {
-        if (!out_waiting(conn) && !conn->lingering)
+        if (!http_conn_waiting(conn) && !conn->lingering)
             linger(conn);
         return;
     }
-    if (conn->owes_room && out_waiting(conn) <= HTTP_OUT_LOW) {
+    if (conn->owes_room && http_conn_waiting(conn) <= HTTP_OUT_LOW) {
         conn->owes_room = false;
         turn_begin(conn);
         if (conn->proto->on_room)
@@ -641,7 +444,7 @@ static void socket_writable(struct http_conn *conn)
             offer_kept(conn);
         turn_end(conn);
     } else {
-        update_events(conn);
+        http_conn_events(conn);
     }
 }
 
@@ -653,7 +456,7 @@ static void socket_hung_up(struct http_conn *conn, uint32_t events)
     }
     /* Bytes may wait before the end of the stream: it counts when they have been read. */
     conn->rdhup = true;
-    update_events(conn);
+    http_conn_events(conn);
 }
 
 static void on_event(struct watch *watch, uint32_t events)
@@ -670,7 +473,7 @@ static void on_event(struct watch *watch, uint32_t events)
         shake_hands(conn);
         return;
     }
-    if (out_waiting(conn) && (conn->tls || (events & EPOLLOUT)))
+    if (http_conn_waiting(conn) && (conn->tls || (events & EPOLLOUT)))
         socket_writable(conn);
     if (conn->dead)
         return;

@@ -412,8 +412,8 @@ static inline bool named(struct str name, const char *word, size_t len)
 #define NAMED(name, word) named(name, word, sizeof(word) - 1)
 
 /*
- * Is there a tab anywhere in the line? It is legal white space, but programs disagree on trimming it,
- * so the two fields that say where a body ends may not have one.
+ * Is there a tab anywhere in the line? It is legal white space, but programs disagree on trimming
+ * it, so the two fields that say where a body ends may not have one.
  */
 static bool has_tab(const struct http_header *field)
 {

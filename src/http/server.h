@@ -62,6 +62,18 @@ void http_conn_turn(struct http_conn *conn);
 void http_conn_drain(struct http_conn *conn);
 void http_conn_free(struct http_conn *conn);
 
+/* Bytes that the socket did not take. */
+static inline size_t http_conn_waiting(const struct http_conn *conn)
+{
+    return conn->out_end - conn->out_at;
+}
+
+/* conn.c: watches for what this connection waits for. */
+void http_conn_events(struct http_conn *conn);
+/* conn_out.c: sends from the queue until the socket is full; the output of a turn, at its end. */
+void http_conn_send_queue(struct http_conn *conn);
+void http_conn_send_gathered(struct http_conn *conn);
+
 /* server.c: this connection is dead; free it at the end of the round. */
 void http_server_lost(struct http_server *server, struct http_conn *conn);
 /* Makes the round timer run. */

@@ -24,6 +24,8 @@
 #include <linux/audit.h>
 #include <stddef.h>
 
+#include "base/mem.h"
+
 /* More exceptions in one chain would make paths long; the range is cut in two instead. */
 #define CHAIN_MAX 4
 #define REACH_MAX 255
@@ -151,7 +153,7 @@ static int put_test(struct writer *w, const struct seccomp_test *test)
     if (test->mask)
         next = put(w, BPF_ALU | BPF_AND | BPF_K, 0, 0, test->mask);
     /* The low half: both architectures are little-endian. */
-    return put_load(w, offsetof(struct seccomp_data, args) + 8u * test->arg, next);
+    return put_load(w, offsetof(struct seccomp_data, args) + sizeof(uint64_t) * test->arg, next);
 }
 
 static int check_tests(const struct seccomp_policy *policy, struct err *err)
@@ -355,10 +357,8 @@ int seccomp_compile(const struct seccomp_policy *policy, enum seccomp_profile pr
                     struct err *err)
 {
     struct writer w = { .insns = out };
-    autofree struct tree *tree = calloc(1, sizeof(*tree));
+    autofree struct tree *tree = xnew(struct tree);
 
-    if (!tree)
-        return err_sys(err, "the range tree");
     if (check_tests(policy, err) < 0)
         return -1;
     if (find_ranges(policy, profile, arch, tree, err) < 0)

@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/test.h"
 #include "seccomp/model.h"
@@ -20,7 +19,7 @@
 #define SECCOMP_BLOB_ALL
 #include "seccomp/blob.h"
 
-#define NUMBERS_END 600
+#define NUMBERS_END ((size_t)600)
 #define HIGH 0xffffffff00000000u
 
 struct filters {
@@ -237,10 +236,10 @@ static const char *difference(const struct filters *filters, const struct seccom
 
     for (int a = 0; a < SECCOMP_ARCHES; a++)
         for (int profile = 0; profile < SECCOMP_PROFILES; profile++)
-            for (uint32_t i = 0; i < 2 * NUMBERS_END + ARRAY_LEN(far_numbers); i++) {
+            for (size_t i = 0; i < 2 * NUMBERS_END + ARRAY_LEN(far_numbers); i++) {
                 enum seccomp_arch arch = (enum seccomp_arch)a;
-                uint32_t nr = i < NUMBERS_END       ? i
-                              : i < 2 * NUMBERS_END ? (i - NUMBERS_END) | SECCOMP_X32_BIT
+                uint32_t nr = i < NUMBERS_END       ? (uint32_t)i
+                              : i < 2 * NUMBERS_END ? (uint32_t)(i - NUMBERS_END) | SECCOMP_X32_BIT
                                                     : far_numbers[i - 2 * NUMBERS_END];
 
                 if (same_for_all_values(filters, policy, arch, (enum seccomp_profile)profile,
@@ -675,19 +674,24 @@ TEST(the_frame_is_missed_when_it_allows)
 
 TEST(the_page_in_docs_is_the_one_the_table_gives)
 {
-    char *fresh = NULL;
-    size_t fresh_len = 0;
-    FILE *out = open_memstream(&fresh, &fresh_len);
-    FILE *page = fopen("docs/seccomp.md", "re");
-    autobuf struct buf have = { 0 };
+    autofree char *path = xprintf("%s/page", test_dir());
+    FILE *have = fopen("docs/seccomp.md", "re"), *want = fopen(path, "w+e");
 
-    CHECK(out && page);
-    seccomp_page(out, &seccomp_policy);
-    fclose(out);
-    for (int c; (c = fgetc(page)) != EOF;)
-        buf_putc(&have, (char)c);
-    fclose(page);
-    if (have.len != fresh_len || memcmp(have.data, fresh, fresh_len) != 0)
-        test_fail(__FILE__, __LINE__, "docs/seccomp.md is not fresh: make docs");
-    free(fresh);
+    if (have && want) {
+        int a, b;
+
+        seccomp_page(want, &seccomp_policy);
+        rewind(want);
+        do {
+            a = fgetc(have);
+            b = fgetc(want);
+            if (a != b)
+                test_fail(__FILE__, __LINE__, "docs/seccomp.md is not fresh: make docs");
+        } while (a != EOF);
+        CHECK(ftell(want) > 1000);
+        fclose(have);
+        fclose(want);
+        return;
+    }
+    test_fail(__FILE__, __LINE__, "cannot open both pages");
 }

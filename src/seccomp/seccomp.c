@@ -16,7 +16,7 @@
 static const struct seccomp_blob *const blobs = seccomp_blobs_x86_64;
 #elif defined(__aarch64__)
 static const struct seccomp_blob *const blobs = seccomp_blobs_arm64;
-#else
+#elif !defined(ATOLL_CPPCHECK) /* which pretends to be on no machine */
 #error "no system call filter for this architecture: a sandbox without one is not made"
 #endif
 
