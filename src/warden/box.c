@@ -47,16 +47,18 @@ bool box_id_ok(const char *id)
 {
     size_t len = strnlen(id, BOX_ID_SIZE);
 
-    return len > 0 && len < BOX_ID_SIZE && strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == len;
+    return len > 0 && len < BOX_ID_SIZE &&
+           strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == len;
 }
 
 bool box_spec_ok(const struct box_spec *spec)
 {
     return memchr(spec->id, 0, sizeof(spec->id)) && box_id_ok(spec->id) && spec->slot < BOX_SLOTS &&
-           (spec->flags & ~(uint32_t)(BOX_AS_ROOT | BOX_NO_LANDLOCK | BOX_NO_SECCOMP)) == 0 && spec->profile < 4 &&
-           spec->memory >= BOX_MEMORY_MIN && spec->memory <= BOX_MEMORY_MAX && spec->pids >= 4 && spec->pids <= 32768 &&
-           spec->cpu_percent <= 100 * 1024 && spec->disk >= (1u << 20) && spec->disk <= BOX_MEMORY_MAX &&
-           spec->inodes >= 64 && spec->inodes <= (1u << 24) && spec->nofile >= 16 && spec->nofile <= 65536;
+           (spec->flags & ~(uint32_t)(BOX_AS_ROOT | BOX_NO_LANDLOCK | BOX_NO_SECCOMP)) == 0 &&
+           spec->profile < 4 && spec->memory >= BOX_MEMORY_MIN && spec->memory <= BOX_MEMORY_MAX &&
+           spec->pids >= 4 && spec->pids <= 32768 && spec->cpu_percent <= 100 * 1024 &&
+           spec->disk >= (1u << 20) && spec->disk <= BOX_MEMORY_MAX && spec->inodes >= 64 &&
+           spec->inodes <= (1u << 24) && spec->nofile >= 16 && spec->nofile <= 65536;
 }
 
 /* Binds by a path below /proc/self/fd, so that no length and no symlink matters. */
@@ -72,13 +74,14 @@ static int make_listener(const struct box_host *host, const char *id)
     mode_t before = umask(0177);
     int rc = bind(fd, (struct sockaddr *)&name, sizeof(name));
     umask(before);
-    if (rc < 0 || fchownat(dir, BOX_SOCKET, host->api_uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 || listen(fd, 4) < 0)
+    if (rc < 0 || fchownat(dir, BOX_SOCKET, host->api_uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 ||
+        listen(fd, 4) < 0)
         return -1;
     return take_fd(&fd);
 }
 
-static int prepare(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds, int link[2],
-                   enum box_step *step)
+static int prepare(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
+                   int link[2], enum box_step *step)
 {
     *step = BOX_STEP_SPEC;
     if (!box_spec_ok(spec)) {
@@ -98,6 +101,10 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
     *step = BOX_STEP_USERNS;
     if ((fds->userns = userns_make(host->uid_base + spec->slot * BOX_UIDS)) < 0)
         return -1;
+    *step = BOX_STEP_LOWER;
+    if ((fds->lower = tree_detach(host->skeleton_fd)) < 0 ||
+        (fds->usr = tree_detach(host->usr_fd)) < 0)
+        return -1;
     *step = BOX_STEP_NETNS;
     return (fds->netns = netns_make()) < 0 ? -1 : 0;
 }
@@ -106,11 +113,13 @@ struct report {
     int32_t step, error;
 };
 
-static int start(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds, struct box_made *out,
-                 enum box_step *step)
+static int start(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
+                 struct box_made *out, enum box_step *step)
 {
-    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
-                               .pidfd = (uint64_t)(uintptr_t)&out->pidfd, .exit_signal = SIGCHLD };
+    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
+                                        CLONE_PIDFD,
+                               .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
+                               .exit_signal = SIGCHLD };
     struct report report = { 0 };
     int pipe_fds[2];
 
@@ -147,15 +156,18 @@ static void close_fds(struct box_fds *fds)
 {
     for (unsigned i = 0; i < fds->door_count; i++)
         close(fds->doors[i]);
-    const int rest[] = { fds->listen, fds->link, fds->userns, fds->netns };
+    const int rest[] = { fds->listen, fds->link, fds->userns, fds->netns, fds->lower, fds->usr };
     for (size_t i = 0; i < ARRAY_LEN(rest); i++)
         if (rest[i] >= 0)
             close(rest[i]);
 }
 
-int box_create(const struct box_host *host, const struct box_spec *spec, struct box_made *out, enum box_step *step)
+int box_create(const struct box_host *host, const struct box_spec *spec, struct box_made *out,
+               enum box_step *step)
 {
-    struct box_fds fds = { .listen = -1, .link = -1, .userns = -1, .netns = -1, .report = -1 };
+    struct box_fds fds = {
+        .listen = -1, .link = -1, .userns = -1, .netns = -1, .report = -1, .lower = -1, .usr = -1
+    };
     int link[2] = { -1, -1 };
 
     *out = (struct box_made){ .pidfd = -1, .link = -1 };

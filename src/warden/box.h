@@ -17,26 +17,26 @@
 
 #include "base/auto.h"
 
-#define BOX_ID_SIZE 33      /* [a-z0-9]{1,32} and the NUL */
-#define BOX_UIDS 65536u     /* user ids of a box */
+#define BOX_ID_SIZE 33  /* [a-z0-9]{1,32} and the NUL */
+#define BOX_UIDS 65536u /* user ids of a box */
 #define BOX_SLOTS 16384u
 #define BOX_MEMORY_MIN (8ull << 20)
 #define BOX_MEMORY_MAX (4ull << 40)
 
 enum box_flag {
-    BOX_AS_ROOT = 1,    /* root inside may be used: the short capability list stays reachable */
+    BOX_AS_ROOT = 1, /* root inside may be used: the short capability list stays reachable */
     BOX_NO_LANDLOCK = 2,
     BOX_NO_SECCOMP = 4,
-    BOX_HOST_NET = 8,   /* refused by the warden unless the operator allows it */
+    BOX_HOST_NET = 8, /* refused by the warden unless the operator allows it */
 };
 
 /* What a caller may wish for: numbers and an id. */
 struct box_spec {
     char id[BOX_ID_SIZE];
-    uint32_t slot;        /* which range of user ids */
+    uint32_t slot; /* which range of user ids */
     uint32_t flags;
-    uint32_t profile;     /* enum seccomp_profile */
-    uint64_t memory;      /* bytes */
+    uint32_t profile; /* enum seccomp_profile */
+    uint64_t memory;  /* bytes */
     uint32_t pids;
     uint32_t cpu_percent; /* 100 is one core; 0 unlimited */
     uint64_t disk;        /* bytes of everything writable */
@@ -59,13 +59,13 @@ const char *box_step_name(enum box_step step);
 
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
-    int boxes_fd;        /* STATE/boxes: a directory per box */
-    int skeleton_fd;     /* lower layer of the default image */
-    int usr_fd;          /* the host's /usr */
-    int init_fd;         /* sealed memfd with atoll-init */
-    uint32_t uid_base;   /* of slot 0 */
-    uid_t api_uid;       /* who may talk to the inits */
-    int landlock_abi;    /* 0: the kernel has none */
+    int boxes_fd;      /* STATE/boxes: a directory per box */
+    int skeleton_fd;   /* lower layer of the default image */
+    int usr_fd;        /* the host's /usr */
+    int init_fd;       /* sealed memfd with atoll-init */
+    uint32_t uid_base; /* of slot 0 */
+    uid_t api_uid;     /* who may talk to the inits */
+    int landlock_abi;  /* 0: the kernel has none */
 };
 
 struct box_made {
@@ -78,6 +78,8 @@ struct box_made {
 #define CGROUP_DOORS_MAX 8
 struct box_fds {
     int listen, link, userns, netns, report;
+    int lower, usr; /* detached copies of the mounts: descriptors of the warden's own mount
+                       namespace cannot be cloned from the child's */
     int doors[CGROUP_DOORS_MAX]; /* of the cgroups */
     unsigned door_count;
 };
@@ -85,9 +87,10 @@ struct box_fds {
 bool box_id_ok(const char *id);
 bool box_spec_ok(const struct box_spec *spec);
 /* 0, or -1 with errno and *step. Everything is undone then. */
-must_use int box_create(const struct box_host *host, const struct box_spec *spec, struct box_made *out,
-                        enum box_step *step);
-/* Kills what runs, waits, removes cgroups and directory. Idempotent: works from any half-made state. */
+must_use int box_create(const struct box_host *host, const struct box_spec *spec,
+                        struct box_made *out, enum box_step *step);
+/* Kills what runs, waits, removes cgroups and directory. Idempotent: works from any half-made
+ * state. */
 must_use int box_destroy(const struct box_host *host, const char *id, struct box_made *made);
 
 /* ---- namespaces.c ---- */
@@ -98,11 +101,15 @@ must_use int netns_make(void);
 
 /* ---- mounts.c: in the child, in its own mount namespace ---- */
 
-must_use int box_mounts(const struct box_host *host, const struct box_spec *spec, int userns_fd, enum box_step *step);
+must_use int box_mounts(const struct box_host *host, const struct box_spec *spec,
+                        const struct box_fds *fds, enum box_step *step);
+/* In the parent: a detached copy of the mount below this directory. */
+must_use int tree_detach(int dir_fd);
 
 /* ---- child.c: the rest of the child; returns only on failure ---- */
 
-must_use int box_child(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds, enum box_step *step);
+must_use int box_child(const struct box_host *host, const struct box_spec *spec,
+                       struct box_fds *fds, enum box_step *step);
 
 /* ---- cgroup.c: v1, hybrid and v2 behind one interface ---- */
 

@@ -1,8 +1,8 @@
 /*
  * cgroups behind one interface. Where the controllers are is read from /proc/self/mountinfo and
  * /proc/self/cgroup, never assumed: each controller is on v1 or v2 by itself (hybrid machines have
- * both). Ours live in a directory "atoll" beneath the cgroup we were started in; only those are ever
- * made, changed or removed.
+ * both). Ours live in a directory "atoll" beneath the cgroup we were started in; only those are
+ * ever made, changed or removed.
  *
  * A new process enters v1 hierarchies by writing "0" to the tasks files it was handed open: moving
  * oneself as a single thread does not wait for an RCU grace period, which moving another process
@@ -21,7 +21,8 @@
 #define PATH_SIZE 512
 
 enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_COUNT };
-static const char *const controller_names[C_COUNT] = { "memory", "cpu", "cpuacct", "pids", "freezer" };
+static const char *const controller_names[C_COUNT] = { "memory", "cpu", "cpuacct", "pids",
+                                                       "freezer" };
 
 /* Each hierarchy that we use: one directory "atoll" in it. */
 struct hierarchy {
@@ -103,7 +104,8 @@ static void add(const char *mount_point, const char *own, bool v2, unsigned cont
 
     if (hierarchy_count == ARRAY_LEN(hierarchies) || !controllers)
         return;
-    snprintf(h->path, sizeof(h->path), "%.200s%.200s%satoll", mount_point, own, strcmp(own, "/") == 0 ? "" : "/");
+    snprintf(h->path, sizeof(h->path), "%.200s%.200s%satoll", mount_point, own,
+             strcmp(own, "/") == 0 ? "" : "/");
     h->v2 = v2;
     h->controllers = controllers;
     for (int c = 0; c < C_COUNT; c++)
@@ -152,7 +154,8 @@ static void scan(const char *mountinfo, const char *self, bool v2)
         const char *end = strchr(line, '\n'), *dash = strstr(line, " - ");
         size_t len = end ? (size_t)(end - line) : strlen(line);
 
-        if (dash && (size_t)(dash - line) < len && sscanf(line, "%*s %*s %*s %*s %199s", point) == 1 &&
+        if (dash && (size_t)(dash - line) < len &&
+            sscanf(line, "%*s %*s %*s %*s %199s", point) == 1 &&
             sscanf(dash + 3, "%31s %*s %199s", type, options) == 2) {
             if (v2 && strcmp(type, "cgroup2") == 0)
                 add_v2(point, self);
@@ -171,7 +174,8 @@ int cgroup_open(const char *mountinfo_path, const char *self_path_)
     hierarchy_count = 0;
     for (int c = 0; c < C_COUNT; c++)
         where[c] = -1;
-    if (read_text(mountinfo_path, mountinfo, sizeof(mountinfo)) < 0 || read_text(self_path_, self, sizeof(self)) < 0)
+    if (read_text(mountinfo_path, mountinfo, sizeof(mountinfo)) < 0 ||
+        read_text(self_path_, self, sizeof(self)) < 0)
         return -1;
     scan(mountinfo, self, false);
     scan(mountinfo, self, true);
@@ -219,7 +223,8 @@ static int limit(const char *id, const struct box_spec *spec)
     if (set_num(C_PIDS, id, "pids.max", spec->pids) < 0)
         return -1;
     if (hierarchies[where[C_MEMORY]].v2) {
-        if (set_num(C_MEMORY, id, "memory.max", spec->memory) < 0 || set_num(C_MEMORY, id, "memory.oom.group", 0) < 0)
+        if (set_num(C_MEMORY, id, "memory.max", spec->memory) < 0 ||
+            set_num(C_MEMORY, id, "memory.oom.group", 0) < 0)
             return -1;
         (void)!set(C_MEMORY, id, "memory.swap.max", "0"); /* not there without swap */
     } else {
@@ -253,7 +258,8 @@ int cgroup_doors(const char *id, int fds[CGROUP_DOORS_MAX], unsigned *count)
 
     *count = 0;
     for (unsigned i = 0; i < hierarchy_count; i++) {
-        snprintf(path, sizeof(path), "%s/%s/%s", hierarchies[i].path, id, hierarchies[i].v2 ? "cgroup.procs" : "tasks");
+        snprintf(path, sizeof(path), "%s/%s/%s", hierarchies[i].path, id,
+                 hierarchies[i].v2 ? "cgroup.procs" : "tasks");
         int fd = open(path, O_WRONLY | O_CLOEXEC);
         if (fd < 0) {
             while (*count)
@@ -301,10 +307,12 @@ static uint64_t get(enum controller c, const char *id, const char *file, const c
 
 int cgroup_usage(const char *id, struct cgroup_usage *out)
 {
-    bool v2 = hierarchies[where[C_MEMORY]].v2, cpu2 = where[C_CPUACCT] >= 0 && hierarchies[where[C_CPUACCT]].v2;
+    bool v2 = hierarchies[where[C_MEMORY]].v2,
+         cpu2 = where[C_CPUACCT] >= 0 && hierarchies[where[C_CPUACCT]].v2;
 
     *out = (struct cgroup_usage){
-        .cpu_us = cpu2 ? get(C_CPUACCT, id, "cpu.stat", "usage_usec ") : get(C_CPUACCT, id, "cpuacct.usage", NULL) / 1000,
+        .cpu_us = cpu2 ? get(C_CPUACCT, id, "cpu.stat", "usage_usec ")
+                       : get(C_CPUACCT, id, "cpuacct.usage", NULL) / 1000,
         .memory = get(C_MEMORY, id, v2 ? "memory.current" : "memory.usage_in_bytes", NULL),
         .memory_peak = get(C_MEMORY, id, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL),
         .pids = get(C_PIDS, id, "pids.current", NULL),

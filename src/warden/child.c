@@ -1,8 +1,8 @@
 /*
  * The child between clone and exec: it gives away, step by step, everything it was born with. The
  * order matters: cgroup and network while it still may, mounts, then the user namespace, then
- * capabilities, then what forbids the rest (no_new_privs, Landlock, seccomp last). It runs in a copy
- * of the warden, so it allocates nothing and trusts nothing it inherited but its descriptors.
+ * capabilities, then what forbids the rest (no_new_privs, Landlock, seccomp last). It runs in a
+ * copy of the warden, so it allocates nothing and trusts nothing it inherited but its descriptors.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,8 @@
 
 /* What process 1 needs to serve as the workload's user and to look after it. */
 static const uint32_t kept_caps[] = {
-    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID,
-    CAP_SETPCAP, CAP_NET_BIND_SERVICE, CAP_SETFCAP, CAP_SYS_PTRACE,
+    CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,           CAP_FSETID,  CAP_KILL,       CAP_SETGID,
+    CAP_SETUID, CAP_SETPCAP,      CAP_NET_BIND_SERVICE, CAP_SETFCAP, CAP_SYS_PTRACE,
 };
 
 static uint64_t kept_mask(void)
@@ -72,10 +72,13 @@ static int set_limit(int which, rlim_t value)
 
 static int set_limits(const struct box_spec *spec)
 {
-    /* A core size of 1 also keeps a piped core handler of the host from being started; 0 does not. */
+    /* A core size of 1 also keeps a piped core handler of the host from being started; 0 does not.
+     */
     return set_limit(RLIMIT_CORE, 1) < 0 || set_limit(RLIMIT_NOFILE, spec->nofile) < 0 ||
-                   set_limit(RLIMIT_MEMLOCK, 8u << 20) < 0 || set_limit(RLIMIT_MSGQUEUE, 819200) < 0 ||
-                   set_limit(RLIMIT_SIGPENDING, 4096) < 0 || set_limit(RLIMIT_NICE, 0) < 0 || set_limit(RLIMIT_RTPRIO, 0) < 0
+                   set_limit(RLIMIT_MEMLOCK, 8u << 20) < 0 ||
+                   set_limit(RLIMIT_MSGQUEUE, 819200) < 0 ||
+                   set_limit(RLIMIT_SIGPENDING, 4096) < 0 || set_limit(RLIMIT_NICE, 0) < 0 ||
+                   set_limit(RLIMIT_RTPRIO, 0) < 0
                ? -1
                : 0;
 }
@@ -92,18 +95,23 @@ static int enter_landlock(int abi)
     autoclose int root = open("/", O_PATH | O_CLOEXEC);
     struct landlock_path_beneath_attr beneath = { .allowed_access = attr.fs, .parent_fd = root };
 
-    if (rules < 0 || root < 0 || syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0)
+    if (rules < 0 || root < 0 ||
+        syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0)
         return -1;
     return (int)syscall(SYS_landlock_restrict_self, rules, 0);
 }
 
 static int enter_userns(int fd)
 {
-    return setns(fd, CLONE_NEWUSER) < 0 || setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 ? -1 : 0;
+    return setns(fd, CLONE_NEWUSER) < 0 || setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
+                   setresuid(0, 0, 0) < 0
+               ? -1
+               : 0;
 }
 
 /* 0-2 are /dev/null, 3 listens, 4 is the first connection, the rest closes with exec. */
-static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int *init_at, int *report_at)
+static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int *init_at,
+                     int *report_at)
 {
     int high[4] = { fcntl(listen_fd, F_DUPFD_CLOEXEC, 64), fcntl(link_fd, F_DUPFD_CLOEXEC, 64),
                     fcntl(init_fd, F_DUPFD_CLOEXEC, 64), fcntl(report_fd, F_DUPFD_CLOEXEC, 64) };
@@ -117,7 +125,8 @@ static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int
     for (int i = 0; i < 3; i++)
         if (dup2(null, i) < 0)
             return -1;
-    if (dup2(high[0], 3) < 0 || dup2(high[1], 4) < 0 || dup3(high[2], 5, O_CLOEXEC) < 0 || dup3(high[3], 6, O_CLOEXEC) < 0)
+    if (dup2(high[0], 3) < 0 || dup2(high[1], 4) < 0 || dup3(high[2], 5, O_CLOEXEC) < 0 ||
+        dup3(high[3], 6, O_CLOEXEC) < 0)
         return -1;
     *init_at = 5;
     *report_at = 6;
@@ -131,7 +140,8 @@ static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int
             return -1;                                                                             \
     } while (0)
 
-int box_child(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds, enum box_step *step)
+int box_child(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
+              enum box_step *step)
 {
     static char *const argv[] = { (char *)"atoll-init", NULL }, *const env[] = { NULL };
     int init_at = -1;
@@ -139,18 +149,20 @@ int box_child(const struct box_host *host, const struct box_spec *spec, struct b
     for (unsigned i = 0; i < fds->door_count; i++)
         TRY(BOX_STEP_ENTER_CGROUP, write(fds->doors[i], "0", 1) == 1 ? 0 : -1);
     TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
-    if (box_mounts(host, spec, fds->userns, step) < 0)
+    if (box_mounts(host, spec, fds, step) < 0)
         return -1;
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
     TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
     TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns));
-    TRY(BOX_STEP_STDIO, set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
+    TRY(BOX_STEP_STDIO,
+        set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
     TRY(BOX_STEP_RLIMITS, set_limits(spec));
     TRY(BOX_STEP_CAPS, drop_caps());
     umask(022);
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     if (!(spec->flags & BOX_NO_LANDLOCK))
-        TRY(BOX_STEP_LANDLOCK, host->landlock_abi > 0 ? enter_landlock(host->landlock_abi) : (errno = ENOSYS, -1));
+        TRY(BOX_STEP_LANDLOCK,
+            host->landlock_abi > 0 ? enter_landlock(host->landlock_abi) : (errno = ENOSYS, -1));
     if (!(spec->flags & BOX_NO_SECCOMP))
         TRY(BOX_STEP_SECCOMP, seccomp_load((enum seccomp_profile)spec->profile));
     TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));

@@ -1,8 +1,8 @@
 /*
- * The box's root, mount by mount. Everything is done by descriptor: sources are opened once, targets
- * are opened beneath the new root with no symlink on the way, and mounts are attached to the
- * descriptor. No path of an image is ever followed, so an image that has a symlink where a mount
- * belongs fails the step instead of leading us elsewhere.
+ * The box's root, mount by mount. Everything is done by descriptor: sources are opened once,
+ * targets are opened beneath the new root with no symlink on the way, and mounts are attached to
+ * the descriptor. No path of an image is ever followed, so an image that has a symlink where a
+ * mount belongs fails the step instead of leading us elsewhere.
  *
  *   scratch   one tmpfs with a size and a number of inodes: upper, work, tmp and shm together
  *   lower     the image, idmapped, read-only
@@ -60,7 +60,8 @@ static int fs_mount(int fs, unsigned attrs)
 static int tree_clone(int dir, const char *path)
 {
     return (int)syscall(SYS_open_tree, dir, path,
-                        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (*path ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH));
+                        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
+                            (*path ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH));
 }
 
 static int tree_attrs(int tree, uint64_t set, int userns_fd)
@@ -73,14 +74,16 @@ static int tree_attrs(int tree, uint64_t set, int userns_fd)
 
 static int attach(int tree, int target)
 {
-    return (int)syscall(SYS_move_mount, tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+    return (int)syscall(SYS_move_mount, tree, "", target, "",
+                        MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
 }
 
 /* A directory beneath `root` that is reached without any symlink. */
 static int target_open(int root, const char *path)
 {
     struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
-                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+                            .resolve =
+                                RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
 
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
@@ -117,14 +120,19 @@ static int make_scratch(const struct box_spec *spec)
         if (mkdirat(scratch, dirs[i], 0755) < 0)
             return -1;
     return mkdirat(scratch, "up/tmp", 01777) < 0 || mkdirat(scratch, "up/shm", 01777) < 0 ||
-                   fchmodat(scratch, "up/tmp", 01777, 0) < 0 || fchmodat(scratch, "up/shm", 01777, 0) < 0
+                   fchmodat(scratch, "up/tmp", 01777, 0) < 0 ||
+                   fchmodat(scratch, "up/shm", 01777, 0) < 0
                ? -1
                : 0;
 }
 
-static int bind_mapped(int source, const char *source_path, const char *target, uint64_t attrs, int userns_fd)
+int tree_detach(int dir_fd)
 {
-    autoclose int tree = tree_clone(source, source_path);
+    return tree_clone(dir_fd, "");
+}
+
+static int attach_mapped(int tree, const char *target, uint64_t attrs, int userns_fd)
+{
     autoclose int at = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (tree < 0 || at < 0 || tree_attrs(tree, attrs, userns_fd) < 0)
@@ -140,7 +148,8 @@ static int make_overlay(uid_t first)
 {
     autoclose int fs = fs_open("overlay");
 
-    if (fs < 0 || fs_string(fs, "lowerdir", "/run/lower") < 0 || fs_string(fs, "upperdir", "/run/up/upper") < 0 ||
+    if (fs < 0 || fs_string(fs, "lowerdir", "/run/lower") < 0 ||
+        fs_string(fs, "upperdir", "/run/up/upper") < 0 ||
         fs_string(fs, "workdir", "/run/up/work") < 0 || fs_flag(fs, "volatile") < 0)
         return -1;
     prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP_);
@@ -159,7 +168,8 @@ static int make_overlay(uid_t first)
     return tree < 0 || at < 0 ? -1 : attach(tree, at);
 }
 
-static int mount_fs(int root, const char *type, const char *path, unsigned attrs, const char *const options[][2])
+static int mount_fs(int root, const char *type, const char *path, unsigned attrs,
+                    const char *const options[][2])
 {
     autoclose int fs = fs_open(type);
 
@@ -180,10 +190,12 @@ static int make_dev(int root)
     static const struct {
         const char *name;
         unsigned minor, major;
-    } nodes[] = { { "null", 3, 1 }, { "zero", 5, 1 }, { "full", 7, 1 }, { "random", 8, 1 }, { "urandom", 9, 1 },
-                  { "tty", 0, 5 } };
-    static const char *const links[][2] = { { "/proc/self/fd", "fd" }, { "/proc/self/fd/0", "stdin" },
-                                            { "/proc/self/fd/1", "stdout" }, { "/proc/self/fd/2", "stderr" },
+    } nodes[] = { { "null", 3, 1 },   { "zero", 5, 1 },    { "full", 7, 1 },
+                  { "random", 8, 1 }, { "urandom", 9, 1 }, { "tty", 0, 5 } };
+    static const char *const links[][2] = { { "/proc/self/fd", "fd" },
+                                            { "/proc/self/fd/0", "stdin" },
+                                            { "/proc/self/fd/1", "stdout" },
+                                            { "/proc/self/fd/2", "stderr" },
                                             { "pts/ptmx", "ptmx" } };
     static const char *const dirs[] = { "pts", "shm", "mqueue" };
     autoclose int fs = fs_open("tmpfs");
@@ -195,7 +207,8 @@ static int make_dev(int root)
     if (tree < 0 || attach_at(tree, root, "dev") < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
-        if (mknodat(tree, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+        if (mknodat(tree, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+                0 ||
             fchmodat(tree, nodes[i].name, 0666, 0) < 0)
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
@@ -207,13 +220,18 @@ static int make_dev(int root)
     return tree_attrs(tree, MOUNT_ATTR_RDONLY, -1);
 }
 
-/* Covers what tells of the host or commands it; our own empty file and directory do the covering. */
+/* Covers what tells of the host or commands it; our own empty file and directory do the covering.
+ */
 static int make_masks(int root)
 {
-    static const char *const read_only[] = { "proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus", "proc/fs" };
-    static const char *const files[] = { "proc/kcore", "proc/keys", "proc/key-users", "proc/timer_list", "proc/interrupts",
-                                         "proc/kallsyms", "proc/slabinfo", "proc/kmsg", "proc/sched_debug",
-                                         "proc/latency_stats", "proc/kpagecount", "proc/kpageflags", "proc/softirqs" };
+    static const char *const read_only[] = { "proc/sys", "proc/sysrq-trigger", "proc/irq",
+                                             "proc/bus", "proc/fs" };
+    static const char *const files[] = {
+        "proc/kcore",       "proc/keys",          "proc/key-users",  "proc/timer_list",
+        "proc/interrupts",  "proc/kallsyms",      "proc/slabinfo",   "proc/kmsg",
+        "proc/sched_debug", "proc/latency_stats", "proc/kpagecount", "proc/kpageflags",
+        "proc/softirqs"
+    };
     static const char *const dirs[] = { "proc/acpi", "proc/scsi", "proc/asound", "proc/driver" };
 
     for (size_t i = 0; i < ARRAY_LEN(read_only); i++) {
@@ -221,7 +239,10 @@ static int make_masks(int root)
 
         if (tree < 0 && errno == ENOENT)
             continue;
-        if (tree < 0 || tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, -1) < 0 ||
+        if (tree < 0 ||
+            tree_attrs(tree,
+                       MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                       -1) < 0 ||
             attach_at(tree, root, read_only[i]) < 0)
             return -1;
     }
@@ -233,7 +254,9 @@ static int make_masks(int root)
         if (target < 0 && errno == ENOENT)
             continue;
         autoclose int tree = tree_clone(AT_FDCWD, dir ? "/run/empty" : "/run/none");
-        if (target < 0 || tree < 0 || tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, -1) < 0 || attach(tree, target) < 0)
+        if (target < 0 || tree < 0 ||
+            tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, -1) < 0 ||
+            attach(tree, target) < 0)
             return -1;
     }
     return 0;
@@ -261,27 +284,33 @@ static int enter_root(int root)
             return -1;                                                                             \
     } while (0)
 
-int box_mounts(const struct box_host *host, const struct box_spec *spec, int userns_fd, enum box_step *step)
+int box_mounts(const struct box_host *host, const struct box_spec *spec, const struct box_fds *fds,
+               enum box_step *step)
 {
-    static const char *const pts[][2] = { { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL } };
+    static const char *const pts[][2] = {
+        { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
+    };
     uid_t first = host->uid_base + spec->slot * BOX_UIDS;
     const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
     TRY(BOX_STEP_SCRATCH, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
     TRY(BOX_STEP_SCRATCH, make_scratch(spec));
     TRY(BOX_STEP_SCRATCH, make_covers());
-    TRY(BOX_STEP_LOWER, bind_mapped(host->skeleton_fd, "", "/run/lower", safe | MOUNT_ATTR_RDONLY, userns_fd));
-    TRY(BOX_STEP_UPPER, bind_mapped(AT_FDCWD, "/run/up", "/run/up", safe, userns_fd));
+    TRY(BOX_STEP_LOWER,
+        attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY, fds->userns));
+    autoclose int up = -1;
+    TRY(BOX_STEP_UPPER, up = tree_clone(AT_FDCWD, "/run/up"));
+    TRY(BOX_STEP_UPPER, attach_mapped(up, "/run/up", safe, fds->userns));
     TRY(BOX_STEP_OVERLAY, make_overlay(first));
     autoclose int root = -1;
     TRY(BOX_STEP_ROOT, root = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    autoclose int usr = -1;
-    TRY(BOX_STEP_USR, usr = tree_clone(host->usr_fd, ""));
-    TRY(BOX_STEP_USR, tree_attrs(usr, safe | MOUNT_ATTR_RDONLY, -1));
-    TRY(BOX_STEP_USR, attach_at(usr, root, "usr"));
-    TRY(BOX_STEP_PROC, mount_fs(root, "proc", "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, NULL));
+    TRY(BOX_STEP_USR, tree_attrs(fds->usr, safe | MOUNT_ATTR_RDONLY, -1));
+    TRY(BOX_STEP_USR, attach_at(fds->usr, root, "usr"));
+    TRY(BOX_STEP_PROC, mount_fs(root, "proc", "proc",
+                                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, NULL));
     TRY(BOX_STEP_DEV, make_dev(root));
-    TRY(BOX_STEP_PTS, mount_fs(root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
+    TRY(BOX_STEP_PTS,
+        mount_fs(root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
     autoclose int shm = -1, tmp = -1;
     TRY(BOX_STEP_SHM, shm = tree_clone(AT_FDCWD, "/run/up/shm"));
     TRY(BOX_STEP_SHM, attach_at(shm, root, "dev/shm"));

@@ -28,7 +28,8 @@ static int write_file(const char *path, const char *text)
 }
 
 /* Runs fn in a new namespace of this kind; the namespace's descriptor, or -1 with errno. */
-static int make(int flag, const char *name, int (*outside)(pid_t pid, uint32_t arg), int (*inside)(void), uint32_t arg)
+static int make(int flag, const char *name, int (*outside)(pid_t pid, uint32_t arg),
+                int (*inside)(void), uint32_t arg)
 {
     int go[2], done[2];
     char path[64], byte = 0;
