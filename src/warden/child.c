@@ -164,7 +164,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, struct b
         TRY(BOX_STEP_LANDLOCK,
             host->landlock_abi > 0 ? enter_landlock(host->landlock_abi) : (errno = ENOSYS, -1));
     if (!(spec->flags & BOX_NO_SECCOMP))
-        TRY(BOX_STEP_SECCOMP, seccomp_load((enum seccomp_profile)spec->profile));
+        TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
     TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));
     return -1;
 }
