@@ -56,7 +56,7 @@ const char *seccomp_digest_of(const struct sock_filter *insns, size_t count)
     return NULL;
 }
 
-int seccomp_load(enum seccomp_profile profile)
+int seccomp_profile_load(enum seccomp_profile profile)
 {
     if (!is_profile(profile)) {
         errno = EINVAL;

@@ -38,4 +38,4 @@ const char *seccomp_digest_of(const struct sock_filter *insns, size_t count);
  * set before. Returns 0, or -1 with errno: EACCES without no_new_privs, EINVAL for no such profile.
  * The warden's child calls this between fork and exec, hence errno and no struct err.
  */
-must_use int seccomp_load(enum seccomp_profile profile);
+must_use int seccomp_profile_load(enum seccomp_profile profile);

@@ -54,7 +54,7 @@ static void enter(int profile)
     if (profile == UNFILTERED)
         return;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        seccomp_load((enum seccomp_profile)profile) < 0)
+        seccomp_profile_load((enum seccomp_profile)profile) < 0)
         _exit(200);
 }
 
@@ -166,7 +166,7 @@ static int load_number(const void *arg)
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return 200;
-    return seccomp_load((enum seccomp_profile) * number) < 0 ? errno : 0;
+    return seccomp_profile_load((enum seccomp_profile) * number) < 0 ? errno : 0;
 }
 
 TEST(what_is_no_profile_is_refused)
@@ -186,7 +186,7 @@ static int load_without_no_new_privs(const void *arg)
     (void)arg;
     if (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0)
         return 200;
-    return seccomp_load(SECCOMP_AGENT) < 0 ? errno : 0;
+    return seccomp_profile_load(SECCOMP_AGENT) < 0 ? errno : 0;
 }
 
 TEST(loading_needs_no_new_privs)
@@ -249,7 +249,7 @@ TEST(loading_takes_as_long_as_it_takes)
                 if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                     _exit(200);
                 clock_gettime(CLOCK_MONOTONIC, &a);
-                int loaded = seccomp_load((enum seccomp_profile)profile);
+                int loaded = seccomp_profile_load((enum seccomp_profile)profile);
                 clock_gettime(CLOCK_MONOTONIC, &b);
                 long took = (b.tv_sec - a.tv_sec) * 1000000000 + (b.tv_nsec - a.tv_nsec);
                 _exit(loaded < 0 || write(ends[1], &took, sizeof(took)) != sizeof(took));
