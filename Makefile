@@ -64,7 +64,7 @@ LIBS = $(PKG_LIBS) -lwslay -lm
 # ---- sources -------------------------------------------------------------------------------------
 
 LIB_SRC := $(filter-out %_test.c %_fuzz.c src/base/test.c src/base/fuzz_main.c src/main.c \
-             $(wildcard src/warden/*.c),$(wildcard src/*/*.c))
+             $(wildcard src/warden/*.c src/init/*.c),$(wildcard src/*/*.c))
 TEST_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_test.c))
 FUZZ_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_fuzz.c))
 LIB_OBJ := $(LIB_SRC:src/%.c=$(BUILD)/obj/%.o)

@@ -18,6 +18,7 @@ struct api_private {
     int64_t event_text_seq;
     char event_text_tenant[TENANT_MAX + 1];
     unsigned calls; /* under way on workers */
+    struct list laters; /* ON_LATER calls with an Idempotency-Key, until they are answered */
 };
 
 /* A call and what carries it through the workers. */
@@ -28,6 +29,8 @@ struct running {
     bool failed;
     bool replayed; /* the answer is an earlier one, by Idempotency-Key */
     bool is_signed;
+    bool later;        /* ON_LATER, and not yet finished */
+    struct list node;  /* in laters */
     char nonce_key[160];    /* of a signed request: to be stored before it acts */
     struct str idempotency; /* the key, or empty */
     unsigned char body_hash[32];
