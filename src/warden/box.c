@@ -22,45 +22,6 @@
 
 #define BOX_SOCKET "init.sock"
 
-/* clang-format off */
-static const char *const step_names[BOX_STEPS] = {
-    [BOX_STEP_NONE] = "none", [BOX_STEP_SPEC] = "check of the request", [BOX_STEP_CGROUP] = "cgroups and limits",
-    [BOX_STEP_SOCKET] = "control socket", [BOX_STEP_USERNS] = "user namespace", [BOX_STEP_NETNS] = "network namespace",
-    [BOX_STEP_CLONE] = "clone", [BOX_STEP_ENTER_CGROUP] = "entering the cgroups",
-    [BOX_STEP_ENTER_NETNS] = "entering the network namespace", [BOX_STEP_SCRATCH] = "scratch space",
-    [BOX_STEP_LOWER] = "image layer", [BOX_STEP_UPPER] = "writable layer", [BOX_STEP_OVERLAY] = "overlay",
-    [BOX_STEP_ROOT] = "root directory", [BOX_STEP_USR] = "/usr", [BOX_STEP_PROC] = "/proc", [BOX_STEP_DEV] = "/dev",
-    [BOX_STEP_PTS] = "/dev/pts", [BOX_STEP_SHM] = "/dev/shm", [BOX_STEP_TMP] = "/tmp", [BOX_STEP_MASKS] = "masks of /proc",
-    [BOX_STEP_PIVOT] = "pivot_root", [BOX_STEP_HOSTNAME] = "hostname", [BOX_STEP_CGROUPNS] = "cgroup namespace",
-    [BOX_STEP_ENTER_USERNS] = "entering the user namespace", [BOX_STEP_STDIO] = "descriptors",
-    [BOX_STEP_CAPS] = "capabilities", [BOX_STEP_RLIMITS] = "resource limits", [BOX_STEP_NNP] = "no_new_privs",
-    [BOX_STEP_LANDLOCK] = "Landlock", [BOX_STEP_SECCOMP] = "seccomp", [BOX_STEP_INIT] = "start of init",
-};
-/* clang-format on */
-
-const char *box_step_name(enum box_step step)
-{
-    return (unsigned)step < BOX_STEPS && step_names[step] ? step_names[step] : "?";
-}
-
-bool box_id_ok(const char *id)
-{
-    size_t len = strnlen(id, BOX_ID_SIZE);
-
-    return len > 0 && len < BOX_ID_SIZE &&
-           strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == len;
-}
-
-bool box_spec_ok(const struct box_spec *spec)
-{
-    return memchr(spec->id, 0, sizeof(spec->id)) && box_id_ok(spec->id) && spec->slot < BOX_SLOTS &&
-           (spec->flags & ~(uint32_t)(BOX_AS_ROOT | BOX_NO_LANDLOCK | BOX_NO_SECCOMP)) == 0 &&
-           spec->profile < 4 && spec->memory >= BOX_MEMORY_MIN && spec->memory <= BOX_MEMORY_MAX &&
-           spec->pids >= 4 && spec->pids <= 32768 && spec->cpu_percent <= 100 * 1024 &&
-           spec->disk >= (1u << 20) && spec->disk <= BOX_MEMORY_MAX && spec->inodes >= 64 &&
-           spec->inodes <= (1u << 24) && spec->nofile >= 16 && spec->nofile <= 65536;
-}
-
 /* Binds by a path below /proc/self/fd, so that no length and no symlink matters. */
 static int make_listener(const struct box_host *host, const char *id)
 {
@@ -99,7 +60,7 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
         return -1;
     fds->link = link[1];
     *step = BOX_STEP_USERNS;
-    if ((fds->userns = userns_make(host->uid_base + spec->slot * BOX_UIDS)) < 0)
+    if ((fds->userns = userns_make(fds->uid_first)) < 0)
         return -1;
     *step = BOX_STEP_LOWER;
     if ((fds->lower = tree_detach(host->skeleton_fd)) < 0 ||
@@ -165,9 +126,14 @@ static void close_fds(struct box_fds *fds)
 int box_create(const struct box_host *host, const struct box_spec *spec, struct box_made *out,
                enum box_step *step)
 {
-    struct box_fds fds = {
-        .listen = -1, .link = -1, .userns = -1, .netns = -1, .report = -1, .lower = -1, .usr = -1
-    };
+    struct box_fds fds = { .uid_first = host->uid_base + BOX_UIDS,
+                           .listen = -1,
+                           .link = -1,
+                           .userns = -1,
+                           .netns = -1,
+                           .report = -1,
+                           .lower = -1,
+                           .usr = -1 };
     int link[2] = { -1, -1 };
 
     *out = (struct box_made){ .pidfd = -1, .link = -1 };

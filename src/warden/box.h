@@ -16,46 +16,7 @@
 #include <sys/types.h>
 
 #include "base/auto.h"
-
-#define BOX_ID_SIZE 33  /* [a-z0-9]{1,32} and the NUL */
-#define BOX_UIDS 65536u /* user ids of a box */
-#define BOX_SLOTS 16384u
-#define BOX_MEMORY_MIN (8ull << 20)
-#define BOX_MEMORY_MAX (4ull << 40)
-
-enum box_flag {
-    BOX_AS_ROOT = 1, /* root inside may be used: the short capability list stays reachable */
-    BOX_NO_LANDLOCK = 2,
-    BOX_NO_SECCOMP = 4,
-    BOX_HOST_NET = 8, /* refused by the warden unless the operator allows it */
-};
-
-/* What a caller may wish for: numbers and an id. */
-struct box_spec {
-    char id[BOX_ID_SIZE];
-    uint32_t slot; /* which range of user ids */
-    uint32_t flags;
-    uint32_t profile; /* enum seccomp_profile */
-    uint64_t memory;  /* bytes */
-    uint32_t pids;
-    uint32_t cpu_percent; /* 100 is one core; 0 unlimited */
-    uint64_t disk;        /* bytes of everything writable */
-    uint32_t inodes;
-    uint32_t nofile;
-};
-
-/* clang-format off */
-enum box_step {
-    BOX_STEP_NONE,
-    BOX_STEP_SPEC, BOX_STEP_CGROUP, BOX_STEP_SOCKET, BOX_STEP_USERNS, BOX_STEP_NETNS, BOX_STEP_CLONE,
-    BOX_STEP_ENTER_CGROUP, BOX_STEP_ENTER_NETNS, BOX_STEP_SCRATCH, BOX_STEP_LOWER, BOX_STEP_UPPER,
-    BOX_STEP_OVERLAY, BOX_STEP_ROOT, BOX_STEP_USR, BOX_STEP_PROC, BOX_STEP_DEV, BOX_STEP_PTS, BOX_STEP_SHM,
-    BOX_STEP_TMP, BOX_STEP_MASKS, BOX_STEP_PIVOT, BOX_STEP_HOSTNAME, BOX_STEP_CGROUPNS, BOX_STEP_ENTER_USERNS,
-    BOX_STEP_STDIO, BOX_STEP_CAPS, BOX_STEP_RLIMITS, BOX_STEP_NNP, BOX_STEP_LANDLOCK, BOX_STEP_SECCOMP,
-    BOX_STEP_INIT, BOX_STEPS
-};
-/* clang-format on */
-const char *box_step_name(enum box_step step);
+#include "wire/box.h"
 
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
@@ -77,6 +38,7 @@ struct box_made {
 /* What the child gets open. */
 #define CGROUP_DOORS_MAX 8
 struct box_fds {
+    uid_t uid_first;
     int listen, link, userns, netns, report;
     int lower, usr; /* detached copies of the mounts: descriptors of the warden's own mount
                        namespace cannot be cloned from the child's */
@@ -84,8 +46,6 @@ struct box_fds {
     unsigned door_count;
 };
 
-bool box_id_ok(const char *id);
-bool box_spec_ok(const struct box_spec *spec);
 /* 0, or -1 with errno and *step. Everything is undone then. */
 must_use int box_create(const struct box_host *host, const struct box_spec *spec,
                         struct box_made *out, enum box_step *step);
@@ -101,8 +61,8 @@ must_use int netns_make(void);
 
 /* ---- mounts.c: in the child, in its own mount namespace ---- */
 
-must_use int box_mounts(const struct box_host *host, const struct box_spec *spec,
-                        const struct box_fds *fds, enum box_step *step);
+must_use int box_mounts(const struct box_spec *spec, const struct box_fds *fds,
+                        enum box_step *step);
 /* In the parent: a detached copy of the mount below this directory. */
 must_use int tree_detach(int dir_fd);
 

@@ -149,7 +149,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, struct b
     for (unsigned i = 0; i < fds->door_count; i++)
         TRY(BOX_STEP_ENTER_CGROUP, write(fds->doors[i], "0", 1) == 1 ? 0 : -1);
     TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
-    if (box_mounts(host, spec, fds, step) < 0)
+    if (box_mounts(spec, fds, step) < 0)
         return -1;
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
     TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
@@ -160,11 +160,9 @@ int box_child(const struct box_host *host, const struct box_spec *spec, struct b
     TRY(BOX_STEP_CAPS, drop_caps());
     umask(022);
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    if (!(spec->flags & BOX_NO_LANDLOCK))
-        TRY(BOX_STEP_LANDLOCK,
-            host->landlock_abi > 0 ? enter_landlock(host->landlock_abi) : (errno = ENOSYS, -1));
-    if (!(spec->flags & BOX_NO_SECCOMP))
-        TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
+    TRY(BOX_STEP_LANDLOCK,
+        host->landlock_abi > 0 ? enter_landlock(host->landlock_abi) : (errno = ENOSYS, -1));
+    TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
     TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));
     return -1;
 }

@@ -284,13 +284,12 @@ static int enter_root(int root)
             return -1;                                                                             \
     } while (0)
 
-int box_mounts(const struct box_host *host, const struct box_spec *spec, const struct box_fds *fds,
-               enum box_step *step)
+int box_mounts(const struct box_spec *spec, const struct box_fds *fds, enum box_step *step)
 {
     static const char *const pts[][2] = {
         { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
     };
-    uid_t first = host->uid_base + spec->slot * BOX_UIDS;
+    uid_t first = fds->uid_first;
     const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
     TRY(BOX_STEP_SCRATCH, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
