@@ -144,6 +144,7 @@ struct api {
     struct store *store;
     struct bus *bus;
     struct auth *auth;
+    struct boxes *boxes;
     struct api_options options;
     int64_t started_ms;
     bool draining;

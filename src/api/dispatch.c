@@ -368,8 +368,7 @@ static void later_found(struct store_job *job)
 /* Is the same creation under way already? It cannot be answered from the store yet. */
 static bool under_way(const struct running *run)
 {
-    list_each(pos, &run->call.api->own->laters)
-    {
+    list_each (pos, &run->call.api->own->laters) {
         const struct running *other = list_entry(pos, struct running, node);
 
         if (str_eq(other->idempotency, run->idempotency) &&
@@ -796,6 +795,8 @@ int api_init(struct api *api, struct err *err)
     api->own->router = router_new(api_tables);
     api->own->refusals = refusals_new(api);
     event_streams_init(api);
+    list_init(&api->own->outputs);
+    list_init(&api->own->laters);
     api->started_ms = clock_wall_ms();
     return 0;
 }

@@ -124,20 +124,20 @@
 #define SANDBOX_MEMORY_MIN (16ll << 20)
 #define SANDBOX_MEMORY_MAX (4ll << 40)
 #define SANDBOX_PIDS_MIN 8
-#define SANDBOX_PIDS_MAX 1000000
+#define SANDBOX_PIDS_MAX 32768
 #define SANDBOX_DISK_MIN (1ll << 20)
-#define SANDBOX_DISK_MAX (16ll << 40)
-#define BOX_ASKS_MAX 8        /* questions that the warden has not answered yet; the rest wait here */
-#define BOX_ASKS_QUEUE 4096   /* and this many may wait */
-#define BOX_ASK_MS 30000      /* for an answer */
-#define BOX_OUT_MAX 4194304   /* bytes waiting to be sent to one init */
+#define SANDBOX_DISK_MAX (4ll << 40)
+#define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
+#define BOX_ASKS_QUEUE 4096 /* and this many may wait */
+#define BOX_ASK_MS 30000    /* for an answer */
+#define BOX_OUT_MAX 4194304 /* bytes waiting to be sent to one init */
 #define EXECS_RUNNING_MAX 128 /* of one sandbox */
 #define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
 #define EXEC_ARGC_MAX 4096
-#define EXEC_TEXT_MAX 786432               /* argv and environment together */
+#define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
-#define EXEC_START_MS 10000                /* for an init to say that a command has started */
+#define EXEC_START_MS 10000                 /* for an init to say that a command has started */
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
-#define EXEC_INLINE_MAX 65536              /* output told in the answer itself */
-#define EXEC_STDIN_BODY_MAX (64ull << 20)  /* of one request */
-#define SPOOL_RING (64ll << 20)            /* newest bytes kept of each stream */
+#define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
+#define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
+#define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */

@@ -37,8 +37,7 @@ static int spool_open(struct spool *spool, int dir, const char *name, bool make,
 {
     if (spool->fd >= 0)
         return 0;
-    spool->fd =
-        openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
+    spool->fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
     if (spool->fd < 0)
         return err_sys(err, "open the output file %s", name);
     spool->made = true;
@@ -122,8 +121,7 @@ ssize_t spool_read(struct spool *spool, int dir, const char *name, uint64_t from
         return err_set(err, ERR_GONE, "bytes before position %llu are no longer kept",
                        (unsigned long long)spool_begin(spool));
     if (from > spool->end)
-        return err_set(err, ERR_RANGE, "the stream has %llu bytes",
-                       (unsigned long long)spool->end);
+        return err_set(err, ERR_RANGE, "the stream has %llu bytes", (unsigned long long)spool->end);
     uint64_t at = from % SPOOL_RING;
     size_t want = (size_t)MIN(MIN((uint64_t)len, spool->end - from), SPOOL_RING - at);
     if (want == 0)

@@ -99,13 +99,13 @@ const struct field sandbox_spec_fields[] = {
           .help = "Bytes of memory; 1 GiB unless said"),
     FIELD(sandbox_spec, pids, F_INT, 0, .min = SANDBOX_PIDS_MIN, .max = SANDBOX_PIDS_MAX,
           .help = "Processes and threads at once; 512 unless said"),
-    FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 100000,
+    FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
           .help = "Share of processor time, 100 is one core; 200 unless said"),
     FIELD(sandbox_spec, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
           .help = "Bytes of everything written inside; 1 GiB unless said"),
-    FIELD(sandbox_spec, inodes, F_INT, 0, .min = 1024, .max = 10000000,
+    FIELD(sandbox_spec, inodes, F_INT, 0, .min = 1024, .max = 1 << 24,
           .help = "Files and directories made inside; 100000 unless said"),
-    FIELD(sandbox_spec, nofile, F_INT, 0, .min = 16, .max = 1048576,
+    FIELD(sandbox_spec, nofile, F_INT, 0, .min = 16, .max = 65536,
           .help = "Open descriptors of each process; 1024 unless said"),
     FIELD(sandbox_spec, ttl_ms, F_INT, 0, .min = 1000, .max = 365 * DAY_MS,
           .help = "Lifetime in milliseconds, after which it is deleted; without it, until deleted"),
@@ -154,8 +154,7 @@ const struct field stats_fields[] = {
 /* A name stands in paths and tables: lower-case letters, digits, hyphens. */
 static bool name_ok(const char *name)
 {
-    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name) &&
-           name[0] != '-';
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name) && name[0] != '-';
 }
 
 static int check_env(const struct field_pair *env, struct err *err)
