@@ -5,7 +5,7 @@
 
 #include "wire/wire.h"
 
-_Static_assert(sizeof(struct box_spec) == 208, "fixed");
+_Static_assert(sizeof(struct box_spec) == 192, "fixed");
 _Static_assert(sizeof(struct box_name) == 40, "fixed");
 _Static_assert(sizeof(struct box_row) == 44, "fixed");
 _Static_assert(sizeof(struct box_rows) <= WIRE_PAYLOAD, "fits a message");
