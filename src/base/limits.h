@@ -109,7 +109,9 @@
 #define WARDEN_PONG_MS 20000   /* no answer for this long: killed and started again */
 #define WARDEN_HELLO_MS 20000  /* from exec to the first message */
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
-#define WIRE_PER_SECOND_MAX 200
+#define WIRE_PER_SECOND_MAX 20000
+#define BOX_CREATE_MS 10000 /* from clone to a running init */
+#define BOX_FREEZE_MS 2000
 #define SERVE_ARGS_MAX 256   /* words after `atoll` */
 #define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
 #define TLS_FILE_MAX 262144  /* certificate chain, or key */

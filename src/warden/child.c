@@ -9,7 +9,9 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/landlock.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -20,7 +22,6 @@
 
 #include "seccomp/seccomp.h"
 #include "warden/box.h"
-#include "wire/init.h"
 
 #define LANDLOCK_SCOPES_ 3u /* abstract Unix sockets and signals, since ABI 6 */
 
@@ -133,26 +134,53 @@ static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int
     return (int)syscall(SYS_close_range, 7u, ~0u, 0);
 }
 
-#define TRY(which, call)                                                                           \
-    do {                                                                                           \
-        *step = (which);                                                                           \
-        if ((call) < 0)                                                                            \
-            return -1;                                                                             \
-    } while (0)
+/* It begins with the warden's own score, which is the lowest on the machine. */
+static int oom_score(void)
+{
+    autoclose int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-int box_child(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
-              enum box_step *step)
+    return fd < 0 || write(fd, "300", 3) != 3 ? -1 : 0;
+}
+
+/*
+ * Until it has a user of its own (then the kernel forgets this), it dies with a warden that dies:
+ * before it is in its cgroup nobody would find it. After that, its cgroup tells. Who died before
+ * this was set has closed the other end of the report pipe; a parent outside of the own pid
+ * namespace cannot be asked for by number.
+ */
+static int die_with_parent(int report)
+{
+    struct pollfd other_end = { .fd = report };
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || poll(&other_end, 1, 0) < 0)
+        return -1;
+    if (other_end.revents & POLLERR)
+        _exit(1);
+    return 0;
+}
+
+static int enter_cgroups(const struct cgroup_doors *doors)
+{
+    for (unsigned i = 0; i < doors->count; i++)
+        if (write(doors->tasks[i], "0", 1) != 1)
+            return -1;
+    return 0;
+}
+
+int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
+              struct box_fds *fds, enum box_step *step)
 {
     static char *const argv[] = { (char *)"atoll-init", NULL }, *const env[] = { NULL };
     int init_at = -1;
 
-    for (unsigned i = 0; i < fds->door_count; i++)
-        TRY(BOX_STEP_ENTER_CGROUP, write(fds->doors[i], "0", 1) == 1 ? 0 : -1);
+    TRY(BOX_STEP_CLONE, die_with_parent(fds->report));
+    TRY(BOX_STEP_ENTER_CGROUP, enter_cgroups(&fds->doors));
     TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
-    if (box_mounts(spec, fds, step) < 0)
+    if (box_mounts(spec, fds, box_uid_first(host, slot), step) < 0)
         return -1;
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
     TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
+    TRY(BOX_STEP_OOM, oom_score());
     TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns));
     TRY(BOX_STEP_STDIO,
         set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
@@ -160,8 +188,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, struct b
     TRY(BOX_STEP_CAPS, drop_caps());
     umask(022);
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    TRY(BOX_STEP_LANDLOCK,
-        host->landlock_abi > 0 ? enter_landlock(host->landlock_abi) : (errno = ENOSYS, -1));
+    TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi));
     TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
     TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));
     return -1;

@@ -66,8 +66,12 @@ static int tree_clone(int dir, const char *path)
 
 static int tree_attrs(int tree, uint64_t set, int userns_fd)
 {
-    struct mount_attr attr = { .attr_set = set | (userns_fd >= 0 ? MOUNT_ATTR_IDMAP : 0),
-                               .userns_fd = userns_fd >= 0 ? (uint64_t)userns_fd : 0 };
+    struct mount_attr attr = { .attr_set = set };
+
+    if (userns_fd >= 0) {
+        attr.attr_set |= MOUNT_ATTR_IDMAP;
+        attr.userns_fd = (unsigned)userns_fd;
+    }
 
     return (int)syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof(attr));
 }
@@ -185,7 +189,7 @@ static int mount_fs(int root, const char *type, const char *path, unsigned attrs
 }
 
 /* A minimal /dev: six devices, the usual links, nothing else; read-only. */
-static int make_dev(int root)
+int dev_make(void)
 {
     static const struct {
         const char *name;
@@ -204,7 +208,7 @@ static int make_dev(int root)
         fs_string(fs, "mode", "0755") < 0 || fs_create(fs) < 0)
         return -1;
     autoclose int tree = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    if (tree < 0 || attach_at(tree, root, "dev") < 0)
+    if (tree < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
         if (mknodat(tree, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
@@ -217,7 +221,17 @@ static int make_dev(int root)
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         if (mkdirat(tree, dirs[i], 0755) < 0)
             return -1;
-    return tree_attrs(tree, MOUNT_ATTR_RDONLY, -1);
+    if (tree_attrs(tree, MOUNT_ATTR_RDONLY, -1) < 0)
+        return -1;
+    return take_fd(&tree);
+}
+
+static int attach_dev(int template, int root)
+{
+    autoclose int made = template <0 ? dev_make() : -1;
+    int tree = template <0 ? made : template;
+
+    return tree < 0 ? -1 : attach_at(tree, root, "dev");
 }
 
 /* Covers what tells of the host or commands it; our own empty file and directory do the covering.
@@ -277,19 +291,12 @@ static int enter_root(int root)
     return chdir("/");
 }
 
-#define TRY(which, call)                                                                           \
-    do {                                                                                           \
-        *step = (which);                                                                           \
-        if ((call) < 0)                                                                            \
-            return -1;                                                                             \
-    } while (0)
-
-int box_mounts(const struct box_spec *spec, const struct box_fds *fds, enum box_step *step)
+int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid_first,
+               enum box_step *step)
 {
     static const char *const pts[][2] = {
         { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
     };
-    uid_t first = fds->uid_first;
     const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
     TRY(BOX_STEP_SCRATCH, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
@@ -300,14 +307,14 @@ int box_mounts(const struct box_spec *spec, const struct box_fds *fds, enum box_
     autoclose int up = -1;
     TRY(BOX_STEP_UPPER, up = tree_clone(AT_FDCWD, "/run/up"));
     TRY(BOX_STEP_UPPER, attach_mapped(up, "/run/up", safe, fds->userns));
-    TRY(BOX_STEP_OVERLAY, make_overlay(first));
+    TRY(BOX_STEP_OVERLAY, make_overlay(uid_first));
     autoclose int root = -1;
     TRY(BOX_STEP_ROOT, root = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
     TRY(BOX_STEP_USR, tree_attrs(fds->usr, safe | MOUNT_ATTR_RDONLY, -1));
     TRY(BOX_STEP_USR, attach_at(fds->usr, root, "usr"));
     TRY(BOX_STEP_PROC, mount_fs(root, "proc", "proc",
                                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, NULL));
-    TRY(BOX_STEP_DEV, make_dev(root));
+    TRY(BOX_STEP_DEV, attach_dev(fds->dev, root));
     TRY(BOX_STEP_PTS,
         mount_fs(root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
     autoclose int shm = -1, tmp = -1;

@@ -1,7 +1,9 @@
 /*
- * User and network namespaces, made ahead of need and kept as descriptors. A namespace is born with
- * a process; that process is a short-lived child here, and the descriptor keeps the namespace when
- * it is gone. The child's work is raw system calls in a copy of this small process.
+ * User and network namespaces, made ahead of need and kept as descriptors.
+ *
+ * A network namespace is made by stepping into a new one and back: this process has one thread and
+ * no business with the network. A user namespace cannot be stepped out of, so a short-lived child
+ * is born into it; the descriptor keeps it when the child is gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,42 +29,7 @@ static int write_file(const char *path, const char *text)
     return write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* Runs fn in a new namespace of this kind; the namespace's descriptor, or -1 with errno. */
-static int make(int flag, const char *name, int (*outside)(pid_t pid, uint32_t arg),
-                int (*inside)(void), uint32_t arg)
-{
-    int go[2], done[2];
-    char path[64], byte = 0;
-
-    if (pipe2(go, O_CLOEXEC) < 0)
-        return -1;
-    if (pipe2(done, O_CLOEXEC) < 0) {
-        close(go[0]), close(go[1]);
-        return -1;
-    }
-    pid_t pid = (pid_t)syscall(SYS_clone, flag | SIGCHLD, NULL, NULL, NULL, NULL);
-    if (pid == 0) {
-        close(go[1]);
-        if (read(go[0], &byte, 1) == 1 && inside() == 0)
-            byte = write(done[1], "x", 1) == 1 ? 1 : 0;
-        (void)!read(go[0], &byte, 1); /* until the parent has taken the descriptor */
-        _exit(0);
-    }
-    int error = errno, fd = -1;
-    close(go[0]), close(done[1]);
-    if (pid > 0) {
-        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, name);
-        if (outside(pid, arg) == 0 && write(go[1], "x", 1) == 1 && read(done[0], &byte, 1) == 1)
-            fd = open(path, O_RDONLY | O_CLOEXEC);
-        error = errno ? errno : EPROTO;
-    }
-    close(go[1]), close(done[0]);
-    if (pid > 0)
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    errno = error;
-    return fd;
-}
+/* ---- user ---- */
 
 static int map_ids(pid_t pid, uint32_t first)
 {
@@ -76,22 +43,57 @@ static int map_ids(pid_t pid, uint32_t first)
     return write_file(path, text);
 }
 
-/* Per user namespace: no further ones below it, whatever a filter may forget. */
-static int no_nested(void)
+/*
+ * In the child: once it is told that it is mapped, it turns off further user namespaces below it
+ * (the setting is the namespace's own), says so, and stays until nobody needs it to be there.
+ */
+static _Noreturn void userns_child(int talk)
 {
-    return write_file("/proc/sys/user/max_user_namespaces", "0\n");
+    char byte;
+
+    if (read(talk, &byte, 1) != 1)
+        _exit(1);
+    byte = write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
+    if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
+        _exit(0);
+    _exit(1);
+}
+
+static int userns_take(pid_t pid, int talk, uint32_t first_uid)
+{
+    char path[64], byte = 0;
+
+    if (map_ids(pid, first_uid) < 0 || write(talk, "", 1) != 1)
+        return -1;
+    if (read(talk, &byte, 1) != 1 || byte != 0) {
+        errno = EPROTO;
+        return -1;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 int userns_make(uint32_t first_uid)
 {
-    return make(CLONE_NEWUSER, "user", map_ids, no_nested, first_uid);
+    int talk[2];
+
+    if (box_fault_now() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
+        return -1;
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        close(talk[0]);
+        userns_child(talk[1]);
+    }
+    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], first_uid), error = errno;
+    close(talk[0]);
+    close(talk[1]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    errno = error;
+    return fd;
 }
 
-static int nothing(pid_t pid, uint32_t arg)
-{
-    (void)pid, (void)arg;
-    return 0;
-}
+/* ---- network ---- */
 
 static int loopback_up(void)
 {
@@ -106,5 +108,15 @@ static int loopback_up(void)
 
 int netns_make(void)
 {
-    return make(CLONE_NEWNET, "net", nothing, loopback_up, 0);
+    autoclose int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), fd = -1;
+
+    if (home < 0 || box_fault_now() || unshare(CLONE_NEWNET) < 0)
+        return -1;
+    if (loopback_up() == 0)
+        fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    int error = errno;
+    if (setns(home, CLONE_NEWNET) < 0)
+        abort(); /* never go on in a stranger's network */
+    errno = error;
+    return take_fd(&fd);
 }
