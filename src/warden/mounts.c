@@ -121,7 +121,7 @@ static int make_scratch(const struct box_spec *spec)
     static const char *const dirs[] = { "lower", "up", "root", "up/upper", "up/work" };
     autoclose int scratch = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-        if (mkdirat(scratch, dirs[i], 0755) < 0)
+        if (mkdirat(scratch, dirs[i], 0755) < 0 || fchmodat(scratch, dirs[i], 0755, 0) < 0)
             return -1;
     return mkdirat(scratch, "up/tmp", 01777) < 0 || mkdirat(scratch, "up/shm", 01777) < 0 ||
                    fchmodat(scratch, "up/tmp", 01777, 0) < 0 ||
