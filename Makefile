@@ -210,9 +210,17 @@ $(BUILD)/atoll-warden: $(WARDEN_OBJ)
 $(BUILD)/atoll-init: $(INIT_OBJ)
 	$(musl_link)
 
+# What the tests run inside of sandboxes.
+$(BUILD)/probe: tests/escape/probe.c | $(BUILD)/musl/include/linux
+	@echo "  MUSL $<"
+	@$(MUSL_CC) -D_GNU_SOURCE -isystem $(BUILD)/musl/include -std=gnu17 -O1 -Wall -Wextra $(WERROR) \
+	    -static -o $@ $<
+TEST_PROGRAMS += $(BUILD)/probe
+
 $(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): CPPFLAGS += -DATOLL_FAULTS
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
-                                  $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a | $(BUILD)/atoll-warden
+                                  $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
+                                  | $(BUILD)/atoll-warden $(BUILD)/probe
 	@mkdir -p $(@D)
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka

@@ -109,7 +109,8 @@
 #define WARDEN_PONG_MS 20000   /* no answer for this long: killed and started again */
 #define WARDEN_HELLO_MS 20000  /* from exec to the first message */
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
-#define WIRE_PER_SECOND_MAX 20000
+#define WIRE_PER_SECOND_MAX 200
+#define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
 #define BOX_CREATE_MS 10000 /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
 #define SERVE_ARGS_MAX 256   /* words after `atoll` */

@@ -294,29 +294,30 @@ void exec_input_write(struct exec *exec)
         close_input(exec);
 }
 
-bool exec_input(struct exec *exec, const char *data, size_t len)
+int exec_input(struct exec *exec, const char *data, size_t len)
 {
     if (exec->in_fd < 0 || exec->in_eof)
-        return false;
+        return EPIPE;
     if (len == 0) {
         exec->in_eof = true;
         exec_input_write(exec);
-        return true;
+        return 0;
     }
+    exec->in_room = true; /* to be told when there is room again */
     if (exec->in_len + len > INIT_STDIN_QUEUE)
-        return false;
+        return EAGAIN;
     if (exec->in_len + len > exec->in_cap) {
         char *grown = realloc(exec->in, exec->in_len + len);
 
         if (!grown)
-            return false;
+            return EAGAIN;
         exec->in = grown;
         exec->in_cap = (uint32_t)(exec->in_len + len);
     }
     memcpy(exec->in + exec->in_len, data, len);
     exec->in_len += (uint32_t)len;
     exec_input_write(exec);
-    return true;
+    return 0;
 }
 
 bool exec_resize(struct exec *exec, const struct init_resize *size)

@@ -56,6 +56,7 @@ struct exec {
     struct out out[INIT_STREAMS];
     int in_fd; /* -1 when closed */
     bool in_eof, in_watched;
+    bool in_room; /* the sender waits to hear that all was taken */
     char *in;
     uint32_t in_len, in_cap;
     struct init_exited end;
@@ -67,8 +68,8 @@ struct exec *exec_find(uint32_t id);
 /* Starts one; the answer says how it went. `fd` holds the texts, or is -1. */
 void exec_start(uint32_t id, const struct init_exec *wish, const char *text, size_t len, int fd,
                 struct init_started *answer);
-/* Takes as much as fits; false when it does not, or input is closed. */
-bool exec_input(struct exec *exec, const char *data, size_t len);
+/* 0, or EAGAIN when it does not fit now (nothing is taken then), or EPIPE when input is closed. */
+int exec_input(struct exec *exec, const char *data, size_t len);
 void exec_input_write(struct exec *exec);
 bool exec_resize(struct exec *exec, const struct init_resize *size);
 bool exec_signal(struct exec *exec, const struct init_signal *signal);
@@ -115,4 +116,4 @@ void link_drop(void);
 void link_readable(void);
 /* Sends what is due and possible: output, exits. Called after every round. */
 void link_flush(void);
-bool link_blocked(void); /* the last send found no room: wait for EPOLLOUT */
+uint32_t link_events(void); /* what to wait for: room to send, and requests if answers fit */

@@ -12,14 +12,27 @@
 #include "init/init.h"
 
 #define CHUNK_MAX 32768
+#define ROUND_FRAMES 64 /* requests taken before others have their turn */
 
 int link_fd = -1;
 static bool blocked;
+
+/*
+ * Answers that found no room wait here; while any does, no further request is read, so the answers
+ * of one round fit.
+ */
+static struct answer {
+    uint16_t type, len;
+    uint32_t exec;
+    char body[sizeof(struct init_started)];
+} answers[ROUND_FRAMES + 1];
+static size_t answer_count;
+static bool list_due;
 static char frame[INIT_FRAME_MAX + 1];
 
-bool link_blocked(void)
+uint32_t link_events(void)
 {
-    return blocked;
+    return !blocked ? EPOLLIN : answer_count ? EPOLLOUT : EPOLLIN | EPOLLOUT;
 }
 
 void link_drop(void)
@@ -28,6 +41,8 @@ void link_drop(void)
         close(link_fd);
     link_fd = -1;
     blocked = false;
+    answer_count = 0;
+    list_due = false;
 }
 
 /* False: there is no room now, or no connection. */
@@ -51,11 +66,35 @@ static bool send_frame(uint16_t type, uint32_t exec, const void *fixed, size_t f
     return false;
 }
 
+static void send_answer(uint16_t type, uint32_t exec, const void *body, size_t len)
+{
+    if (answer_count == 0 && send_frame(type, exec, body, len, NULL, 0))
+        return;
+    if (link_fd < 0 || answer_count == ARRAY_LEN(answers))
+        return;
+    struct answer *answer = &answers[answer_count++];
+    *answer = (struct answer){ .type = type, .exec = exec, .len = (uint16_t)len };
+    if (len)
+        memcpy(answer->body, body, len);
+}
+
+static bool flush_answers(void)
+{
+    size_t sent = 0;
+
+    while (sent < answer_count && send_frame(answers[sent].type, answers[sent].exec,
+                                             answers[sent].body, answers[sent].len, NULL, 0))
+        sent++;
+    answer_count -= MIN(sent, answer_count); /* a dropped link has forgotten them */
+    memmove(answers, answers + sent, answer_count * sizeof(answers[0]));
+    return answer_count == 0;
+}
+
 static void send_error(const struct init_head *head, int error)
 {
     struct init_error answer = { error, head->type };
 
-    (void)send_frame(INIT_ERROR, head->exec, &answer, sizeof(answer), NULL, 0);
+    send_answer(INIT_ERROR, head->exec, &answer, sizeof(answer));
 }
 
 /* Everything that is held is due again on a new connection. */
@@ -82,7 +121,7 @@ void link_adopt(int fd)
         link_drop();
 }
 
-static void send_list(void)
+static bool send_list(void)
 {
     static struct init_listed rows[INIT_EXECS_MAX];
     size_t count = 0;
@@ -99,7 +138,7 @@ static void send_list(void)
         }
         count++;
     }
-    (void)send_frame(INIT_LISTED, 0, rows, count * sizeof(rows[0]), NULL, 0);
+    return send_frame(INIT_LISTED, 0, rows, count * sizeof(rows[0]), NULL, 0);
 }
 
 static void take_acks(struct exec *exec, const uint64_t position[INIT_STREAMS],
@@ -131,7 +170,7 @@ static int obey_exec(struct exec *exec, const struct init_head *head, const char
     memcpy(&args, body, MIN(head->len, sizeof(args)));
     switch (head->type) {
     case INIT_STDIN:
-        return exec_input(exec, body, head->len) ? 0 : EPIPE;
+        return exec_input(exec, body, head->len);
     case INIT_SIGNAL:
         return exec_signal(exec, &args.signal) ? 0 : ESRCH;
     case INIT_RESIZE:
@@ -169,14 +208,14 @@ static void obey(const char *data, int fd)
 
         memcpy(&wish, body, sizeof(wish));
         exec_start(head.exec, &wish, body + sizeof(wish), head.len - sizeof(wish), fd, &answer);
-        (void)send_frame(INIT_STARTED, head.exec, &answer, sizeof(answer), NULL, 0);
+        send_answer(INIT_STARTED, head.exec, &answer, sizeof(answer));
         break;
     }
     case INIT_LIST:
-        send_list();
+        list_due = !send_list() && link_fd >= 0;
         break;
     case INIT_PING:
-        (void)send_frame(INIT_PONG, 0, NULL, 0, NULL, 0);
+        send_answer(INIT_PONG, 0, NULL, 0);
         break;
     default:
         error = obey_exec(exec_find(head.exec), &head, body);
@@ -221,7 +260,7 @@ static int receive(size_t *len, int *fd)
 
 void link_readable(void)
 {
-    for (int i = 0; i < 64 && link_fd >= 0; i++) {
+    for (int i = 0; i < ROUND_FRAMES && link_fd >= 0 && answer_count == 0; i++) {
         size_t len;
         int fd;
         int rc = receive(&len, &fd);
@@ -255,15 +294,31 @@ static bool flush_stream(struct exec *exec, int stream)
     return true;
 }
 
+/* All input was taken: how much may come now. False when it could not be said. */
+static bool flush_room(struct exec *exec)
+{
+    struct init_room room = { .bytes = INIT_STDIN_QUEUE };
+
+    if (!exec->in_room || exec->in_len || exec->in_fd < 0)
+        return true;
+    if (!send_frame(INIT_STDIN_ROOM, exec->id, &room, sizeof(room), NULL, 0))
+        return false;
+    exec->in_room = false;
+    return true;
+}
+
 void link_flush(void)
 {
     int64_t now = now_ms();
 
     blocked = false;
+    if (link_fd < 0 || !flush_answers() || (list_due && !send_list()))
+        return;
+    list_due = false;
     for (size_t i = 0; i < INIT_EXECS_MAX && link_fd >= 0; i++) {
         struct exec *exec = &execs[i];
 
-        if (!exec->id)
+        if (!exec->id || !flush_room(exec))
             continue;
         if (!flush_stream(exec, INIT_OUT) || !flush_stream(exec, INIT_ERR))
             return;

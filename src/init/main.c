@@ -22,7 +22,7 @@
 #define ROUND_EVENTS 64
 
 static int epoll_fd, signal_fd;
-static bool link_waits; /* EPOLLOUT is on */
+static uint32_t link_waits; /* what the connection is watched for */
 
 int64_t now_ms(void)
 {
@@ -105,7 +105,7 @@ static void accept_link(void)
 
     if (fd >= 0) {
         link_adopt(fd);
-        link_waits = false;
+        link_waits = EPOLLIN;
     }
 }
 
@@ -163,10 +163,10 @@ static int due(void)
 
 static void mind_the_link(void)
 {
-    bool want = link_fd >= 0 && link_blocked();
+    uint32_t want = link_fd < 0 ? 0 : link_events();
 
     if (link_fd >= 0 && want != link_waits)
-        watch_change(link_fd, want ? EPOLLIN | EPOLLOUT : EPOLLIN, WATCH_LINK, NULL);
+        watch_change(link_fd, want, WATCH_LINK, NULL);
     link_waits = want;
 }
 
@@ -190,8 +190,10 @@ static void set_up(void)
     fcntl(INIT_LISTEN_FD, F_SETFL, O_NONBLOCK);
     watch_fd(signal_fd, EPOLLIN, WATCH_SIGNAL, NULL);
     watch_fd(INIT_LISTEN_FD, EPOLLIN, WATCH_LISTEN, NULL);
-    if (linked)
+    if (linked) {
         link_adopt(INIT_LINK_FD);
+        link_waits = EPOLLIN;
+    }
 }
 
 int main(void)

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,15 +20,17 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "init/init.h"
 
-#define PROC_MAGIC 0x9fa0
-#define SYSFS_MAGIC 0x62656572
 #define CAP_COUNT 64 /* more than there are; the kernel says EINVAL past its last */
+#define BIT(cap) (UINT64_C(1) << (cap))
+#define ROOT_CAPS                                                                                  \
+    (BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_FSETID) | BIT(CAP_KILL) |  \
+     BIT(CAP_SETGID) | BIT(CAP_SETUID) | BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) |            \
+     BIT(CAP_SETFCAP))
 
 static int fail(struct spawn *spawn, uint32_t step, int error)
 {
@@ -36,38 +39,53 @@ static int fail(struct spawn *spawn, uint32_t step, int error)
     return -1;
 }
 
+/* Of the bounding set only `keep` stays: exec as root gives no more than that. */
+static int keep_caps(uint64_t keep)
+{
+    for (unsigned long cap = 0; cap < CAP_COUNT; cap++)
+        if (!(keep >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+            return errno == EINVAL && cap ? 0 : -1; /* past the last one */
+    return 0;
+}
+
+/*
+ * A command of root's keeps the short list of process 1 but for what would let it look into
+ * process 1. The agent keeps nothing.
+ */
 static int become_user(struct spawn *spawn)
 {
+    if (keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
+        return fail(spawn, INIT_STEP_USER, errno);
     if (spawn->as_root)
         return 0;
-    for (unsigned long cap = 0; cap < CAP_COUNT; cap++)
-        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-            break; /* past the last one, or not ours to drop: then there is none either */
     /* Raw: the library's versions would look for other threads in the shared memory. */
-    if (syscall(SYS_setgroups, 0, NULL) < 0 && errno != EPERM)
-        return fail(spawn, INIT_STEP_USER, errno);
-    if (syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
+    if (syscall(SYS_setgroups, 0, NULL) < 0 ||
+        syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
         syscall(SYS_setresuid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
     return 0;
 }
 
+static bool below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == 0);
+}
+
+/* Looked up as the user, inside, through no magic link; and what it turned out to be is judged. */
 static int enter_cwd(struct spawn *spawn)
 {
     struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                             .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-    struct statfs fs;
+    char path[4096];
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int dir = root < 0 ? -1 : (int)syscall(SYS_openat2, root, spawn->cwd, &how, sizeof(how));
 
-    if (dir < 0)
+    if (dir < 0 || fchdir(dir) < 0 || syscall(SYS_getcwd, path, sizeof(path)) < 0)
         return fail(spawn, INIT_STEP_CWD, errno);
-    if (fstatfs(dir, &fs) < 0)
-        return fail(spawn, INIT_STEP_CWD, errno);
-    if (fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC)
+    if (path[0] != '/' || below(path, "/proc") || below(path, "/sys") || below(path, "/dev"))
         return fail(spawn, INIT_STEP_CWD, EACCES);
-    if (fchdir(dir) < 0)
-        return fail(spawn, INIT_STEP_CWD, errno);
     return 0;
 }
 

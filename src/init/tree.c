@@ -98,16 +98,24 @@ static bool is_member(pid_t pid)
     return false;
 }
 
+/* Once waited for, its number may be another command's. */
+static bool number_is_reused(const struct exec *exec)
+{
+    for (size_t i = 0; exec->ended && i < INIT_EXECS_MAX; i++)
+        if (&execs[i] != exec && execs[i].id && !execs[i].ended && execs[i].pid == exec->pid)
+            return true;
+    return false;
+}
+
 static void find_members(const struct exec *exec)
 {
     char mark[32];
-    bool more = true;
+    bool more = true, own = exec->pid && !number_is_reused(exec);
 
     snprintf(mark, sizeof(mark), "ATOLL_EXEC=%u", exec->id);
     for (size_t i = 0; i < proc_count; i++)
-        procs[i].member = procs[i].pid == exec->pid ||
-                          (exec->pid && procs[i].session == exec->pid) ||
-                          marked(procs[i].pid, mark);
+        procs[i].member = (own && !exec->ended && procs[i].pid == exec->pid) ||
+                          (own && procs[i].session == exec->pid) || marked(procs[i].pid, mark);
     while (more) { /* children of members are members */
         more = false;
         for (size_t i = 0; i < proc_count; i++)

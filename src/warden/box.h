@@ -29,8 +29,8 @@
 /* ---- faults: in the builds for tests alone ---- */
 
 #ifdef ATOLL_FAULTS
-extern int box_fault_in;   /* the n-th try from here fails with EIO; 0: none */
-extern uint64_t box_skips; /* bits of enum box_step: left out, to see what misses them */
+extern int box_fault_in;           /* the n-th try from here fails with EIO; 0: none */
+extern uint64_t box_skips;         /* bits of enum box_step: left out, to see what misses them */
 extern enum box_step box_fault_at; /* this step fails, in the warden itself */
 bool box_fault_now(void);
 bool box_fault_here(enum box_step step);

@@ -60,18 +60,11 @@ static inline void rig_open_at(const char *dir)
         test_fail(__FILE__, __LINE__, "%s: %s", what, strerror(errno));
 }
 
-static inline const char *rig_open(void)
-{
-    const char *dir = test_dir();
-
-    rig_open_at(dir);
-    return dir;
-}
-
 static inline void rig_close(void)
 {
     boxes_close();
     close(rig_state);
+    rig_state = -1;
 }
 
 static inline void rig_pump(int ms)
@@ -163,6 +156,40 @@ static inline void rig_destroy(struct rig_box *box)
     CHECK_INT(rig_name(WIRE_BOX_DESTROY, box->id).msg.status, 0);
     close(box->pidfd);
     close(box->link);
+}
+
+/* What a test that failed has left running ends before the next one, and with the program. */
+static inline void rig_clear(void)
+{
+    struct wire_msg list = { .verb = WIRE_BOX_LIST };
+
+    rig_count = 0;
+    box_fault_in = 0;
+    box_skips = 0;
+    for (struct rig_heard heard = rig_ask(&list); heard.msg.rows.count; heard = rig_ask(&list))
+        rig_name(WIRE_BOX_DESTROY, heard.msg.rows.rows[0].id);
+}
+
+static inline void rig_at_exit(void)
+{
+    if (rig_state >= 0) {
+        rig_clear();
+        boxes_close();
+    }
+}
+
+static inline const char *rig_open(void)
+{
+    static bool registered;
+    const char *dir = test_dir();
+
+    if (rig_state >= 0)
+        rig_at_exit();
+    rig_open_at(dir);
+    if (!registered)
+        atexit(rig_at_exit);
+    registered = true;
+    return dir;
 }
 
 /* ---- commands inside ---- */

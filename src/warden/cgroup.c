@@ -3,7 +3,7 @@
  * /proc/self/cgroup, never assumed: each controller is on v1 or v2 by itself (hybrid machines have
  * both). Ours live in one directory beneath the cgroup we were started in, named after the state
  * directory, so that two servers do not meet; only what is in it is ever made, changed or removed.
- * It is opened once, and everything goes by that descriptor.
+ * It is made with the first box and opened once; everything goes by that descriptor.
  *
  * A new process enters v1 hierarchies by writing "0" to the tasks files it was handed open: moving
  * oneself as a single thread does not wait for an RCU grace period, which moving another process
@@ -196,18 +196,15 @@ static int enable_v2(const struct hierarchy *h)
     return write_at(h->fd, "cgroup.subtree_control", text);
 }
 
-static int open_all(void)
+/* What an earlier warden left is opened; our own directories are made with the first box. */
+static int open_one(struct hierarchy *h, bool make)
 {
-    for (unsigned i = 0; i < hierarchy_count; i++) {
-        struct hierarchy *h = &hierarchies[i];
-
-        if (mkdir(h->path, 0755) < 0 && errno != EEXIST)
-            return -1;
-        h->fd = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (h->fd < 0 || (h->v2 && enable_v2(h) < 0))
-            return -1;
-    }
-    return 0;
+    if (make && mkdir(h->path, 0755) < 0 && errno != EEXIST)
+        return -1;
+    h->fd = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (h->fd < 0)
+        return make || errno != ENOENT ? -1 : 0;
+    return h->v2 ? enable_v2(h) : 0;
 }
 
 int cgroup_open(const char *mountinfo_path, const char *self_path_, const char *name)
@@ -231,7 +228,10 @@ int cgroup_open(const char *mountinfo_path, const char *self_path_, const char *
             errno = ENOTSUP;
             return -1;
         }
-    return open_all();
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        if (open_one(&hierarchies[i], false) < 0)
+            return -1;
+    return 0;
 }
 
 void cgroup_close(bool remove)
@@ -305,7 +305,8 @@ int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_pe
 int cgroup_make(const char *id, const struct box_spec *spec)
 {
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if (mkdirat(hierarchies[i].fd, id, 0755) < 0)
+        if ((hierarchies[i].fd < 0 && open_one(&hierarchies[i], true) < 0) ||
+            mkdirat(hierarchies[i].fd, id, 0755) < 0)
             return -1;
     return cgroup_limit(id, spec->memory, spec->pids, spec->cpu_percent);
 }
@@ -426,7 +427,8 @@ int cgroup_remove(const char *id)
     int rc = 0;
 
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if (unlinkat(hierarchies[i].fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        if (hierarchies[i].fd >= 0 && unlinkat(hierarchies[i].fd, id, AT_REMOVEDIR) < 0 &&
+            errno != ENOENT)
             rc = -1;
     return rc;
 }

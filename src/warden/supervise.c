@@ -51,7 +51,7 @@ struct warden {
     unsigned deaths; /* in a row, the last READY being forgiven: for the back-off */
     unsigned failed; /* in a row before READY: for giving up */
     unsigned readies;
-    struct wire_budget budget;
+    struct wire_budget budget, box_budget;
     uint32_t number;       /* of the last question asked */
     uint32_t ping, reload; /* numbers of those not answered yet, or 0 */
     int new_settings;      /* memfd on its way to the api process, or -1 */
@@ -300,7 +300,9 @@ static bool hear(struct warden *w)
         condemn(w, "malformed message");
     else if (count)
         condemn(w, "descriptors where none belong");
-    else if (!wire_budget_take(&w->budget, clock_mono_ms()))
+    else if (!(msg.verb >= WIRE_BOX_CREATE
+                   ? wire_budget_take(&w->box_budget, BOX_VERBS_PER_SECOND, clock_mono_ms())
+                   : wire_budget_take(&w->budget, WIRE_PER_SECOND_MAX, clock_mono_ms())))
         condemn(w, "too many messages");
     else if (verb_fn[msg.verb])
         verb_fn[msg.verb](w, &msg);
@@ -339,7 +341,7 @@ static void api_start(struct warden *w)
 {
     w->greeted = w->ready = w->condemned = false;
     w->ping = 0;
-    w->budget = (struct wire_budget){ 0 };
+    w->budget = w->box_budget = (struct wire_budget){ 0 };
     if (spawn_api(w->args, &w->api) < 0) {
         log_error("cannot start the api process", kv_str("error", strerror(errno)));
         w->failed++;
@@ -555,8 +557,8 @@ int supervise(const struct warden_args *args)
     w.watchdog_ms = notify_watchdog_ms();
     if (w.watchdog_ms)
         due_in(&w, DUE_WATCHDOG, w.watchdog_ms);
-    boxes_begin(&w);
-    due_in(&w, DUE_RESTART, 0);
+    api_start(&w);
+    boxes_begin(&w); /* meanwhile; it takes a moment when the default image must be made */
     while (!w.over)
         once(&w);
     boxes_close();

@@ -48,7 +48,8 @@ enum init_type {
     INIT_EXITED,     /* struct init_exited */
     INIT_LISTED,     /* struct init_listed[] */
     INIT_ERROR,      /* struct init_error: the frame it answers was refused */
-    INIT_STDIN_ROOM, /* struct init_room: how much input may be sent now */
+    INIT_STDIN_ROOM, /* struct init_room: all input so far was taken, so much may be sent now;
+                      * input beyond it is refused (EAGAIN), input after its end EPIPE */
     INIT_PONG,
 };
 
