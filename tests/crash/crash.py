@@ -70,7 +70,11 @@ class Client:
             try:
                 while True:
                     await self.run.go.wait()
-                    await self.post(reader, writer)
+                    self.run.under_way += 1
+                    try:
+                        await self.post(reader, writer)
+                    finally:
+                        self.run.under_way -= 1
             except (OSError, EOFError, asyncio.IncompleteReadError):
                 await asyncio.sleep(0.005)
             finally:
@@ -166,6 +170,7 @@ class Run:
                                                             "ATOLL_RATE_BURST": "1000000"})
         self.sent = {}
         self.acks = 0
+        self.under_way = 0  # posts without their answer yet
         self.audit = []
         self.kill_at_ack, self.killed, self.killed_at = None, None, 0.0
         self.victims = []
@@ -217,6 +222,10 @@ class Run:
         seconds = await self.come_back(mode)
         if seconds > READY_SECONDS:
             raise Violation(f"ready again only after {seconds:.2f} s")
+        # What waited in the listener's queue is served now; nothing may change while we look.
+        while self.under_way:
+            self.raise_failures()
+            await asyncio.sleep(0.002)
         await self.check()
         return seconds
 

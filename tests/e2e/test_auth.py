@@ -19,7 +19,7 @@ POLICY = {
     "event.read": PEOPLE | {"agent"}, "note.create": STEER | {"agent"},
     "audit.read": STEER, "audit.verify": STEER,
     "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
-    "backup.create": {"admin"}, "backup.read": {"admin"},
+    "backup.create": {"admin"}, "backup.read": {"admin"}, "backup.delete": {"admin"},
     "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
 }
 
