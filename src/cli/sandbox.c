@@ -118,8 +118,8 @@ static int ls_run(struct cli *cli, struct err *err)
     autobuf struct buf query = { 0 };
     const struct json *reply;
 
-    if (cli_has(cli, "state"))
-        buf_printf(&query, "?state=%s", cli_escape(cli, cli_text(cli, "state")));
+    if (cli_has(cli, "only"))
+        buf_printf(&query, "?state=%s", cli_escape(cli, cli_text(cli, "only")));
     if (cli_has(cli, "label"))
         buf_printf(&query, "%clabel=%s", query.len ? '&' : '?',
                    cli_escape(cli, cli_text(cli, "label")));
@@ -132,7 +132,7 @@ static int ls_run(struct cli *cli, struct err *err)
 }
 
 static const struct cli_flag ls_flags[] = {
-    { "state", "STATE", "Only those that are creating, running, paused, stopped or failed" },
+    { "only", "STATE", "Those that are creating, running, paused, stopped or failed" },
     { "label", "NAME[=VALUE]", "Only those with this label" },
     { 0 },
 };
