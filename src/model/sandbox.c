@@ -184,9 +184,13 @@ int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
     otherwise(&spec->memory, 1ll << 30);
     otherwise(&spec->pids, 512);
     otherwise(&spec->cpu_percent, 200);
-    otherwise(&spec->disk, 1ll << 30);
+    otherwise(&spec->disk, spec->memory / 2);
     otherwise(&spec->inodes, 100000);
     otherwise(&spec->nofile, 1024);
+    /* What is written lies in memory and counts as such: a full disk must come before that limit,
+       or writing would end in an out-of-memory kill instead of "no space left". */
+    if (spec->disk > spec->memory / 4 * 3)
+        return err_field(err, "disk", "at most three quarters of memory, which holds it");
     return 0;
 }
 
