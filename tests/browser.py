@@ -105,10 +105,13 @@ class Browser:
         return got["result"].get("value")
 
     def wait(self, script, seconds=15):
-        """Until the expression is true."""
+        """Until the expression is true; while the page loads it may well throw."""
         end = time.monotonic() + seconds
         while True:
-            got = self.run(script)
+            try:
+                got = self.run(script)
+            except RuntimeError:
+                got = None
             if got:
                 return got
             if time.monotonic() > end:

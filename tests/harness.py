@@ -122,6 +122,7 @@ class Sse:
         self.raw = b""  # not yet de-chunked
         self.text = b""  # not yet parsed
         self.comments, self.retry = [], None
+        self.ended = False  # the last chunk has come
         self.fields = {}
         self.last_id = None
         end = time.monotonic() + head_seconds
@@ -150,7 +151,8 @@ class Sse:
             size_text, rest = self.raw.split(b"\r\n", 1)
             size = int(size_text.split(b";")[0], 16)
             if size == 0:
-                raise EOFError
+                self.ended = True
+                return
             if len(rest) < size + 2:
                 return
             assert rest[size:size + 2] == b"\r\n", "chunk without its end"
@@ -184,6 +186,8 @@ class Sse:
                 event = self._line(line.rstrip(b"\r").decode())
                 if event is not None:
                     return event
+            if self.ended:
+                raise EOFError
             try:
                 self._fill(end)
             except TimeoutError:
@@ -382,7 +386,17 @@ class Server:
 
     def raw_status(self, data, source=None):
         """The status of the first reply to raw bytes; 0 when closed without one."""
-        answer = self.raw(data, source)
+        with self.connect(source, timeout=5) as sock:
+            try:
+                sock.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            answer = b""
+            try:
+                while b"\r\n" not in answer and (more := sock.recv(4096)):
+                    answer += more
+            except (TimeoutError, ConnectionResetError):
+                pass
         return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
     def request(self, method, path, json=None, body=None, headers=None, token="admin", source=None,

@@ -121,6 +121,7 @@ unsigned call_headers(struct call *call, struct http_header *out, unsigned max);
 struct api_options {
     const char *const *hosts; /* exact Host values allowed, NULL-terminated; borrowed */
     const char *version;
+    const char *base_url; /* "http://127.0.0.1:8080" of the first TCP listener, or NULL; borrowed */
     const char *data_dir; /* ours to write: backups */
     const struct asset *assets;
 };

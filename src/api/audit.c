@@ -36,7 +36,7 @@ static int audit_get(struct call *call, struct err *err)
     struct json_out json = call_json(call);
     int64_t since, limit;
 
-    if (call_query_int(call, "since", 0, INT64_MAX, 0, &since, err) < 0 ||
+    if (call_query_int(call, "since", 0, INT64_MAX, -1, &since, err) < 0 ||
         call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0)
         return -1;
     json_open(&json, '{');
@@ -209,6 +209,20 @@ static int backup_get(struct call *call, struct err *err)
     return 0;
 }
 
+static int backup_delete(struct call *call, struct err *err)
+{
+    const char *path;
+
+    if (backup_path(call, call_param(call, "name"), &path, err) < 0)
+        return -1;
+    if (unlink(path) < 0)
+        return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "no such backup")
+                               : err_sys(err, "remove the backup");
+    call->object = arena_printf(&call->arena, "backup/%s", call_param(call, "name"));
+    call->status = 204;
+    return 0;
+}
+
 const struct route audit_routes[] = {
     { .name = "audit.read",
       .method = "GET",
@@ -245,5 +259,13 @@ const struct route audit_routes[] = {
       .fn = backup_get,
       .flags = ROUTE_NODE,
       .summary = "Download a backup." },
+    { .name = "backup.delete",
+      .method = "DELETE",
+      .path = "/api/v1/backups/{name}",
+      .on = ON_READER,
+      .roles = ROLE_ADMIN,
+      .fn = backup_delete,
+      .flags = ROUTE_NODE,
+      .summary = "Remove a backup from the server's disk." },
     { 0 },
 };

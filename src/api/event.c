@@ -113,9 +113,9 @@ static enum bus_take on_event(struct bus_sub *sub, const struct event *event)
 
 static void on_lost(struct bus_sub *sub, const struct err *err)
 {
-    (void)err;
     stream_end(container_of(sub, struct stream, sub), END_LOST, 4410,
-               "events before this point are no longer kept");
+               err->code == ERR_GONE ? "events before this point are no longer kept"
+                                     : "the events cannot be read now; come back later");
 }
 
 static void on_req_gone(struct http_req *req)
@@ -199,17 +199,19 @@ static void sse_begin(struct stream *stream)
 static void ws_begin(struct stream *stream)
 {
     struct call *call = stream->call;
+    struct http_req *req = call->req;
     struct err err = { 0 };
 
-    if (ws_accept(call->req, NULL, &stream_ws_ops, stream, &stream->ws, &err) < 0) {
-        call_refuse(call, &err);
+    if (ws_accept(req, NULL, &stream_ws_ops, stream, &stream->ws, &err) < 0) {
+        req->on_gone = NULL;
+        ws_refuse(req, &err); /* 426 and the version we speak, or 400 */
         free(stream);
-        return;
+    } else {
+        stream_go(stream);
+        stream->call = NULL;
     }
-    stream_go(stream);
     call->req = NULL;
     call_free(call);
-    stream->call = NULL;
 }
 
 static void stream_begin(struct stream *stream)

@@ -85,7 +85,7 @@ static void put_operation(const struct route *route, struct json_out *json)
     char method[16];
     size_t i = 0;
 
-    for (; route->method[i] && i < sizeof(method) - 1; i++)
+    for (; i < sizeof(method) - 1 && route->method[i]; i++)
         method[i] = (char)(route->method[i] | 0x20);
     method[i] = 0;
     json_key(json, method);

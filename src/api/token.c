@@ -259,13 +259,16 @@ static int token_delete(struct call *call, struct err *err)
 /* ---- browser login ---- */
 
 struct link_view {
-    const char *url_path;
+    const char *url_path, *url;
     int64_t expires_at;
 };
 
 static const struct field link_fields[] = {
     FIELD(link_view, url_path, F_STRING, F_READONLY | F_SECRET,
           .help = "To be opened in a browser, once"),
+    FIELD(link_view, url, F_STRING, F_READONLY | F_SECRET,
+          .help = "The same with the address that the server listens on; null when it has only a "
+                  "Unix socket"),
     FIELD(link_view, expires_at, F_TIME, F_READONLY, .help = "When the link stops working"),
     { 0 },
 };
@@ -276,8 +279,13 @@ static int link_post(struct call *call, struct err *err)
 
     if (login_link(call->db, call->who.tenant, call->who.role, code, err) < 0)
         return -1;
-    struct link_view view = { arena_printf(&call->arena, "/#login=%s", code),
-                              clock_wall_ms() + LOGIN_LINK_MS };
+    const char *path = arena_printf(&call->arena, "/#login=%s", code),
+               *base = call->api->options.base_url;
+    struct link_view view = {
+        .url_path = path,
+        .url = base ? arena_printf(&call->arena, "%s%s", base, path) : NULL,
+        .expires_at = clock_wall_ms() + LOGIN_LINK_MS,
+    };
     return call_reply(call, &view);
 }
 

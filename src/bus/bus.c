@@ -141,9 +141,11 @@ static void detach(struct bus_sub *sub)
 {
     struct bus *bus = sub->bus;
 
+    assert(bus);
     list_remove(&sub->node);
     if (sub->replay)
         sub->replay->sub = NULL;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a sub is in one list, once */
     if (bus->calling == sub)
         bus->calling = NULL;
     if (sub->state != BUS_REFUSED) {
@@ -174,8 +176,8 @@ static bool give(struct bus_sub *sub, const struct event *event, unsigned from)
     metric_add(&delivered, from, 1);
     bus->calling = sub;
     enum bus_take take = sub->on_event(sub, event);
-    if (!bus->calling)
-        return false;
+    if (bus->calling != sub)
+        return false; /* and perhaps no memory any more */
     bus->calling = NULL;
     if (take == BUS_MORE)
         return true;

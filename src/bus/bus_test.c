@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/metric.h"
 #include "store/engine.h"
 #include "store/testing.h"
 
@@ -41,11 +42,28 @@ static bool fits(int64_t seq, const struct event_filter *filter)
 /* ---- a bus on a store ---- */
 
 static struct bus *bus;
+static bool hold; /* publications wait, as if the loop had been slow */
+static struct event *held, **held_end = &held;
 
 static void publish(void *ctx, const struct event *event)
 {
     (void)ctx;
-    bus_publish(bus, event);
+    if (!hold) {
+        bus_publish(bus, event);
+        return;
+    }
+    *held_end = event_copy(event);
+    held_end = &(*held_end)->next;
+}
+
+static void publish_held(void)
+{
+    for (const struct event *event = held; event; event = event->next)
+        bus_publish(bus, event);
+    event_list_free(held);
+    held = NULL;
+    held_end = &held;
+    hold = false;
 }
 
 static void open_bus(const char *path)
@@ -365,7 +383,7 @@ TEST(everyone_hears_everything_that_fits_in_order_or_is_told)
 
     open_bus(path);
     CHECK_OK(test_write(add_tenant, "other", &err), &err);
-    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4 * BUS_RING_EVENTS; round++) {
+    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4ll * BUS_RING_EVENTS; round++) {
         for (uint32_t i = test_rand(4); i && jobs_out < 20; i--)
             random_work();
         if (count_ears() < 40)
@@ -476,6 +494,17 @@ TEST(a_slow_one_holds_nobody_up_and_misses_nothing)
     close_bus();
 }
 
+static int64_t heard_from_store(void)
+{
+    static const char line[] = "\natoll_bus_events_total{from=\"store\"} ";
+    autobuf struct buf text = { 0 };
+
+    metric_text(&text);
+    const char *at = strstr(buf_cstr(&text), line);
+    CHECK(at != NULL);
+    return at ? strtoll(at + strlen(line), NULL, 10) : -1;
+}
+
 /* Large events push small ones out of the ring early; they are in the store all the same. */
 TEST(the_ring_is_bounded_by_bytes_too)
 {
@@ -487,9 +516,11 @@ TEST(the_ring_is_bounded_by_bytes_too)
     for (int i = 0; i < 6; i++)
         add("default", 10, 60000); /* 3.6 MB */
     CHECK_INT(slow->heard, 1);
+    int64_t before = heard_from_store();
     slow->takes = 7;
     run_until_caught_up(slow);
     CHECK_INT(slow->heard, 60);
+    CHECK(heard_from_store() - before >= 60 - 1 - BUS_RING_BYTES / 60000);
     free_ears();
     close_bus();
 }
@@ -513,6 +544,31 @@ TEST(a_filter_is_applied_to_what_comes_from_the_store)
     CHECK_INT(ear->heard, want);
     CHECK_INT(none->heard, 0);
     CHECK(none->sub.state == BUS_LIVE && none->sub.cursor == 3000);
+    free_ears();
+    close_bus();
+}
+
+/* The store is ahead of the loop: what was read there must not come again. */
+TEST(what_is_published_late_is_not_heard_twice)
+{
+    autofree char *path = test_path("db");
+
+    open_bus(path);
+    add("default", 5, 2);
+    hold = true;
+    add("default", 10, 2);
+    CHECK_INT(bus_head(bus, "default"), 5);
+    struct ear *ahead = listen("default", &filters[0], 8); /* it has seen a page, say */
+    struct ear *behind = listen("default", &filters[0], 2);
+    run_for(30);
+    CHECK(ahead->heard == 7 && ahead->at == 15 && ahead->sub.state == BUS_LIVE);
+    CHECK(behind->heard == 3 && behind->at == 5);
+    publish_held();
+    CHECK_INT(ahead->heard, 7);
+    CHECK(behind->heard == 13 && behind->at == 15);
+    add("default", 1, 2);
+    CHECK_INT(ahead->heard, 8);
+    CHECK_INT(behind->heard, 14);
     free_ears();
     close_bus();
 }
@@ -556,21 +612,27 @@ static int wait_at_gate(struct db *db, void *ctx, struct err *err)
     return 0;
 }
 
+/* Both readers are kept busy until the gate opens. */
+static void hold_readers(struct test_job holders[2])
+{
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 2; i++) {
+        holders[i] = test_job_of(wait_at_gate, NULL);
+        holders[i].stop = false;
+        store_read(test_store, &holders[i].job);
+    }
+}
+
 TEST(ending_while_the_store_reads_is_fine)
 {
     autofree char *path = test_path("db");
-    struct test_job holds[2];
+    struct test_job holders[2];
 
     open_bus(path);
     add("default", 100, 2);
     close_bus();
     open_bus(path);
-    pthread_mutex_lock(&gate);
-    for (int i = 0; i < 2; i++) { /* both readers are kept busy */
-        holds[i] = test_job_of(wait_at_gate, NULL);
-        holds[i].stop = false;
-        store_read(test_store, &holds[i].job);
-    }
+    hold_readers(holders);
     struct ear *leaves = listen("default", &filters[0], 3);
     struct ear *stays = listen("default", &filters[0], 3);
     run_for(10);
@@ -586,18 +648,20 @@ TEST(ending_while_the_store_reads_is_fine)
 TEST(a_bus_may_end_before_its_reads)
 {
     autofree char *path = test_path("db");
-    struct test_job hold = test_job_of(wait_at_gate, NULL);
+    struct test_job holders[2];
 
     open_bus(path);
     add("default", 100, 2);
     close_bus();
     open_bus(path);
-    pthread_mutex_lock(&gate);
-    hold.stop = false;
-    store_read(test_store, &hold.job);
+    hold_readers(holders);
     for (int i = 0; i < 50; i++) /* more than may read at once */
         listen("default", &filters[0], 1);
     run_for(10);
+    unsigned reading = 0;
+    list_each (node, &ears)
+        reading += list_entry(node, struct ear, node)->sub.replay != NULL;
+    CHECK_INT(reading, BUS_REPLAYS_MAX);
     bus_free(bus);
     bus = NULL;
     list_each (node, &ears)

@@ -3,8 +3,9 @@
  * copies the store of a local state directory itself. `restore` puts a copy in the store's place
  * while no server runs.
  *
- * Restoring never destroys: the copy is made beside the store, checked there page by page and row
- * by row, and then swapped in with one rename; what was there before is kept under another name.
+ * Restoring never destroys: the backup is checked page by page and row by row before anything is
+ * touched, copied beside the store, and then swapped in with one rename; what was there before is
+ * kept under another name.
  * A kill at any point leaves either the old store or the new one in place.
  */
 #include <errno.h>
@@ -234,30 +235,36 @@ static int take_lock(const char *state, int *out, struct err *err)
     return 0;
 }
 
-static int make_dir(const char *path, struct err *err)
+static int make_dir(const char *path, mode_t mode, struct err *err)
 {
-    return mkdir(path, 0700) < 0 && errno != EEXIST ? err_sys(err, "make %s", path) : 0;
+    return mkdir(path, mode) < 0 && errno != EEXIST ? err_sys(err, "make %s", path) : 0;
 }
 
-/* A checked copy of `from`, owned like the directory it stands in. */
+/* When root restores, the files are still the server's: what is there gets its directory's owner.
+ */
+static int own_like(const char *dir, const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (geteuid() != 0)
+        return 0;
+    if (stat(dir, &st) < 0)
+        return err_sys(err, "look at %s", dir);
+    if (lchown(path, st.st_uid, st.st_gid) < 0 && errno != ENOENT)
+        return err_sys(err, "give %s to its user", path);
+    return 0;
+}
+
+/* A copy of `from`, owned like the directory it stands in. */
 static int copy_in(const char *from, const char *to, const char *data_dir, struct err *err)
 {
     struct db *db = NULL;
-    struct stat dir;
 
     if (store_open_alone(&db, from, false, err) < 0)
         return -1;
     int rc = store_backup(db, to, err);
     store_close_alone(db);
-    if (rc < 0)
-        return -1;
-    if (store_check(to, err) < 0)
-        return -1;
-    if (stat(data_dir, &dir) < 0)
-        return err_sys(err, "look at %s", data_dir);
-    if (geteuid() == 0 && lchown(to, dir.st_uid, dir.st_gid) < 0)
-        return err_sys(err, "give %s to its user", to);
-    return 0;
+    return rc < 0 ? -1 : own_like(data_dir, to, err);
 }
 
 /* Brings what is in the old store's log into its file, if the store still opens. */
@@ -312,9 +319,9 @@ static int put_back(const char *file, const char *state, char **aside, struct er
     char id[ID_SIZE];
 
     id_make(id, "");
-    autofree char *fresh = xprintf("%s.restore-%s", db_path, id);
+    autofree char *fresh = xprintf("%s.restore-%s.tmp", db_path, id);
     *aside = xprintf("%s.before-%s", db_path, id);
-    if (make_dir(data, err) < 0)
+    if (make_dir(data, 0700, err) < 0)
         return -1;
     if (copy_in(file, fresh, data, err) < 0 || settle(db_path, err) < 0 ||
         swap_in(fresh, db_path, *aside, err) < 0) {
@@ -334,7 +341,7 @@ static int restore_run(struct cli *cli, struct err *err)
 
     if (store_check(cli->args[0], err) < 0)
         return err_wrap(err, "restore");
-    if (make_dir(state, err) < 0 || take_lock(state, &lock_fd, err) < 0 ||
+    if (make_dir(state, 0711, err) < 0 || take_lock(state, &lock_fd, err) < 0 ||
         put_back(cli->args[0], state, &aside, err) < 0)
         return err_wrap(err, "restore");
     bool kept = is_there(aside);

@@ -191,6 +191,10 @@ TEST(restore_refuses_what_is_no_whole_backup)
     for (off_t at = 4096; at < st.st_size; at += 4096)
         spoil(bad, at);
     CHECK_INT(run("restore", bad, NULL, NULL), 1);
+    CHECK_SAID(bad);
+    autofree char *nowhere = xprintf("%s/state", other);
+    CHECK_INT(run("restore", bad, "--state", nowhere), 1);
+    CHECK_INT(files_like(nowhere), 0); /* looked at before anything is touched */
     CHECK_INT(run("restore", gone, NULL, NULL), 2);
     autoclose int fd = open(text, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, 8192) == 0);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/test.h"
@@ -423,6 +424,23 @@ TEST(the_owners_token_goes_with_the_local_socket)
     unsetenv("ATOLL_TOKEN");
 }
 
+TEST(health_needs_no_token)
+{
+    autofake struct fake fake = {
+        .answers = { ANSWER("401", "{}"), ANSWER("200", "{\"status\":\"ok\"}"), ANSWER("401", "{}"),
+                     ANSWER("503", "{}"), ANSWER("401", "{}") }
+    };
+
+    fake_begin(&fake);
+    autoran struct ran well = run("health"), ill = run("health"), wrong = run("health --token x");
+    CHECK_INT(well.rc, 0);
+    CHECK_HAS(fake.asked[1], "GET /readyz ");
+    CHECK_HAS(well.out, "Status  ok\n");
+    CHECK_INT(ill.rc, 1);
+    CHECK_INT(wrong.rc, 4); /* a token that is given must be right */
+    CHECK_INT(fake.count, 5);
+}
+
 /* The address may lead to anybody: the owner's token goes there only when its directory is named.
  */
 TEST(the_owners_token_is_not_sent_to_any_address)
@@ -439,6 +457,32 @@ TEST(the_owners_token_is_not_sent_to_any_address)
     CHECK(ran.rc == 0 && named.rc == 0);
     CHECK(!strstr(fake.asked[0], "Authorization"));
     CHECK_HAS(fake.asked[1], "Bearer atl_owner");
+}
+
+/* Not even that of the directory that would be looked in without the address. */
+TEST(the_token_of_the_usual_directory_is_not_sent_either)
+{
+    autofake struct fake fake = { .answers = { HEALTHY, HEALTHY } };
+    uid_t self = geteuid();
+
+    fake_begin(&fake);
+    unsetenv("ATOLL_STATE");
+    autofree char *usual = xprintf("%s/atoll", fake.state), *token = NULL;
+    autofree char *socket = xprintf("%s/atoll.sock", fake.state), *line = NULL;
+    CHECK(mkdir(usual, 0755) == 0);
+    put_token(usual, "atl_owner\n");
+    token = xprintf("%s/admin.token", usual);
+    line = xprintf("health --addr unix:%s", socket);
+    CHECK(chmod(token, 0644) == 0 && chmod(socket, 0666) == 0 && chmod(fake.state, 0755) == 0);
+    setenv("XDG_STATE_HOME", fake.state, 1);
+    CHECK(self != 0 || seteuid(65534) == 0); /* root has another usual directory */
+    autofree char *found = conf_state_default();
+    autoran struct ran ran = run(line);
+    CHECK(self != 0 || seteuid(0) == 0);
+    unsetenv("XDG_STATE_HOME");
+    CHECK_STR(found, usual);
+    CHECK_INT(ran.rc, 0);
+    CHECK(!strstr(fake.asked[0], "Authorization"));
 }
 
 TEST(contexts_are_made_used_and_forgotten)
@@ -615,7 +659,9 @@ TEST(event_tail_goes_on_after_breaks_without_gap_or_repeat)
                        "3 T note - {\"x\":\"\\u0007\"}\n4 T note - {\"x\":\"\\u0007\"}\n");
     CHECK_HAS(fake.asked[0], "GET /api/v1/events?since=0&type=note%2Cx.%2A&object=a%2F HTTP/1.1");
     CHECK_HAS(fake.asked[0], "\r\nAccept: text/event-stream\r\n");
+    CHECK(!strstr(fake.asked[0], "Last-Event-ID"));
     CHECK_HAS(fake.asked[1], "?since=2&");
+    CHECK_HAS(fake.asked[1], "\r\nLast-Event-ID: 2\r\n");
     CHECK_HAS(fake.asked[2], "?since=2&");
     CHECK_HAS(fake.asked[3], "?since=3&");
     CHECK_HAS(fake.asked[4], "?since=4&");
@@ -719,6 +765,44 @@ TEST(audit_verify_tells_good_from_bad)
     CHECK_HAS(beyond.out, "the log ends at 5");
     CHECK_INT(at4.rc, 0);
     CHECK_HAS(fake.asked[7], "/api/v1/audit?since=3&limit=1 ");
+}
+
+/* ---- backup by a server ---- */
+
+TEST(backup_asks_for_nothing_when_the_file_is_there)
+{
+    autofake struct fake fake = { .answers = { ANSWER("201", "{\"bytes\":3}") } };
+
+    fake_begin(&fake);
+    put_token(fake.state, "x");
+    autofree char *line = xprintf("backup %s/admin.token", fake.state);
+    autoran struct ran ran = run(line);
+    CHECK_INT(ran.rc, 3);
+    CHECK_INT(fake.count, 0);
+}
+
+TEST(backup_leaves_nothing_of_a_bad_copy)
+{
+    static const char *const second[] = {
+        ANSWER("200", "abc"), /* not as long as promised */
+        "HTTP/1.1 200 x\r\nContent-Length: 5\r\n\r\nabc",
+        "HTTP/1.1 200 x\r\nContent-Length: 5\r\n\r\nabcde", /* whole, but no store */
+        ANSWER("404", "{}"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(second); i++) {
+        autofake struct fake fake = { .answers = { ANSWER("201", "{\"bytes\":5}"), second[i] } };
+
+        fake_begin(&fake);
+        autofree char *line = xprintf("backup %s/copy", fake.state), *path = NULL;
+        path = xprintf("%s/copy", fake.state);
+        autoran struct ran ran = run(line);
+        CHECK_INT(ran.rc, i == 3 ? 2 : 1);
+        CHECK(open(path, O_RDONLY | O_CLOEXEC) < 0 && errno == ENOENT);
+        CHECK_INT(fake.count, 2);
+        if (i == 0)
+            CHECK_HAS(ran.err, "promised 5 bytes and sent 3");
+    }
 }
 
 /* ---- settings, completions, pages ---- */

@@ -9,6 +9,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
 /* clang-format off */
 const struct command *const commands[] = {
     &cmd_serve,
+    &cmd_doctor,
     &cmd_health,
     &cmd_version,
     &cmd_whoami,

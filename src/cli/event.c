@@ -117,8 +117,11 @@ static int stream(struct tail *tail, struct err *err)
     };
     struct client_options options = { .ca_file = cli->at.ca };
     struct client_reply reply;
-    char part[8192];
+    char part[8192], last[24];
 
+    snprintf(last, sizeof(last), "%lld", (long long)tail->since);
+    if (tail->said_lost) /* as a browser does; the query says the same */
+        request.extra[0] = (struct client_field){ "Last-Event-ID", last };
     if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
         client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
         return -1;

@@ -27,7 +27,7 @@ const struct conf_key conf_table[] = {
       "Least important message that is logged." },
     { "log_format", CONF_ENUM, "text", NULL, "text|json", true, "FORMAT",
       "One line of text or one JSON object for each message, on standard error." },
-    { "uid_base", CONF_INT, "600000000", NULL, "65536..2000000000", false, "UID",
+    { "uid_base", CONF_INT, "600000000", NULL, "1000..2000000000", false, "UID",
       "First of the user ids that jailed processes get when started as root; no account may "
       "use them." },
     { "allow_degraded", CONF_LIST, "", NULL, NULL, false, "FEATURE",

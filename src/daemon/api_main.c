@@ -35,6 +35,8 @@
 METRIC_HISTOGRAM(loop_lag, "atoll_loop_lag_seconds",
                  "How late the event loop came to a timer: what a request may have waited", 0.001,
                  0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5);
+METRIC_COUNTER(restarts_total, "atoll_api_restarts_total",
+               "Processes that served before this one, since the server was started");
 METRIC_COUNTER(swept_total, "atoll_store_swept_rows_total", "Rows removed because they were old");
 METRIC_COUNTER(reloads_total, "atoll_reloads_total", "Settings taken again", "outcome", "ok",
                "refused");
@@ -73,7 +75,7 @@ static bool jailed;
 
 #if defined(__SANITIZE_ADDRESS__)
 /* The leak checker stops all threads from a helper process, which the jail forbids. */
-int __lsan_is_turned_off(void);
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
     return jailed;
@@ -191,6 +193,7 @@ static int greet(struct err *err)
         msg.verb != WIRE_HELLO || count != 0)
         return err_set(err, ERR_INTERNAL, "the warden does not answer; `atoll serve` starts both");
     server.readies = msg.hello.readies;
+    metric_add(&restarts_total, 0, server.readies);
     return 0;
 }
 
@@ -346,25 +349,34 @@ static const struct start_listener *browser_listener(void)
     return NULL;
 }
 
+/* Where a browser on this machine finds us; NULL when only a Unix socket is open. */
+static const char *base_url(void)
+{
+    static char url[640]; /* the listeners stay as they are until we end */
+    const struct start_listener *listener = browser_listener();
+
+    if (!listener)
+        return NULL;
+    struct str text = str_of(listener->text);
+    struct str any4 = STR("0.0.0.0:"), any6 = STR("[::]:");
+    const char *host = str_starts(text, any4)   ? "127.0.0.1:"
+                       : str_starts(text, any6) ? "[::1]:"
+                                                : "";
+
+    text = str_from(text, str_starts(text, any4) ? any4.n : str_starts(text, any6) ? any6.n : 0);
+    snprintf(url, sizeof(url), "%s://%s%.*s", listener->tls ? "https" : "http", host,
+             STR_FMT(text));
+    return url;
+}
+
 static void announce(void)
 {
     const struct start_listener *listener = browser_listener();
     autobuf struct buf out = { 0 };
 
     if (listener) {
-        struct str text = str_of(listener->text);
-        struct str any4 = STR("0.0.0.0:"), any6 = STR("[::]:");
-        const char *host = str_starts(text, any4)   ? "127.0.0.1:"
-                           : str_starts(text, any6) ? "[::1]:"
-                                                    : "";
-
-        text = str_from(text, str_starts(text, any4)   ? any4.n
-                              : str_starts(text, any6) ? any6.n
-                                                       : 0);
-        buf_printf(&out,
-                   "Dashboard (the link works once, for %lld minutes):\n  %s://%s%.*s/#login=%s\n",
-                   LOGIN_LINK_MS / 60000, listener->tls ? "https" : "http", host, STR_FMT(text),
-                   server.login_code);
+        buf_printf(&out, "Dashboard (the link works once, for %lld minutes):\n  %s/#login=%s\n",
+                   LOGIN_LINK_MS / 60000, server.api.options.base_url, server.login_code);
     }
     buf_puts(&out, "Try:\n  atoll health\n  atoll event tail\n");
     for (size_t at = 0; at < out.len;) {
@@ -489,6 +501,7 @@ static int build(struct err *err)
                                .started_ms = clock_wall_ms(),
                                .options = { .hosts = server.hosts.items,
                                             .version = ATOLL_VERSION,
+                                            .base_url = base_url(),
                                             .data_dir = ".",
                                             .assets = web_assets } };
     if (api_init(&server.api, err) < 0)

@@ -32,12 +32,8 @@ void hosts_of_listener(struct hosts *hosts, struct arena *arena, const char *tex
     const char *colon = strrchr(text, ':');
     struct str name, port;
 
-    if (str_starts(str_of(text), STR("unix:"))) {
-        hosts_add(hosts, arena, "localhost"); /* nobody resolves a name to get here */
-        return;
-    }
-    if (!colon)
-        return;
+    if (!colon || str_starts(str_of(text), STR("unix:")))
+        return; /* nobody resolves a name to get to a Unix socket: it takes any */
     name = (struct str){ text, (size_t)(colon - text) };
     port = str_of(colon + 1);
     bool any4 = str_is(name, "0.0.0.0"), any6 = str_is(name, "[::]");

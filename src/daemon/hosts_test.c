@@ -26,7 +26,7 @@ TEST(a_listener_answers_to_its_address_and_loopback_to_localhost)
     check_hosts("127.0.0.2:8080", false, "127.0.0.2:8080 localhost:8080");
     check_hosts("[::1]:8080", false, "[::1]:8080 localhost:8080");
     check_hosts("192.0.2.7:8080", false, "192.0.2.7:8080");
-    check_hosts("unix:/x/y:z", false, "localhost");
+    check_hosts("unix:/x/y:z", false, "");
 }
 
 TEST(the_port_of_the_scheme_may_be_left_out)

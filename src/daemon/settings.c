@@ -13,6 +13,8 @@
 #include "base/json.h"
 #include "base/limits.h"
 
+/* linux/memfd.h; where vm.memfd_noexec is 2, nothing else is allowed */
+#define MFD_NOEXEC_SEAL_ 8u
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* ---- packing ---- */
@@ -73,7 +75,10 @@ static int put_file(struct json_out *json, const char *key, const char *path, bo
     ssize_t len = room ? read(fd, room, (size_t)st.st_size) : 0;
     if (len < 0)
         return err_sys(err, "%s: read %s", key, path);
-    json_kv_str(json, key, (struct str){ room, (size_t)len });
+    struct str pem = { room, (size_t)len };
+    if (!str_utf8(pem) || str_has_nul(pem))
+        return err_set(err, ERR_INVALID, "%s: %s is not PEM text", key, path);
+    json_kv_str(json, key, pem);
     explicit_bzero(text.data, text.cap);
     return 0;
 }
@@ -204,8 +209,10 @@ enum log_format settings_log_format(const struct conf *conf)
 
 int sealed_make(const char *name, struct str text, struct err *err)
 {
-    autoclose int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    autoclose int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL_);
 
+    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return err_sys(err, "memfd");
     for (size_t at = 0; at < text.n;) {

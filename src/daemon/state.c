@@ -20,6 +20,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "host/leaks.h"
 #include "net/sock.h"
 #include "wire/layout.h"
 
@@ -78,7 +79,7 @@ static int check_owner(int fd, const char *dir, struct err *err)
 
 static int open_dir(const char *dir, int *out, struct err *err)
 {
-    bool made;
+    bool made = false;
 
     if (make_dirs(dir, &made, err) < 0)
         return -1;
@@ -95,18 +96,16 @@ static int open_dir(const char *dir, int *out, struct err *err)
 
 /* ---- the lock ---- */
 
-static int in_use(int fd, const char *dir, struct err *err)
+static int in_use(const char *dir, struct err *err)
 {
-    char text[32] = "";
-    uint64_t pid;
+    int pid = host_lock_holder(dir, NULL);
 
-    if (pread(fd, text, sizeof(text) - 1, 0) < 0 ||
-        !str_to_u64((struct str){ text, strcspn(text, "\n") }, &pid))
-        return err_set(err, ERR_CONFLICT, "another server is using the state directory %s", dir);
+    if (pid <= 0)
+        return err_set(err, ERR_CONFLICT, "another process is using the state directory %s", dir);
     return err_set(err, ERR_CONFLICT,
-                   "the server with process id %llu is using the state directory %s: stop it, or "
+                   "the server with process id %d is using the state directory %s: stop it, or "
                    "choose another directory with --state",
-                   (unsigned long long)pid, dir);
+                   pid, dir);
 }
 
 static int take_lock(int dir_fd, const char *dir, int *out, struct err *err)
@@ -117,7 +116,7 @@ static int take_lock(int dir_fd, const char *dir, int *out, struct err *err)
     if (fd < 0)
         return err_sys(err, "open %s/%s", dir, STATE_LOCK);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? in_use(fd, dir, err)
+        return errno == EWOULDBLOCK ? in_use(dir, err)
                                     : err_sys(err, "lock %s/%s", dir, STATE_LOCK);
     int len = snprintf(text, sizeof(text), "%d\n", getpid());
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)len, 0) != len)
@@ -206,8 +205,15 @@ static int open_data(int dir_fd, const char *dir, int64_t api_uid, int *out, str
         return err_set(err, ERR_FORBIDDEN,
                        "%s/%s belongs to uid %u; was this server started by root before?", dir,
                        STATE_DATA, st.st_uid);
-    if (made && st.st_uid != owner && fchown(fd, owner, owner) < 0)
-        return err_sys(err, "give %s/%s to uid %u", dir, STATE_DATA, owner);
+    if (made && st.st_uid != owner && fchown(fd, owner, owner) < 0) {
+        if (errno != EINVAL)
+            return err_sys(err, "give %s/%s to uid %u", dir, STATE_DATA, owner);
+        unlinkat(dir_fd, STATE_DATA, AT_REMOVEDIR);
+        return err_set(err, ERR_INVALID,
+                       "uid %u does not exist in this container's user namespace: choose another "
+                       "with uid_base",
+                       owner);
+    }
     if (!made && st.st_uid != owner && hand_over(fd, st.st_uid, owner, err) < 0)
         return -1;
     if ((st.st_mode & 07777) != 0700 && fchmod(fd, 0700) < 0)

@@ -33,7 +33,6 @@ must_use int host_leaks(const char *state_dir, leak_fn fn, void *ctx, struct err
 
 /*
  * The process that holds STATE/lock, or 0 when the server is not running; -1 with *err when the
- * lock cannot be looked at. Does not take the lock. When the holder cannot be named (another pid
- * namespace) it is 1.
+ * lock cannot be looked at. Does not take the lock.
  */
 must_use int host_lock_holder(const char *state_dir, struct err *err);

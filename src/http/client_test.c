@@ -223,6 +223,24 @@ TEST(client_refuses_what_is_not_http)
         check_fails(heads[i], ERR_INTERNAL);
 }
 
+TEST(client_refuses_two_lengths_whatever_the_body)
+{
+    struct client_reply reply;
+    enum client_framing framing;
+    struct err err = { 0 };
+
+    CHECK(
+        client_head_parse(STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked"),
+                          false, &reply, &framing, &err) < 0);
+    CHECK(
+        client_head_parse(STR("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5"),
+                          false, &reply, &framing, &err) < 0);
+    CHECK_OK(client_head_parse(STR("HTTP/1.1 200 OK\r\nContent-Length: 5"), true, &reply, &framing,
+                               &err),
+             &err);
+    CHECK(framing == FRAMED_NONE); /* to HEAD there is no body */
+}
+
 /* A reply made of a prefix, a run of one byte, and a suffix. */
 static struct result long_reply(const char *prefix, char fill, size_t count, const char *suffix)
 {
@@ -519,6 +537,7 @@ TEST(client_calls_over_tcp_and_unix_within_a_size)
         "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello!\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\n\r\nhello!",
+        "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhel", /* refused before it is read */
     };
     for (size_t i = 0; i < ARRAY_LEN(over); i++) {
         door.script = (struct script){ .say = str_of(over[i]) };

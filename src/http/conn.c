@@ -187,7 +187,7 @@ static size_t offer(struct http_conn *conn, const char *data, size_t len)
 
 static void offer_kept(struct http_conn *conn)
 {
-    size_t taken = offer(conn, conn->in.data, conn->in.len);
+    size_t taken = offer(conn, conn->in.len ? conn->in.data : "", conn->in.len);
 
     if (conn->dead)
         return;
@@ -363,7 +363,10 @@ static void sniff_tick(struct http_conn *conn, int64_t now_ms)
 
 static void sniff_drain(struct http_conn *conn)
 {
-    http_conn_finish(conn, "draining");
+    if (conn->handshaking)
+        http_conn_cut(conn, "draining");
+    else
+        http_conn_finish(conn, "draining");
 }
 
 static const struct http_proto sniff = {

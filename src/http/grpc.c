@@ -18,6 +18,11 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/metric.h"
+
+METRIC_COUNTER(calls_total, "atoll_grpc_calls_total", "gRPC calls ended", "status", "ok",
+               "client_error", "server_error", "deadline", "gone");
+enum { CALL_OK, CALL_CLIENT_ERROR, CALL_SERVER_ERROR, CALL_DEADLINE, CALL_GONE };
 
 #define PREFIX 5
 #define FLAG_COMPRESSED 0x01
@@ -178,6 +183,23 @@ static void end_web(struct http_req *req, enum kind kind, struct str status, str
     http_reply_end(req, NULL, 0);
 }
 
+static unsigned call_outcome(int status)
+{
+    switch (status) {
+    case GRPC_OK:
+        return CALL_OK;
+    case GRPC_DEADLINE_EXCEEDED:
+        return CALL_DEADLINE;
+    case GRPC_UNKNOWN:
+    case GRPC_INTERNAL:
+    case GRPC_UNAVAILABLE:
+    case GRPC_DATA_LOSS:
+        return CALL_SERVER_ERROR;
+    default:
+        return CALL_CLIENT_ERROR;
+    }
+}
+
 /* Ends the request with this status. Its on_gone must not be ours any more. */
 static void answer_status(struct http_req *req, const struct content_type *type, bool begun,
                           int status, const char *message)
@@ -186,6 +208,7 @@ static void answer_status(struct http_req *req, const struct content_type *type,
     struct http_header headers[4];
     char digits[12];
 
+    metric_add(&calls_total, call_outcome(status), 1);
     if (message)
         percent_encode(&encoded, message);
     int len = snprintf(digits, sizeof(digits), "%d", status);
@@ -300,8 +323,9 @@ static struct str take_bytes(struct grpc *call, struct str data)
         if (call->prefix_size < PREFIX) {
             size_t n = MIN((size_t)(PREFIX - call->prefix_size), data.n);
 
-            if (n)
-                memcpy(call->prefix + call->prefix_size, data.p, n);
+            if (!data.n)
+                break;
+            memcpy(call->prefix + call->prefix_size, data.p, n);
             call->prefix_size = (uint8_t)(call->prefix_size + n);
             data = str_from(data, n);
             if (call->prefix_size < PREFIX || !message_begins(call))
@@ -420,6 +444,7 @@ static void on_gone(struct http_req *req)
 {
     struct grpc *call = req->app;
 
+    metric_add(&calls_total, CALL_GONE, 1);
     call->req = NULL;
     call->over = true;
     if (call->depth)
@@ -519,39 +544,52 @@ static void refuse_plain(struct http_req *req, int status, const char *why)
     http_reply(req, status, headers, status == 405 ? 2 : 1, str_of(why));
 }
 
+/* Answers a request that cannot be a call; false if it can. */
+static bool refused(struct http_req *req, const struct content_type *type, int64_t *timeout_ms)
+{
+    struct str timeout = http_header(req, "grpc-timeout");
+
+    *timeout_ms = -1;
+    if (!type)
+        refuse_plain(req, 415, "not a gRPC content type");
+    else if (!str_is(req->method, "POST"))
+        refuse_plain(req, 405, "gRPC calls are POST");
+    else if (type->kind == KIND_GRPC && req->version != HTTP_2)
+        refuse_plain(req, 505, "gRPC needs HTTP/2; gRPC-Web works without");
+    else if (timeout.p && !grpc_timeout(timeout, timeout_ms))
+        grpc_refuse(req, GRPC_INTERNAL, "malformed grpc-timeout");
+    else
+        return false;
+    return true;
+}
+
 struct grpc *grpc_begin(struct http_req *req, const struct grpc_ops *ops, void *ctx)
 {
-    const struct content_type *type = type_of(req);
-    struct str timeout = http_header(req, "grpc-timeout");
     struct str encoding = http_header(req, "grpc-encoding");
-    int64_t after_ms = -1;
-
-    if (!type)
-        return refuse_plain(req, 415, "not a gRPC content type"), NULL;
-    if (!str_is(req->method, "POST"))
-        return refuse_plain(req, 405, "gRPC calls are POST"), NULL;
-    if (type->kind == KIND_GRPC && req->version != HTTP_2)
-        return refuse_plain(req, 505, "gRPC needs HTTP/2; gRPC-Web works without"), NULL;
-    if (timeout.p && !grpc_timeout(timeout, &after_ms))
-        return grpc_refuse(req, GRPC_INTERNAL, "malformed grpc-timeout"), NULL;
-
     struct grpc *call = xnew(struct grpc);
-    call->req = req;
+    int64_t timeout_ms;
+
     call->loop = http_loop(req);
     call->ops = ops;
     call->ctx = ctx;
-    call->type = type;
+    call->type = type_of(req);
     call->encoding = encoding.n && !str_is(encoding, "identity");
     call->message.max = GRPC_MESSAGE_MAX;
     call->held.max = GRPC_MESSAGE_MAX;
     call->deadline.fn = on_deadline;
     call->wake.fn = on_wake;
+    if (refused(req, call->type, &timeout_ms)) {
+        call->over = true;
+        timer_set(call->loop, &call->wake, 0);
+        return call;
+    }
+    call->req = req;
     req->app = call;
     req->on_gone = on_gone;
     req->on_drain = on_drain;
-    if (after_ms >= 0)
+    if (timeout_ms >= 0)
         timer_set(call->loop, &call->deadline,
-                  MAX(0, after_ms - (clock_mono_us() - req->started_us) / 1000));
+                  MAX(0, timeout_ms - (clock_mono_us() - req->started_us) / 1000));
     http_read_stream(req, HTTP_BODY_STREAM_MAX, on_data);
     return call;
 }

@@ -43,8 +43,8 @@ struct grpc_ops {
 /* Is this a gRPC or gRPC-Web request (by content type)? */
 bool grpc_wanted(const struct http_req *req);
 /*
- * Takes the request over. `ctx` is the handler's own. NULL: the request cannot be a call (not
- * POST, gRPC without HTTP/2, a malformed timeout) and has been answered; it is dead too.
+ * Takes the request over, always. `ctx` is the handler's own. A request that cannot be a call (not
+ * POST, gRPC without HTTP/2, a malformed timeout) is answered here; on_cancel follows.
  */
 struct grpc *grpc_begin(struct http_req *req, const struct grpc_ops *ops, void *ctx);
 void *grpc_ctx(const struct grpc *call);

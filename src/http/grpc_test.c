@@ -369,8 +369,8 @@ TEST(grpc_fails_broken_bodies)
 
 TEST(grpc_fails_text_that_is_not_base64)
 {
-    static const char *const bad[] = { "AAAA*AAA", "AA=A", "=AAA", "A===",
-                                       "AAAAA",    "AB==", "AAB=", "AAA-" };
+    static const char *const bad[] = { "AAAA*AAA", "AA=A", "=AAA", "A===",    "AAAAA",
+                                       "AB==",     "AAB=", "AAA-", "AAAAAAB=" };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         autobuf struct buf got = { 0 };
@@ -401,25 +401,59 @@ TEST(grpc_message_limit)
     CHECK_INT(seen.cancels, 1);
 }
 
+TEST(grpc_paused_input_is_bounded)
+{
+    static char chunk[65536];
+    autobuf struct buf bytes = { 0 };
+
+    open_call(HTTP_2, "application/grpc");
+    seen.pause_each = true;
+    put_message(&bytes, 0, "pause", 5);
+    fake_feed(bytes.data, bytes.len, false);
+    for (size_t i = 0; i < GRPC_MESSAGE_MAX / sizeof(chunk); i++)
+        fake_feed(chunk, sizeof(chunk), false);
+    CHECK_INT(seen.cancels, 0);
+    fake_feed(chunk, 1, false);
+    CHECK_INT(seen.cancels, 1);
+    CHECK(said(&fake.head, "grpc-status: 8\n"));
+}
+
+static void check_refused(void)
+{
+    the_call = grpc_begin(&fake.req, &ops, &seen);
+    CHECK(the_call && !grpc_req(the_call));
+    CHECK(fake.ended);
+    CHECK(grpc_send(the_call, STR("nobody listens")) == HTTP_CUT);
+    CHECK_INT(seen.cancels, 0); /* not from inside the call */
+    fake_run(0);
+    CHECK_INT(seen.cancels, 1);
+}
+
 TEST(grpc_refuses_what_cannot_be_a_call)
 {
     ask(HTTP_1_1, "application/grpc");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK_INT(fake.status, 505);
     ask(HTTP_2, "application/grpc");
     fake.req.method = STR("GET");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK_INT(fake.status, 405);
     ask(HTTP_2, "text/plain");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK_INT(fake.status, 415);
     ask(HTTP_2, "application/grpc");
     fake_header("grpc-timeout", "soon");
-    CHECK(!grpc_begin(&fake.req, &ops, &seen));
+    check_refused();
     CHECK(said(&fake.head, "grpc-status: 13\n"));
     open_call(HTTP_1_1, "application/grpc-web");
     fake_gone();
     CHECK_INT(seen.cancels, 1);
+
+    ask(HTTP_1_1, "application/grpc"); /* a handler that ends it first is not told */
+    the_call = grpc_begin(&fake.req, &ops, &seen);
+    grpc_finish(the_call, GRPC_OK, NULL);
+    fake_run(0);
+    CHECK_INT(seen.cancels, 0);
 }
 
 TEST(grpc_reads_timeouts)

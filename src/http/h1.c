@@ -149,6 +149,10 @@ static size_t take_body(struct h1 *h1, const char *data, size_t len)
     struct http_conn *conn = stream->conn;
     size_t at = 0;
 
+    if (stream->slim && h1->body_over) { /* an event stream: nobody will ever look at this */
+        h1->keep_alive = h1->keep_alive && !len;
+        return len;
+    }
     if (!http_stream_deliver(stream))
         return 0;
     if (h1->expecting && http_stream_wants(stream)) {
@@ -241,9 +245,8 @@ static void h1_eof(struct http_conn *conn)
     struct h1 *h1 = h1_of(conn);
 
     h1->peer_done = true;
-    if (conn->in.len && !h1->in_head)
-        http_conn_again(conn); /* requests or a body that wait their turn */
-    else if (h1->raw && h1->has_stream)
+    bool waits = conn->in.len && !h1->in_head; /* requests, or a body, whose turn is to come */
+    if (waits || (h1->raw && h1->has_stream))
         http_conn_again(conn);
     else
         no_more_data(h1);

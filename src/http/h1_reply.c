@@ -15,7 +15,8 @@ static const struct str security_block = STR("\r\nx-content-type-options: nosnif
 
 static char *put(char *at, struct str text)
 {
-    memcpy(at, text.p, text.n);
+    if (text.n)
+        memcpy(at, text.p, text.n);
     return at + text.n;
 }
 

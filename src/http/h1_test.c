@@ -396,7 +396,7 @@ TEST(cuts_do_not_matter_in_damaged_requests)
         char text[300];
 
         CHECK(len + 1 < sizeof(text));
-        memcpy(text, from, len);
+        memcpy(text, from, len + 1);
         for (uint32_t i = test_rand(3); i > 0 && len > 1; i--) {
             size_t at = test_rand((uint32_t)len);
 

@@ -1,8 +1,9 @@
 /*
  * From header fields to a request, held to the standard of HTTP/1 (h1_head.c): the same characters,
  * the same limits, the same answers. nghttp2 has already refused what RFC 9113 section 8 forbids:
- * upper-case names, misplaced, repeated or unknown pseudo-headers, connection-specific fields, TE
- * other than trailers, lengths that repeat or do not match. Here is what it lets pass.
+ * upper-case names, control bytes in values, misplaced, repeated or unknown pseudo-headers,
+ * connection-specific fields, TE other than trailers, lengths that repeat or do not match. Here is
+ * what it lets pass.
  */
 #include "base/limits.h"
 #include "http/h1.h"
@@ -21,9 +22,6 @@ static const struct h2_bad
     bad_target   = { 400, ERR_INVALID, "malformed request target" },
     long_target  = { 414, ERR_HEADERS, "request target too long" },
     bad_scheme   = { 400, ERR_INVALID, "scheme is neither http nor https" },
-    bad_value    = { 400, ERR_INVALID, "malformed header value" },
-    no_host      = { 400, ERR_INVALID, "Host is missing" },
-    two_hosts    = { 400, ERR_INVALID, "more than one Host" },
     bad_host     = { 400, ERR_INVALID, "malformed Host" },
     other_host   = { 400, ERR_INVALID, "Host differs from :authority" },
     bad_length   = { 400, ERR_INVALID, "malformed Content-Length" },
@@ -96,8 +94,6 @@ void h2_head_field(struct h2_stream *stream, struct str name, struct str value)
         take_pseudo(stream, arena_str(arena, name), arena_str(arena, value));
     else if (stream->base.req.header_count == HTTP_FIELDS_MAX)
         stream->bad = &many_fields;
-    else if (!h1_is_value(value))
-        stream->bad = &bad_value;
     else
         add_header(stream, arena_str(arena, name), arena_str(arena, value));
 }
@@ -135,22 +131,14 @@ static const struct h2_bad *check_method(const struct h2_stream *stream)
     return NULL;
 }
 
+/* nghttp2 sees to it that there is at least one of the two, and no second Host. */
 static const struct h2_bad *check_host(struct h2_stream *stream)
 {
     struct http_req *req = &stream->base.req;
-    const struct http_header *host = NULL;
+    struct str host = http_header(req, "host");
 
-    for (size_t i = 0; i < req->header_count; i++) {
-        if (!str_is(req->headers[i].name, "host"))
-            continue;
-        if (host)
-            return &two_hosts;
-        host = &req->headers[i];
-    }
-    if (!stream->has_authority && !host)
-        return &no_host;
-    req->host = stream->has_authority ? stream->authority : host->value;
-    if (host && !str_eq_nocase(host->value, req->host))
+    req->host = stream->has_authority ? stream->authority : host;
+    if (host.p && !str_eq_nocase(host, req->host))
         return &other_host;
     return url_host_ok(req->host) ? NULL : &bad_host;
 }

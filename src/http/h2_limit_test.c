@@ -194,14 +194,14 @@ TEST(h2_limit_of_continuations)
     start(NULL);
     struct peer *peer = peer_raw();
     raw_hello(peer);
-    send_block(peer, 10 * (H2_CONTINUATIONS_MAX + 1), 10);
+    send_block(peer, (size_t)10 * (H2_CONTINUATIONS_MAX + 1), 10);
     WAIT(raw_count(peer, NGHTTP2_HEADERS, NULL) == 1);
     CHECK_INT(app.requests, 1);
     peer_shut(peer);
 
     peer = peer_raw();
     raw_hello(peer);
-    send_block(peer, 10 * (H2_CONTINUATIONS_MAX + 2), 10);
+    send_block(peer, (size_t)10 * (H2_CONTINUATIONS_MAX + 2), 10);
     check_goaway(peer, NGHTTP2_ENHANCE_YOUR_CALM);
     CHECK_INT(app.requests, 1);
 }
@@ -549,6 +549,23 @@ TEST(h2_deaf_peer_is_cut)
     WAIT(app.gone == 1 || app.drains == 1); /* the kernel may take it all */
     peer_shut(peer);
     WAIT(http_server_conns(server) == 0);
+}
+
+TEST(h2_answered_requests_give_their_window_back)
+{
+    static char data[100000];
+
+    start(NULL);
+    struct peer *peer = peer_open(0, NULL, 0);
+    peer->streams[0].hold = true;
+    peer_ask(peer, "POST", "/hold", &(struct str){ data, sizeof(data) });
+    WAIT(app.held && app.held->stream->body_got == sizeof(data));
+    struct h2_stream *own = container_of(app.held->stream, struct h2_stream, base);
+    CHECK_INT(own->unconsumed, sizeof(data));
+    http_reply(app.held, 200, NULL, 0, STR_NONE);
+    CHECK_INT(own->unconsumed, 0); /* the stream is there until the peer has ended too */
+    WAIT(peer->streams[0].status);
+    peer_shut(peer);
 }
 
 TEST(h2_slow_bodies_are_refused)

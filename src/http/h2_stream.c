@@ -170,11 +170,14 @@ static void make_head(struct head *head, struct http_stream *base, int status,
     if (!http_has_header(headers, count, "cache-control"))
         put(head, STR("cache-control"), STR("no-store"), STATIC_TEXT);
     if (length >= 0) {
-        autobuf struct buf digits = { 0 };
+        size_t at = sizeof(head->length);
 
-        buf_u64(&digits, (uint64_t)length);
-        memcpy(head->length, digits.data, digits.len);
-        put(head, STR("content-length"), (struct str){ head->length, digits.len },
+        do {
+            head->length[--at] = (char)('0' + length % 10);
+            length /= 10;
+        } while (length);
+        put(head, STR("content-length"),
+            (struct str){ head->length + at, sizeof(head->length) - at },
             NGHTTP2_NV_FLAG_NO_COPY_NAME);
     }
     put_own(head, base, headers, count);

@@ -56,6 +56,87 @@ static void hold_drain(struct http_req *req)
     app.drains++;
 }
 
+/* ---- /keep: requests that the test moves at random ---- */
+
+static struct http_req *kept[1024];
+static unsigned kept_count, kept_ended;
+
+static void unkeep(struct http_req *req)
+{
+    for (unsigned i = 0; i < kept_count; i++)
+        if (kept[i] == req) {
+            kept[i] = kept[--kept_count];
+            kept_ended++;
+            return;
+        }
+    CHECK(!"a request ended twice");
+}
+
+/* What has been done with a kept request, in req->app. */
+#define KEPT_BEGUN 1u
+#define KEPT_READING 2u
+
+static bool kept_did(const struct http_req *req, uintptr_t what)
+{
+    return (uintptr_t)req->app & what;
+}
+
+static void kept_note(struct http_req *req, uintptr_t what)
+{
+    req->app = (void *)((uintptr_t)req->app | what);
+}
+
+static void keep_end(struct http_req *req, struct str data)
+{
+    static const struct http_header trailer = { STR("x"), STR("y") };
+
+    unkeep(req);
+    if (kept_did(req, KEPT_BEGUN))
+        http_reply_end(req, &trailer, test_rand(2));
+    else
+        http_reply(req, 200, NULL, 0, data);
+}
+
+static void keep_piece(struct http_req *req, struct str data, bool last)
+{
+    if (last && test_rand(2))
+        keep_end(req, data);
+    else if (test_rand(3) == 0)
+        http_read_pause(req);
+}
+
+static void move_kept(struct http_req *req)
+{
+    static char data[300000];
+    const struct str some = { data, test_rand(sizeof(data)) };
+
+    switch (test_rand(6)) {
+    case 0:
+        if (!kept_did(req, KEPT_READING))
+            http_read_stream(req, UINT64_MAX, keep_piece);
+        kept_note(req, KEPT_READING);
+        break;
+    case 1:
+        keep_end(req, some);
+        break;
+    case 2:
+        if (!kept_did(req, KEPT_BEGUN))
+            http_reply_begin(req, 200, NULL, 0);
+        kept_note(req, KEPT_BEGUN);
+        break;
+    case 3:
+        if (kept_did(req, KEPT_BEGUN))
+            http_reply_write(req, some);
+        break;
+    case 4:
+        http_read_resume(req);
+        break;
+    default:
+        unkeep(req);
+        http_cut(req, "random");
+    }
+}
+
 static void show_head(struct http_req *req)
 {
     struct buf text = { 0 };
@@ -93,6 +174,10 @@ static void on_request(void *ctx, struct http_req *req)
         app.held_last = false;
         req->on_gone = hold_gone;
         req->on_drain = hold_drain;
+    } else if (str_is(req->path, "/keep")) {
+        CHECK(kept_count < ARRAY_LEN(kept));
+        kept[kept_count++] = req;
+        req->on_gone = unkeep;
     } else if (str_is(req->path, "/204")) {
         http_reply(req, 204, NULL, 0, STR_NONE);
     } else if (str_is(req->path, "/304")) {
@@ -139,12 +224,14 @@ TEST(h2_echoes_every_body_however_it_arrives)
 {
     start(NULL);
     for (int round = 0; round < 12; round++) {
-        struct peer *peer = peer_open(round % 3 ? 1 + test_rand(5000) : 0, NULL, 0);
+        uint32_t piece = round % 3 == 0 ? 0 : round % 3 == 1 ? 1 + test_rand(40) : 5000;
+        uint32_t large = round % 3 == 1 ? 3000 : 200000;
+        struct peer *peer = peer_open(piece, NULL, 0);
         char *bodies[30];
         struct str sent[30];
 
         for (unsigned i = 0; i < 30; i++) {
-            size_t len = test_rand(test_rand(8) ? 2000 : 200000);
+            size_t len = test_rand(test_rand(8) ? 2000 : large);
 
             sent[i] = (struct str){ bodies[i] = random_bytes(len), len };
             peer_ask(peer, "POST", test_rand(2) ? "/all" : "/stream", &sent[i]);
@@ -361,6 +448,7 @@ TEST(h2_refuses_malformed_requests)
         { "te", "gzip", 0 },
         { "te", "trailers", 200 },
         { "x", "line\r\nbreak", 0 },
+        { "x", "delete \x7f", 0 },
         { "x", " led by a space", 0 },
         { "x", "high \xff bytes", 200 },
         { "content-length", "-1", 0 },
@@ -430,6 +518,46 @@ TEST(h2_refuses_heads_with_parts_missing_or_twice)
     }
 }
 
+TEST(h2_limit_of_the_target)
+{
+    char path[HTTP_LINE_MAX + 2] = "/";
+
+    start(NULL);
+    struct peer *peer = peer_open(0, NULL, 0);
+    memset(path + 1, 'p', HTTP_LINE_MAX - 1);
+    struct peer_stream *stream = peer_ask(peer, "GET", path, NULL);
+    WAIT(stream->closed);
+    CHECK_INT(stream->status, 200);
+    path[HTTP_LINE_MAX] = 'p';
+    stream = peer_ask(peer, "GET", path, NULL);
+    WAIT(stream->closed);
+    CHECK_INT(stream->status, 414);
+    peer_shut(peer);
+}
+
+TEST(h2_limit_of_the_announced_length)
+{
+    static const struct {
+        const char *length;
+        int status;
+    } cases[] = { { "68719476736", 200 }, { "68719476737", 413 } }; /* HTTP_BODY_STREAM_MAX */
+
+    start(NULL);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const nghttp2_nv fields[] = { NV(":method", "POST"), NV(":path", "/hello"),
+                                      NV(":scheme", "http"), NV(":authority", "h"),
+                                      nv_of(STR("content-length"), str_of(cases[i].length)) };
+        struct peer *peer = peer_open(0, NULL, 0);
+        struct peer_stream *stream = &peer->streams[0];
+
+        stream->hold = true;
+        peer_send(peer, fields, ARRAY_LEN(fields), &(struct str){ "x", 1 });
+        WAIT(stream->status);
+        CHECK_INT(stream->status, cases[i].status);
+        peer_shut(peer);
+    }
+}
+
 TEST(h2_plain_connect_is_refused)
 {
     static const nghttp2_nv fields[] = { NV(":method", "CONNECT"), NV(":authority", "h:443") };
@@ -495,7 +623,7 @@ TEST(h2_body_over_the_limit_is_413_and_the_rest_not_wanted)
 
 TEST(h2_unread_body_waits_in_the_network)
 {
-    const size_t len = 3 * H2_STREAM_WINDOW;
+    const size_t len = (size_t)3 * H2_STREAM_WINDOW;
     autofree char *data = random_bytes(len);
 
     start(NULL);
@@ -521,7 +649,7 @@ TEST(h2_unread_body_waits_in_the_network)
 
 TEST(h2_paused_stream_does_not_stop_the_others)
 {
-    const size_t len = 2 * H2_STREAM_WINDOW;
+    const size_t len = (size_t)2 * H2_STREAM_WINDOW;
     autofree char *data = random_bytes(len);
 
     start(NULL);
@@ -544,6 +672,24 @@ TEST(h2_paused_stream_does_not_stop_the_others)
     }
     peer_shut(peer);
     WAIT(app.gone == 1);
+}
+
+TEST(h2_bodies_that_nobody_reads_do_not_use_up_the_connection)
+{
+    const struct str part = { random_bytes(H2_STREAM_WINDOW), H2_STREAM_WINDOW };
+
+    start(NULL);
+    struct peer *peer = peer_open(0, NULL, 0);
+    WAIT(peer->settings);
+    for (unsigned i = 0; i < 2 * H2_CONN_WINDOW / H2_STREAM_WINDOW; i++) {
+        struct peer_stream *stream = peer_ask(peer, "POST", "/hello", &part);
+
+        WAIT(stream->closed);
+        CHECK_INT(stream->status, 200);
+        CHECK_INT(stream->sent, part.n);
+    }
+    free((char *)(uintptr_t)part.p);
+    peer_shut(peer);
 }
 
 TEST(h2_producer_is_told_to_wait_and_to_go_on)
@@ -653,6 +799,24 @@ TEST(h2_drain_finishes_what_is_under_way)
     WAIT(drain_done);
 }
 
+TEST(h2_drain_takes_what_was_already_on_its_way)
+{
+    start(NULL);
+    struct peer *peer = peer_raw();
+    raw_hello(peer);
+    WAIT(raw_count(peer, NGHTTP2_SETTINGS, NULL) == 2);
+    drain_done = false;
+    http_server_drain(server, 5000, drained, NULL);
+    WAIT(raw_count(peer, NGHTTP2_GOAWAY, NULL) == 1);
+    raw_frame(peer, NGHTTP2_HEADERS, 5, 1, RAW_GET, sizeof(RAW_GET) - 1);
+    peer_pump(peer);
+    WAIT(raw_count(peer, NGHTTP2_HEADERS, NULL) == 1);
+    WAIT(peer->eof);
+    CHECK_INT(raw_count(peer, NGHTTP2_GOAWAY, NULL), 2);
+    peer_shut(peer);
+    WAIT(drain_done);
+}
+
 TEST(h2_drain_cuts_what_takes_too_long)
 {
     start(NULL);
@@ -676,4 +840,56 @@ TEST(h2_server_may_be_freed_with_streams_open)
     server = NULL;
     CHECK_INT(app.gone, 1);
     peer_shut(peer);
+}
+
+/* Everything at once, at random, for the sanitizers: requests, resets, departures, late answers. */
+TEST(h2_random_life)
+{
+    static const char *const paths[] = { "/all", "/stream", "/keep", "/keep", "/keep", "/hello" };
+    struct peer *peers[3] = { 0 };
+    const size_t len = 100000;
+    autofree char *data = random_bytes(len);
+    unsigned shown = 0;
+
+    start(NULL);
+    kept_count = kept_ended = 0;
+    for (int round = 0; round < 6000; round++) {
+        struct peer **slot = &peers[test_rand(3)];
+        struct peer *peer = *slot;
+
+        if (!peer || peer->eof || peer->count == PEER_STREAMS_MAX) {
+            if (peer)
+                peer_shut(peer);
+            *slot = peer = peer_open(test_rand(2) ? 3000 : 0, NULL, 0);
+        }
+        uint32_t dice = test_rand(100);
+        if (dice < 30) {
+            const char *path = paths[test_rand(ARRAY_LEN(paths))];
+            struct str body = { data, test_rand(test_rand(4) ? 2000 : (uint32_t)len) };
+
+            peer->streams[peer->count].hold = test_rand(4) == 0;
+            peer_ask(peer, "POST", path, test_rand(3) ? &body : NULL);
+            shown += path[1] == 'k';
+        } else if (dice < 35 && peer->count) {
+            struct peer_stream *stream = &peer->streams[test_rand(peer->count)];
+
+            if (!stream->closed)
+                nghttp2_submit_rst_stream(peer->session, NGHTTP2_FLAG_NONE, stream->id,
+                                          NGHTTP2_CANCEL);
+            peer_pump(peer);
+        } else if (dice < 36) {
+            peer_shut(peer);
+            *slot = NULL;
+        } else if (dice < 70 && kept_count) {
+            move_kept(kept[test_rand(kept_count)]);
+        } else {
+            step(0);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        if (peers[i])
+            peer_shut(peers[i]);
+    WAIT(http_server_conns(server) == 0);
+    CHECK_INT(kept_count, 0);
+    CHECK(kept_ended > 100 && kept_ended <= shown);
 }

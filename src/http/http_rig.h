@@ -221,9 +221,8 @@ static inline const char *answer_header(const struct answer *answer, const char 
         line = str_trim(line);
         if (!str_is(key, name))
             continue;
-        CHECK(line.n && line.p[line.n - 1] == '\r' && line.n <= sizeof(value));
-        memcpy(value, line.p, line.n - 1);
-        value[line.n - 1] = 0;
+        CHECK(line.n && line.p[line.n - 1] == '\r');
+        snprintf(value, sizeof(value), "%.*s", (int)line.n - 1, line.p);
         return value;
     }
     return NULL;

@@ -41,6 +41,7 @@ static void produce(struct http_req *req)
 /* Stops when told, goes on when drained. */
 static void route_flood(struct http_req *req)
 {
+    written = 0;
     req->on_drain = produce;
     http_reply_begin(req, 200, NULL, 0);
     produce(req);
@@ -90,7 +91,8 @@ static void on_request(void *ctx, struct http_req *req)
 static void start(const struct http_options *options)
 {
     log_setup(LOG_ERROR + 1, LOG_TEXT, "test");
-    most_unsent = written = fulls = cuts = finished = 0;
+    most_unsent = written = 0;
+    fulls = cuts = finished = 0;
     flood_size = 64u << 20;
     rig_start(on_request, options);
 }
@@ -172,6 +174,121 @@ TEST(a_pipeline_that_is_not_read_waits)
     rig_stop();
 }
 
+/* What a subscriber sends behind its request is not kept, and does not hide that it leaves. */
+TEST(a_subscriber_that_talks_costs_nothing_and_can_leave)
+{
+    autobuf struct buf in = { 0 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "GET /events HTTP/1.1" H "\r\n");
+    rig_until(fd, &in, 0, "first\n");
+    for (int i = 0; i < 1000; i++) /* 16 MB: more than all buffers on the way */
+        rig_send(fd, (struct str){ block, sizeof(block) });
+    CHECK_INT(rig.gone, 0);
+    close(take_fd(&fd));
+    rig_wait(rig.gone, 1);
+    rig_stop();
+}
+
+/* ---- taking turns ---- */
+
+static struct timer round_end;
+static _Atomic unsigned first_round;
+
+static void count_round(struct timer *timer)
+{
+    (void)timer;
+    first_round = rig.requests;
+}
+
+static void start_counting(void)
+{
+    round_end.fn = count_round;
+    timer_set(rig.loop, &round_end, 0);
+}
+
+static void on_request_counted(void *ctx, struct http_req *req)
+{
+    (void)ctx;
+    if (rig.requests++ == 0)
+        start_counting();
+    http_reply(req, 200, NULL, 0, STR_NONE);
+}
+
+/* One peer's pipeline does not keep the loop to itself. */
+TEST(a_pipeline_is_answered_in_portions)
+{
+    autobuf struct buf out = { 0 }, in = { 0 };
+
+    log_setup(LOG_ERROR + 1, LOG_TEXT, "test");
+    rig_start(on_request_counted, NULL);
+    autoclose int fd = rig_connect();
+    for (int i = 0; i < 10 * HTTP_PIPELINE_MAX; i++)
+        buf_puts(&out, "GET / HTTP/1.1" H "\r\n");
+    rig_send(fd, buf_view(&out));
+    shutdown(fd, SHUT_WR);
+    rig_read_end(fd, &in);
+    CHECK_INT(rig.requests, 10 * HTTP_PIPELINE_MAX);
+    CHECK(first_round > 0 && first_round <= 2 * HTTP_PIPELINE_MAX);
+    rig_stop();
+}
+
+/* ---- peers that go on after the end ---- */
+
+TEST(a_peer_that_sends_for_ever_after_its_answer_is_cut)
+{
+    start(NULL);
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "POST / HTTP/1.1" H "Content-Length: 1000000000\r\n\r\n");
+    size_t sent = 0;
+    while (sent < 200u << 20) {
+        ssize_t n = send(fd, block, sizeof(block), MSG_NOSIGNAL);
+
+        if (n < 0)
+            break;
+        sent += (size_t)n;
+    }
+    CHECK(sent < 100u << 20);
+    CHECK_INT(rig_conns(), 0);
+    rig_stop();
+}
+
+TEST(a_peer_that_stays_after_its_answer_is_cut)
+{
+    autobuf struct buf in = { 0 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "GET / HTTP/1.1" H "Connection: close\r\n\r\n");
+    rig_read_end(fd, &in); /* and now does not close */
+    int64_t began = clock_mono_ms();
+    while (rig_conns() && clock_mono_ms() - began < 9000)
+        poll(NULL, 0, 10);
+    CHECK_INT(rig_conns(), 0);
+    rig_stop();
+}
+
+/* A body that nobody wants is read past only so far. */
+TEST(an_unwanted_chunked_body_ends_the_connection)
+{
+    autobuf struct buf in = { 0 };
+    autoanswer struct answer answer = { 0 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "POST / HTTP/1.1" H "Transfer-Encoding: chunked\r\n\r\n");
+    rig_answer(fd, &in, false, &answer);
+    CHECK(answer.status == 200 && !answer.close);
+    for (int i = 0; i < 6; i++) { /* 96 kB */
+        rig_puts(fd, "4000\r\n");
+        rig_send(fd, (struct str){ block, sizeof(block) });
+        rig_puts(fd, "\r\n");
+    }
+    CHECK(!rig_more(fd, &in));
+    rig_stop();
+}
+
 /* ---- peers that do not write ---- */
 
 static void check_closed_silently(int fd, int64_t from_ms, int64_t to_ms)
@@ -244,8 +361,10 @@ TEST(the_preface_cannot_drip_either)
     autoclose int fd = rig_connect();
     autobuf struct buf in = { 0 };
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r";
-    for (size_t i = 0; i < sizeof(preface) - 1 && rig_silent(fd, 20); i++)
-        (void)!send(fd, preface + i, 1, MSG_NOSIGNAL);
+    size_t sent = 0;
+    while (sent < sizeof(preface) - 1 && rig_silent(fd, 20))
+        (void)!send(fd, preface + sent++, 1, MSG_NOSIGNAL);
+    CHECK(sent < sizeof(preface) - 1); /* closed before it was complete, at 50 bytes per second */
     rig_read_end(fd, &in);
     CHECK_INT(in.len, 0);
     rig_stop();

@@ -143,6 +143,64 @@ TEST(pipelines_and_bodies_of_many_records)
     stop();
 }
 
+static void doze(struct post *post)
+{
+    (void)post;
+    poll(NULL, 0, 300);
+}
+
+/*
+ * What the library has read ahead the socket does not announce. Here the server wakes up to more
+ * than it reads at once, in records so small that the rest is in the library when it stops reading.
+ */
+TEST(bytes_inside_the_library_are_not_forgotten)
+{
+    static struct post nap = { .fn = doze };
+    autobuf struct buf in = { 0 }, out = { 0 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    SSL *ssl = connect_tls(fd, NULL);
+    send_all(ssl, STR("GET / HTTP/1.1" H "\r\n")); /* the handshake is over */
+    read_until(ssl, &in, "secret");
+    buf_puts(&out, "POST /echo HTTP/1.1" H "Content-Length: 65600\r\n\r\n");
+    size_t size = out.len + 65600;
+    while (out.len < size - 11)
+        buf_putc(&out, 'x');
+    buf_puts(&out, "0123456789!");
+    loop_post(rig.loop, &nap);
+    poll(NULL, 0, 20);
+    for (size_t at = 0; at < out.len; at += 16)
+        send_all(ssl, (struct str){ out.data + at, MIN(out.len - at, 16u) });
+    read_until(ssl, &in, "x0123456789!");
+    SSL_free(ssl);
+    stop();
+}
+
+/* The goodbye lies in the library behind the request, and nothing more comes from the socket. */
+TEST(a_goodbye_behind_a_request_is_seen)
+{
+    static struct post nap = { .fn = doze };
+    autobuf struct buf in = { 0 };
+    char byte;
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    SSL *ssl = connect_tls(fd, NULL);
+    send_all(ssl, STR("GET / HTTP/1.1" H "\r\n"));
+    read_until(ssl, &in, "secret");
+    buf_clear(&in);
+    loop_post(rig.loop, &nap);
+    poll(NULL, 0, 20);
+    send_all(ssl, STR("GET / HTTP/1.1" H "\r\n"));
+    SSL_shutdown(ssl);
+    read_until(ssl, &in, "secret");
+    CHECK(SSL_read(ssl, &byte, 1) == 0); /* answered and closed, not kept for a minute */
+    CHECK(SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN);
+    SSL_free(ssl);
+    stop();
+}
+
 TEST(a_slow_reader_gets_everything)
 {
     autobuf struct buf in = { 0 };

@@ -161,9 +161,7 @@ static bool name_ok(const char *p, const char *end)
             name.label = name.number = 0;
             name.digits = true;
             continue;
-        } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') {
-            name.digits = false;
-        } else if (c == '-' && name.label) {
+        } else if (((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c == '-' && name.label)) {
             name.digits = false;
         } else {
             return false;

@@ -15,10 +15,20 @@
  */
 #include "http/ws.h"
 
-#include <openssl/evp.h>
 #include <wslay/wslay.h>
 
 #include "base/limits.h"
+#include "base/metric.h"
+#include "http/ws_own.h"
+
+METRIC_GAUGE(open_now, "atoll_ws_connections", "Open WebSockets");
+METRIC_COUNTER(messages_total, "atoll_ws_messages_total", "WebSocket messages", "direction", "in",
+               "out");
+METRIC_COUNTER(failed_total, "atoll_ws_failed_total",
+               "WebSockets closed because of what the peer did or did not do", "why", "protocol",
+               "text", "pings", "size", "slow", "silent");
+enum { MESSAGE_IN, MESSAGE_OUT };
+enum { FAILED_PROTOCOL, FAILED_TEXT, FAILED_PINGS, FAILED_SIZE, FAILED_SLOW, FAILED_SILENT };
 
 #define MINUTE_MS 60000
 #define CONTROL_MAX 125
@@ -107,6 +117,7 @@ static void finish(struct ws *ws)
         else
             http_reply_end(req, NULL, 0);
     }
+    metric_add(&open_now, 0, -1);
     wslay_frame_context_free(ws->frames);
     buf_free(&ws->held);
     buf_free(&ws->message);
@@ -177,6 +188,12 @@ static void send_close(struct ws *ws, int code, struct str reason)
 /* RFC 6455 section 7.1.7: say why, then close without waiting for more. */
 static void fail(struct ws *ws, int code, const char *why)
 {
+    metric_add(&failed_total,
+               code == CODE_BAD_TEXT  ? FAILED_TEXT
+               : code == CODE_POLICY  ? FAILED_PINGS
+               : code == CODE_TOO_BIG ? FAILED_SIZE
+                                      : FAILED_PROTOCOL,
+               1);
     send_close(ws, code, str_of(why));
     over(ws, code, str_of(why));
 }
@@ -187,9 +204,11 @@ enum http_flow ws_send(struct ws *ws, bool text, struct str data)
         return HTTP_CUT;
     size_t unsent = ws_unsent(ws);
     if (unsent > HTTP_OUT_HIGH && unsent + data.n + 10 + CONTROL_MAX > HTTP_OUT_MAX) {
+        metric_add(&failed_total, FAILED_SLOW, 1);
         ws_close(ws, CODE_TRY_LATER, "reading too slowly");
         return HTTP_CUT;
     }
+    metric_add(&messages_total, MESSAGE_OUT, 1);
     return send_frame(ws, text ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, data);
 }
 
@@ -263,6 +282,7 @@ static void take_message(struct ws *ws, struct str data)
 
     if (text && !str_utf8(data))
         return fail(ws, CODE_BAD_TEXT, "text is not UTF-8");
+    metric_add(&messages_total, MESSAGE_IN, 1);
     if (!ws->close_sent)
         ws->ops->on_message(ws, text, data);
     ws->opcode = 0;
@@ -460,6 +480,7 @@ static void on_tick(struct timer *timer)
 
     if (ws->close_sent || (!ws->heard && !waiting)) {
         ws->cut = true;
+        metric_add(&failed_total, FAILED_SILENT, 1);
         over(ws, CODE_VANISHED, STR_NONE);
         finish(ws);
         return;
@@ -489,128 +510,14 @@ void ws_resume(struct ws *ws)
     timer_set(ws->loop, &ws->wake, 0);
 }
 
-/* ---- the handshake ---- */
-
-/* Is `token` in one of the comma-separated lists that headers of this name hold? */
-static bool header_has(const struct http_req *req, const char *name, const char *token, bool nocase)
-{
-    for (size_t i = 0; i < req->header_count; i++) {
-        struct str rest = req->headers[i].value;
-
-        if (!str_is(req->headers[i].name, name))
-            continue;
-        while (rest.n) {
-            struct str item = str_trim(str_cut(&rest, ','));
-
-            if (nocase ? str_eq_nocase(item, str_of(token)) : str_is(item, token))
-                return true;
-        }
-    }
-    return false;
-}
-
-static size_t header_count(const struct http_req *req, const char *name)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < req->header_count; i++)
-        count += str_is(req->headers[i].name, name);
-    return count;
-}
-
-bool ws_wanted(const struct http_req *req)
-{
-    if (req->version == HTTP_2)
-        return str_is(req->method, "CONNECT") && str_is(http_header(req, ":protocol"), "websocket");
-    return req->version == HTTP_1_1 && str_is(req->method, "GET") &&
-           header_has(req, "upgrade", "websocket", true);
-}
-
-bool ws_offers(const struct http_req *req, const char *protocol)
-{
-    return header_has(req, "sec-websocket-protocol", protocol, false);
-}
-
-/* 16 random bytes in base64: 22 digits and "==". */
-static bool key_valid(struct str key)
-{
-    if (key.n != 24 || key.p[22] != '=' || key.p[23] != '=')
-        return false;
-    for (size_t i = 0; i < 22; i++) {
-        char c = key.p[i];
-
-        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-              c == '+' || c == '/'))
-            return false;
-    }
-    return true;
-}
-
-/* SHA-1 is what section 4.2.2 asks for; it proves that we speak the protocol and nothing more. */
-static struct str accept_value(struct http_req *req, struct str key)
-{
-    static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-    unsigned char digest[EVP_MAX_MD_SIZE], text[32];
-    char joined[24 + sizeof(guid)];
-    unsigned len = 0;
-
-    memcpy(joined, key.p, 24);
-    memcpy(joined + 24, guid, sizeof(guid) - 1);
-    if (!EVP_Digest(joined, sizeof(joined) - 1, digest, &len, EVP_sha1(), NULL))
-        return STR_NONE;
-    int size = EVP_EncodeBlock(text, digest, (int)len);
-    return arena_str(&req->arena, (struct str){ (char *)text, (size_t)size });
-}
-
-static bool version_fits(const struct http_req *req)
-{
-    return header_count(req, "sec-websocket-version") == 1 &&
-           str_is(http_header(req, "sec-websocket-version"), "13");
-}
-
-static int check_hello(const struct http_req *req, const char *protocol, struct err *err)
-{
-    bool h1 = req->version == HTTP_1_1;
-
-    if (!ws_wanted(req))
-        return err_set(err, ERR_INVALID, "not a WebSocket request");
-    if (h1 && !header_has(req, "connection", "upgrade", true))
-        return err_set(err, ERR_INVALID, "Connection does not say Upgrade");
-    if (h1 && req->body_size != 0)
-        return err_set(err, ERR_INVALID, "a WebSocket request has no body");
-    if (!version_fits(req))
-        return err_set(err, ERR_INVALID, "Sec-WebSocket-Version is not 13");
-    if (h1 && (header_count(req, "sec-websocket-key") != 1 ||
-               !key_valid(http_header(req, "sec-websocket-key"))))
-        return err_set(err, ERR_INVALID, "Sec-WebSocket-Key is not 16 bytes in base64");
-    if (protocol && !ws_offers(req, protocol))
-        return err_set(err, ERR_INVALID, "the client does not offer subprotocol %s", protocol);
-    return 0;
-}
-
-static void answer_hello(struct http_req *req, const char *protocol)
-{
-    struct http_header headers[4];
-    size_t count = 0;
-
-    if (req->version == HTTP_1_1) {
-        struct str key = http_header(req, "sec-websocket-key");
-
-        headers[count++] = (struct http_header){ STR("Upgrade"), STR("websocket") };
-        headers[count++] =
-            (struct http_header){ STR("Sec-WebSocket-Accept"), accept_value(req, key) };
-    }
-    if (protocol)
-        headers[count++] = (struct http_header){ STR("Sec-WebSocket-Protocol"), str_of(protocol) };
-    http_reply_begin(req, req->version == HTTP_1_1 ? 101 : 200, headers, count);
-}
+/* ---- the beginning ---- */
 
 int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *ops, void *ctx,
               struct ws **out, struct err *err)
 {
     static const struct wslay_frame_callbacks callbacks = { .recv_callback = give_input };
 
-    if (check_hello(req, protocol, err) < 0)
+    if (ws_hello_check(req, protocol, err) < 0)
         return -1;
 
     struct ws *ws = xnew(struct ws);
@@ -629,6 +536,7 @@ int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *o
         free(ws);
         return err_set(err, ERR_UNAVAILABLE, "no memory for a WebSocket");
     }
+    metric_add(&open_now, 0, 1);
     req->app = ws;
     req->on_gone = on_gone;
     req->on_drain = on_drain;
@@ -636,7 +544,7 @@ int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *o
 
     ws->starting = true;
     ws->depth++;
-    answer_hello(req, protocol);
+    ws_hello_answer(req, protocol);
     if (ws->req) {
         http_slim(req);
         http_read_stream(req, UINT64_MAX, on_data);
@@ -645,19 +553,6 @@ int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *o
     ws->starting = false;
     timer_set(ws->loop, &ws->tick, ping_ms);
     return 0;
-}
-
-void ws_refuse(struct http_req *req, const struct err *err)
-{
-    struct http_header headers[] = {
-        { STR("Content-Type"), STR("text/plain; charset=utf-8") },
-        { STR("Sec-WebSocket-Version"), STR("13") },
-        { STR("Upgrade"), STR("websocket") },
-    };
-    bool upgrade = ws_wanted(req) && !version_fits(req);
-    size_t count = !upgrade ? 1 : req->version == HTTP_2 ? 2 : 3;
-
-    http_reply(req, upgrade ? 426 : err_info(err->code)->http, headers, count, str_of(err->msg));
 }
 
 void *ws_ctx(const struct ws *ws)

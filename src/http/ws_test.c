@@ -289,7 +289,7 @@ static size_t random_text(char *out, size_t room)
 
         if (len + n > room)
             break;
-        memcpy(out + len, glyph, n);
+        memcpy(out + len, glyph, n); /* NOLINT(bugprone-not-null-terminated-result): counted */
         len += n;
     }
     return len;
@@ -615,13 +615,14 @@ TEST(ws_close_has_a_deadline)
 
 TEST(ws_close_reason_is_never_half_a_character)
 {
+    static const char euro[3] = { '\xe2', '\x82', '\xac' };
     char reason[200] = { 0 };
     struct str payload;
     unsigned first;
     size_t at = 0;
 
-    for (int i = 0; i < 60; i++)
-        memcpy(reason + 3 * i, "\xe2\x82\xac", 3);
+    for (size_t i = 0; i < 60; i++)
+        memcpy(reason + i * sizeof(euro), euro, sizeof(euro));
     open_ws();
     ws_close(the_ws, 1000, reason);
     CHECK(next_frame(&at, &first, &payload));

@@ -177,7 +177,7 @@ int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,
                void (*fn)(void *ctx, const struct audit *row, const char *hash_hex), void *ctx,
                struct err *err)
 {
-    autoquery struct query *q = db_query(db, list_sql(tenant != NULL, since <= 0));
+    autoquery struct query *q = db_query(db, list_sql(tenant != NULL, since < 0));
     int rc, at = 1;
 
     if (tenant)

@@ -155,7 +155,7 @@ TEST(the_chain_is_what_the_description_says)
     struct err err;
 
     CHECK_OK(store_open_alone(&db, path, false, &err), &err);
-    CHECK_OK(audit_list(db, NULL, 0, 1000, on_row, &listed, &err), &err);
+    CHECK_OK(audit_list(db, NULL, -1, 1000, on_row, &listed, &err), &err);
     store_close_alone(db);
     CHECK_INT(listed.count, ROWS);
     hex_text(listed.hash, 32, hex);
@@ -202,15 +202,17 @@ TEST(listing_from_the_end_and_onwards)
     struct err err;
 
     CHECK_OK(store_open_alone(&db, path, false, &err), &err);
-    struct listed newest = list(db, NULL, 0, 5);
+    struct listed newest = list(db, NULL, -1, 5);
     CHECK(newest.count == 5 && newest.first == 16 && newest.last == 20);
+    struct listed oldest = list(db, NULL, 0, 5);
+    CHECK(oldest.count == 5 && oldest.first == 1 && oldest.last == 5);
     struct listed onwards = list(db, NULL, 3, 5);
     CHECK(onwards.count == 5 && onwards.first == 4 && onwards.last == 8);
     struct listed theirs = list(db, "other", 0, 100); /* 1, 4, 7, … 19 */
     CHECK(theirs.count == 7 && theirs.first == 1 && theirs.last == 19);
     struct listed some = list(db, "other", 4, 2);
     CHECK(some.count == 2 && some.first == 7 && some.last == 10);
-    struct listed few = list(db, "other", 0, 2);
+    struct listed few = list(db, "other", -1, 2);
     CHECK(few.count == 2 && few.first == 16 && few.last == 19);
     CHECK_INT(list(db, "nobody", 0, 10).count, 0);
     CHECK_INT(list(db, NULL, 20, 10).count, 0);
@@ -244,8 +246,7 @@ TEST(triggers_refuse_changes)
         "DELETE FROM audit WHERE seq = 3",
         "DELETE FROM audit",
         "REPLACE INTO audit SELECT * FROM audit WHERE seq = 2",
-        "INSERT INTO audit SELECT 9, at_ms, tenant, actor, role, action, object, outcome,"
-        " request_id, peer, detail, hash FROM audit WHERE seq = 2",
+        "INSERT INTO audit SELECT 9, 1, '', '', '', '', '', '', '', '', '', ''",
         "DELETE FROM audit_head",
     };
     autofree char *path = make(5);
@@ -360,6 +361,7 @@ TEST(any_random_edit_is_found)
     tamper(path, "CREATE TABLE original AS SELECT * FROM audit");
     for (int round = 0; round < 50; round++) {
         int64_t seq = 1 + test_rand(ROWS);
+        /* check-style: allow sql: what a tamperer types */
         autofree char *sql = xprintf("DELETE FROM audit; INSERT INTO audit SELECT * FROM original;"
                                      "UPDATE audit SET %s = %s || char(%u) WHERE seq = %lld",
                                      columns[test_rand(9)], columns[test_rand(9)],

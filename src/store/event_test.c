@@ -197,6 +197,7 @@ TEST(old_events_go_from_the_floor_up_and_who_asks_for_them_is_told)
 
     add(db, 30);
     sql(db, "DROP TRIGGER event_no_update");
+    /* check-style: allow sql: a number of our own */
     autofree char *age = xprintf("UPDATE event SET at_ms = %lld + seq", (long long)now);
     sql(db, age);
     CHECK_INT(sweep(db, now + EVENT_KEEP_MS), 0);
@@ -223,6 +224,7 @@ TEST(too_many_events_go_too)
 
     add(db, 20);
     sql(db, "DROP TRIGGER event_no_update");
+    /* check-style: allow sql: numbers of our own */
     autofree char *move = xprintf("UPDATE event SET seq = seq + %d WHERE seq > 10;"
                                   "UPDATE tenant SET event_seq = %d;",
                                   EVENT_KEEP_ROWS - 10, EVENT_KEEP_ROWS + 10);
@@ -264,7 +266,7 @@ static void check_swept(const char *insert, const char *count, int64_t keep_ms)
 TEST(nonces_keys_sessions_and_codes_end_with_their_time)
 {
     check_swept("INSERT INTO nonce VALUES ('k', 1000000000000)", "SELECT count(*) FROM nonce",
-                2 * AUTH_SKEW_MS);
+                2ll * AUTH_SKEW_MS);
     check_swept("INSERT INTO idempotency VALUES ('default', 'p', 'k', 'r', 'h', 201, '{}',"
                 " 1000000000000)",
                 "SELECT count(*) FROM idempotency", IDEMPOTENCY_KEEP_MS);

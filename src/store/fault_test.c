@@ -199,6 +199,32 @@ static int touch_tokens(struct db *db, void *ctx, struct err *err)
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
+static int touch_tokens_quietly(struct db *db, void *ctx, struct err *err)
+{
+    struct err hidden;
+
+    (void)err;
+    (void)!touch_tokens(db, ctx, &hidden);
+    return 0;
+}
+
+TEST(damage_is_not_committed_over_even_if_a_job_hides_it)
+{
+    autofree char *path = test_path("db");
+    struct err err = { 0 };
+
+    start_over(path);
+    CHECK_OK(try_job(&err), &err);
+    test_close();
+    test_open(path, NULL, NULL);
+    fault.bad_reads = true;
+    CHECK_INT(test_write(touch_tokens_quietly, NULL, &err), -1);
+    CHECK(strstr(err.msg, "nothing was written") != NULL);
+    fault.bad_reads = false;
+    check_truth();
+    test_close();
+}
+
 TEST(a_database_that_turns_out_damaged_is_not_written_any_more)
 {
     autofree char *path = test_path("db");

@@ -77,9 +77,7 @@ static void fault_note(struct fault_file *file, const void *bytes, size_t len, s
         return;
     write = xnew(struct fault_write);
     file->real->pMethods->xFileSize(file->real, &size);
-    if (len == 0) /* a truncation: keep what it cuts off */
-        old_len = size > at ? (size_t)(size - at) : 0;
-    else if (at + (sqlite3_int64)len > size)
+    if (len == 0 || at + (sqlite3_int64)len > size) /* a truncation: keep what it cuts off */
         old_len = size > at ? (size_t)(size - at) : 0;
     *write = (struct fault_write){
         .older = file->unsynced, .at = at, .old_size = size, .old_len = old_len, .len = len

@@ -273,8 +273,8 @@ TEST(a_store_with_a_damaged_page_is_refused)
 
     make(path, 2000);
     autobuf struct buf whole = read_file(path);
-    uint32_t pages = (uint32_t)(whole.len / 4096);
-    for (uint32_t page = 0; page < pages; page += 1 + test_rand(pages / 16)) {
+    size_t pages = whole.len / 4096;
+    for (size_t page = 0; page < pages; page += 1 + test_rand((uint32_t)pages / 16)) {
         bool overflow = page > 0 && whole.data[page * 4096] == 0;
 
         if (overflow) /* or free: its bytes are content, which has no structure to break */
@@ -339,12 +339,17 @@ TEST(random_damage_is_survived)
 
 /* ---- steps ---- */
 
+#define FIRST_STEP                                                                                 \
+    {                                                                                              \
+        1, "first", "CREATE TABLE one (x {blob}) ; INSERT INTO one VALUES ('kept')"                \
+    }
+
 static const struct migration two_steps[] = {
-    { 1, "first", "CREATE TABLE one (x {blob}) ; INSERT INTO one VALUES ('kept')" },
+    FIRST_STEP,
     { 2, "second", "ALTER TABLE one ADD COLUMN y BIGINT NOT NULL DEFAULT 5" },
     { 0 },
 };
-static const struct migration one_step[] = { two_steps[0], { 0 } };
+static const struct migration one_step[] = { FIRST_STEP, { 0 } };
 
 static int open_steps(const char *path, const struct migration *steps, struct err *err)
 {
@@ -393,7 +398,7 @@ TEST(a_step_that_was_changed_afterwards_is_refused)
 TEST(a_step_that_fails_leaves_nothing_behind)
 {
     static const struct migration broken[] = {
-        two_steps[0],
+        FIRST_STEP,
         { 2, "broken", "CREATE TABLE half (x TEXT); INSERT INTO nowhere VALUES (1)" },
         { 0 },
     };
@@ -518,7 +523,7 @@ TEST(store_check_finds_damage_and_a_broken_chain)
                   "UPDATE audit SET actor = 'somebody else' WHERE seq = 17;");
     CHECK_INT(store_check(path, &err), -1);
     CHECK(strstr(err.msg, "row 17 was edited") != NULL);
-    damage(path, 3 * 4096, 16);
+    damage(path, 3ul * 4096, 16);
     CHECK_INT(store_check(path, &err), -1);
     CHECK(strstr(err.msg, "damaged") != NULL);
 }

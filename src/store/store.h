@@ -140,7 +140,7 @@ struct audit {
 /* Within a write job. */
 must_use int audit_add(struct db *db, const struct audit *row, struct err *err);
 /*
- * At most `limit` rows, oldest first: the first ones with seq > since, or with since 0 the newest
+ * At most `limit` rows, oldest first: the first ones with seq > since, or with since -1 the newest
  * ones. tenant NULL means all. Calls `fn` with each; texts are borrowed for that call.
  */
 must_use int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,

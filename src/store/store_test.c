@@ -20,7 +20,7 @@ static int64_t metric_value(const char *line)
     metric_text(&text);
     const char *at = strstr(buf_cstr(&text), line);
     CHECK(at != NULL);
-    return strtoll(at + strlen(line), NULL, 10);
+    return at ? strtoll(at + strlen(line), NULL, 10) : -1;
 }
 
 static int64_t commits(void)

@@ -25,6 +25,7 @@
 #include "warden/warden.h"
 
 #define FAKE_UID 64200
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* ---- the part of the api process ---- */
 
@@ -59,7 +60,7 @@ static unsigned fake_hear(struct wire_msg *msg)
         char text[64] = "";
 
         if (pread(fds[i], text, sizeof(text) - 1, 0) >= 0)
-            dprintf(2, "fake: settings %s seals %d\n", text, fcntl(fds[i], F_GET_SEALS));
+            dprintf(2, "fake: settings %s seals %d\n", text, fcntl(fds[i], F_GET_SEALS) & SEALS);
         close(fds[i]);
     }
     return got == 1 ? msg->verb : 0;
@@ -80,6 +81,8 @@ static _Noreturn void fake_serve(bool obey, int32_t reload_status)
             _exit(0);
         if (verb == WIRE_PING && obey)
             fake_send(WIRE_PONG, msg.number, 0);
+        if (verb == WIRE_RELOAD && reload_status == ENOTRECOVERABLE)
+            abort();
         if (verb == WIRE_RELOAD)
             fake_send(WIRE_RELOADED, msg.number, reload_status);
     }
@@ -184,7 +187,9 @@ static _Noreturn void fake_api(void)
         for (;;)
             pause();
     }
-    fake_serve(strcmp(part, "hang") != 0, strcmp(part, "refuse") == 0 ? EINVAL : 0);
+    fake_serve(strcmp(part, "hang") != 0, strcmp(part, "refuse") == 0   ? EINVAL
+                                          : strcmp(part, "mortal") == 0 ? ENOTRECOVERABLE
+                                                                        : 0);
 }
 
 static _Noreturn void fake_resolve(char **argv)
@@ -475,6 +480,7 @@ TEST(a_killed_child_is_back_within_a_second_time_after_time)
         pid_t pid = last_child(server);
         CHECK(pid > 0 && kill(pid, SIGKILL) == 0);
     }
+    wait_log(server, "warden: serving", 21, 5000);
     stop(server);
 }
 
@@ -496,12 +502,11 @@ TEST(a_child_dies_with_its_warden)
 TEST(new_settings_reach_the_child_sealed)
 {
     struct server *server = start("serve", "newer");
-    const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
     wait_log(server, "fake: readies", 1, 5000);
     CHECK(kill(server->pid, SIGHUP) == 0);
     wait_log(server, "settings reloaded", 1, 5000);
-    autofree char *expected = xprintf("fake: settings newer seals %d", seals);
+    autofree char *expected = xprintf("fake: settings newer seals %d", SEALS);
     CHECK_INT(count_log(server, expected), 1);
     stop(server);
 }
@@ -534,6 +539,31 @@ TEST(a_reload_during_a_reload_is_not_lost)
         usleep(1000);
     }
     wait_log(server, "settings reloaded", 2, 5000);
+    stop(server);
+}
+
+TEST(settings_that_kill_are_given_up_after_the_second_death)
+{
+    struct server *server = start("mortal", "newer");
+
+    wait_log(server, "warden: serving", 1, 5000);
+    CHECK(kill(server->pid, SIGHUP) == 0);
+    wait_log(server, "died over the new settings, the old ones stay", 1, 5000);
+    CHECK_INT(count_log(server, "fake: settings newer"), 2);
+    wait_log(server, "warden: serving", 3, 5000);
+    stop(server);
+}
+
+TEST(a_reload_waits_for_a_child_that_can_take_it)
+{
+    struct server *server = start("serve", "newer");
+
+    wait_log(server, "fake: readies 0", 1, 5000);
+    wait_log(server, "warden: serving", 1, 5000);
+    CHECK(kill(last_child(server), SIGKILL) == 0);
+    CHECK(kill(server->pid, SIGHUP) == 0);
+    wait_log(server, "settings reloaded", 1, 5000);
+    CHECK_INT(count_log(server, "fake: readies 1"), 1);
     stop(server);
 }
 

@@ -34,8 +34,8 @@ int main(int argc, char **argv)
         return 1;
     }
     int status = supervise(&args);
-    if (unlinkat(WARDEN_FD_STATE, STATE_SOCKET, 0) < 0 && errno != ENOENT)
-        log_warn("cannot remove the socket file", kv_str("error", strerror(errno)));
+    if (status)
+        socket_files_remove(args.listeners); /* otherwise they went when stopping began */
     log_info("stopped");
     return status;
 }

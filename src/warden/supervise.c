@@ -30,6 +30,8 @@
 #include "warden/box.h"
 #include "warden/warden.h"
 
+#define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of linux/memfd.h */
+
 enum due {
     DUE_RESTART,  /* start the api process */
     DUE_HELLO,    /* it has not said hello */
@@ -52,10 +54,11 @@ struct warden {
     unsigned failed; /* in a row before READY: for giving up */
     unsigned readies;
     struct wire_budget budget, box_budget;
-    uint32_t number;       /* of the last question asked */
-    uint32_t ping, reload; /* numbers of those not answered yet, or 0 */
-    int new_settings;      /* memfd on its way to the api process, or -1 */
-    bool reload_again;     /* SIGHUP came while one was under way */
+    uint32_t number;        /* of the last question asked */
+    uint32_t ping, reload;  /* numbers of those not answered yet, or 0 */
+    int new_settings;       /* memfd on its way to the api process, or -1 */
+    unsigned reload_deaths; /* of api processes that were given these settings */
+    bool reload_again;      /* SIGHUP came while one was under way */
     int64_t watchdog_ms;
     int64_t due[DUES]; /* monotonic ms; 0: not set */
     bool stopping, over;
@@ -105,6 +108,13 @@ static int tell(struct warden *w, enum wire_verb verb, uint32_t number, const in
 
 /* ---- reload ---- */
 
+/* systemd waits for this after RELOADING; while nobody serves, the next READY will say it. */
+static void reload_over(const struct warden *w)
+{
+    if (w->ready && !w->stopping)
+        notify_send("READY=1");
+}
+
 static void reload_begin(struct warden *w)
 {
     char text[96];
@@ -117,14 +127,16 @@ static void reload_begin(struct warden *w)
     }
     snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)clock_mono_us());
     notify_send(text);
-    w->new_settings = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    w->new_settings = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
+    if (w->new_settings < 0 && errno == EINVAL) /* before Linux 6.3 */
+        w->new_settings = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (w->new_settings < 0 || spawn_resolve(w->args, w->new_settings, &w->resolve) < 0) {
         log_error("cannot read the settings again, the old ones stay",
                   kv_str("error", strerror(errno)));
         if (w->new_settings >= 0)
             close(w->new_settings);
         w->new_settings = -1;
-        notify_send("READY=1");
+        reload_over(w);
         return;
     }
     due_in(w, DUE_RESOLVE, WARDEN_RELOAD_MS);
@@ -135,8 +147,8 @@ static void reload_end(struct warden *w)
     if (w->new_settings >= 0)
         close(w->new_settings);
     w->new_settings = -1;
-    w->reload = 0;
-    notify_send("READY=1");
+    w->reload = w->reload_deaths = 0;
+    reload_over(w);
     if (w->reload_again) {
         w->reload_again = false;
         reload_begin(w);
@@ -145,14 +157,29 @@ static void reload_end(struct warden *w)
 
 static void reload_send(struct warden *w)
 {
-    if (w->new_settings < 0 || w->resolve.pid || w->reload || !w->ready)
+    if (w->new_settings < 0 || w->resolve.pid || w->reload || !w->ready || w->api.link < 0)
         return; /* READY will call again */
     w->reload = ++w->number;
-    if (tell(w, WIRE_RELOAD, w->reload, &w->new_settings, 1) < 0) {
-        log_error("cannot hand over new settings, the old ones stay",
-                  kv_str("error", strerror(errno)));
-        reload_end(w);
+    if (tell(w, WIRE_RELOAD, w->reload, &w->new_settings, 1) == 0)
+        return;
+    if (errno == EPIPE) {
+        w->reload = 0; /* it is dying; the next one gets them */
+        return;
     }
+    log_error("cannot hand over new settings, the old ones stay", kv_str("error", strerror(errno)));
+    reload_end(w);
+}
+
+/* It died with new settings in its hands. Once may be chance, twice is the settings. */
+static void reload_survived(struct warden *w)
+{
+    if (!w->reload)
+        return;
+    w->reload = 0;
+    if (++w->reload_deaths < 2)
+        return; /* READY of the next one will try again */
+    log_error("the api process died over the new settings, the old ones stay");
+    reload_end(w);
 }
 
 /* `serve --resolve` has ended: its output is good, or it has said on stderr why not. */
@@ -367,13 +394,10 @@ static void api_died(struct warden *w)
     if (!w->condemned && (status != 0 || !w->stopping))
         say_death(status, pid);
     if (w->stopping) {
-        finish(w, 0);
+        finish(w, status != 0 && !w->condemned); /* it crashed over draining: not a clean end */
         return;
     }
-    if (w->reload) {
-        log_error("the api process died over new settings, the old ones stay");
-        reload_end(w);
-    }
+    reload_survived(w);
     if (WIFEXITED(status) && WEXITSTATUS(status) == API_EXIT_FINAL) {
         finish(w, 1); /* it has said why */
         return;
@@ -465,6 +489,8 @@ static void stop(struct warden *w, int number)
     w->stopping = true;
     w->due[DUE_RESTART] = 0;
     notify_send("STOPPING=1");
+    socket_files_remove(w->args->listeners);
+    listeners_close(w->args->listeners);
     log_info("stopping", kv_int("signal", number));
     if (!w->api.pid) {
         finish(w, 0);
@@ -483,7 +509,8 @@ static void take_signals(struct warden *w)
     while (read(w->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             w->reap = true;
-        else if (info.ssi_signo == SIGHUP)
+        /* From the kernel it means that the terminal we were started in is gone. */
+        else if (info.ssi_signo == SIGHUP && info.ssi_code != SI_KERNEL)
             reload_begin(w);
         else
             stop(w, (int)info.ssi_signo);

@@ -64,6 +64,12 @@ void notify_open(void);
 void notify_send(const char *text); /* "READY=1\nSTATUS=…"; nothing happens without systemd */
 int64_t notify_watchdog_ms(void);   /* how often it wants to hear from us; 0 never */
 
+/* ---- listeners.c ---- */
+
+void socket_files_remove(unsigned listeners);
+/* A client is then refused at once, instead of waiting in a backlog that nobody empties. */
+void listeners_close(unsigned listeners);
+
 /* ---- supervise.c ---- */
 
 /* Runs until the server ends; the exit status. */

@@ -36,7 +36,7 @@ int wire_send(int fd, const struct wire_msg *msg, const int *fds, unsigned count
     if (count) {
         head.msg_control = control.bytes;
         head.msg_controllen = (socklen_t)CMSG_SPACE(sizeof(int) * count);
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&head);
+        struct cmsghdr *cmsg = &control.align; /* what CMSG_FIRSTHDR would say */
         cmsg->cmsg_level = SOL_SOCKET;
         cmsg->cmsg_type = SCM_RIGHTS;
         cmsg->cmsg_len = (socklen_t)CMSG_LEN(sizeof(int) * count);

@@ -61,9 +61,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hostile_send(pair[0], data + 1, size - 1, sent);
     int rc = wire_recv(pair[1], &msg, fds, &count);
     if (rc == 1) {
-        if (count != sent || size - 1 != sizeof(msg) || memcmp(&msg, data + 1, sizeof(msg)) != 0 ||
-            msg.magic != WIRE_MAGIC || !msg.verb || msg.verb >= WIRE_VERBS ||
-            wire_text(&msg).n > sizeof(msg.text))
+        if (count != sent || size - 1 != sizeof(msg) ||
+            memcmp((char *)&msg, data + 1, sizeof(msg)) != 0 || msg.magic != WIRE_MAGIC ||
+            !msg.verb || msg.verb >= WIRE_VERBS || wire_text(&msg).n > sizeof(msg.text))
             abort();
         for (unsigned i = 0; i < count; i++)
             close(fds[i]);

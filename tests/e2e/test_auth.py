@@ -19,7 +19,7 @@ POLICY = {
     "event.read": PEOPLE | {"agent"}, "note.create": STEER | {"agent"},
     "audit.read": STEER, "audit.verify": STEER,
     "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
-    "backup.create": {"admin"}, "backup.read": {"admin"},
+    "backup.create": {"admin"}, "backup.read": {"admin"}, "backup.delete": {"admin"},
     "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
 }
 
@@ -277,16 +277,19 @@ def test_everything_is_signed(server, signer, peer, change, monkeypatch):
         return None
 
     monkeypatch.setattr(server, "request", record)
-    server.signed("POST", "/api/v1/notes?", signer["id"], signer["token"], b'{"text":"a"}',
-                  headers={"Content-Type": "application/json"})
+    if change == "query":
+        server.signed("GET", "/api/v1/events?limit=1", signer["id"], signer["token"])
+    else:
+        server.signed("POST", "/api/v1/notes", signer["id"], signer["token"], b'{"text":"a"}',
+                      headers={"Content-Type": "application/json"})
     monkeypatch.undo()
     headers = sent["headers"]
     if change == "method":
         sent["method"] = "PUT"
     if change == "path":
-        sent["path"] = "/api/v1/echo?"
+        sent["path"] = "/api/v1/echo"
     if change == "query":
-        sent["path"] = "/api/v1/notes?x"
+        sent["path"] = "/api/v1/events?limit=2"
     if change == "body":
         sent["body"] = b'{"text":"b"}'
     if change == "time":

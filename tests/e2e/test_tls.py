@@ -93,13 +93,6 @@ def test_current_versions_work(tls_server, version):
             assert secure.version().replace(".", "_") == version
 
 
-def test_plain_http_on_the_tls_port_is_not_served(tls_server):
-    with socket.create_connection(("127.0.0.1", tls_server.port)) as sock:
-        sock.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-        answer = harness.read_all(sock, 3)
-        assert b" 200 " not in answer.split(b"\r\n")[0]
-
-
 def test_the_cookie_is_secure_under_tls(tls_server):
     code = tls_server.post("/api/v1/login-links").json()["url_path"].split("login=")[1]
     cookie = tls_server.post("/login", {"code": code}, token=None).headers["set-cookie"]

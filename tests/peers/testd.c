@@ -312,10 +312,7 @@ static void serve_grpc(struct http_req *req)
 {
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         if (str_is(req->path, calls[i].path)) {
-            struct call *call = xnew(struct call);
-
-            if (!grpc_begin(req, &calls[i].ops, call))
-                free(call);
+            grpc_begin(req, &calls[i].ops, xnew(struct call));
             return;
         }
     grpc_refuse(req, GRPC_UNIMPLEMENTED, "no such method");

@@ -1,0 +1,170 @@
+/* `doctor`: what this machine gives us and what is lost without the rest; and what we left behind.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/show.h"
+#include "cli/cli.h"
+#include "host/leaks.h"
+#include "host/probe.h"
+
+/* ---- the machine ---- */
+
+static void results_json(struct cli *cli, const struct probe_result *results, size_t count,
+                         bool fine)
+{
+    struct json_out json = json_to(&cli->out);
+
+    json_open(&json, '{');
+    json_kv_bool(&json, "ok", fine);
+    json_key(&json, "items");
+    json_open(&json, '[');
+    for (size_t i = 0; i < count; i++) {
+        const struct probe_result *result = &results[i];
+
+        json_open(&json, '{');
+        json_kv_text(&json, "name", result->name);
+        json_kv_text(&json, "state", probe_state_name(result->state));
+        json_kv_text(&json, "found", result->found);
+        json_kv_text(&json, "lost", result->lost[0] ? result->lost : NULL);
+        json_kv_text(&json, "fix", result->fix[0] ? result->fix : NULL);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    json_close(&json, '}');
+    buf_putc(&cli->out, '\n');
+}
+
+static void put_state(struct cli *cli, enum probe_state state, bool colour)
+{
+    static const char *const colours[] = {
+        [PROBE_OK] = "\x1b[32m",
+        [PROBE_LOST] = "\x1b[33m",
+        [PROBE_FAIL] = "\x1b[1;31m",
+        [PROBE_UNKNOWN] = "\x1b[33m",
+    };
+
+    buf_puts(&cli->out, colour ? colours[state] : "");
+    buf_printf(&cli->out, "%-8s", probe_state_name(state));
+    buf_puts(&cli->out, colour ? "\x1b[0m" : "");
+}
+
+static void put_indented(struct cli *cli, const char *what, const char *text)
+{
+    if (!text[0])
+        return;
+    buf_printf(&cli->out, "        %s: ", what);
+    show_text(&cli->out, str_of(text));
+    buf_putc(&cli->out, '\n');
+}
+
+static void results_text(struct cli *cli, const struct probe_result *results, size_t count)
+{
+    bool colour = cli_colour(cli, cli->out_fd);
+    size_t widest = 0, counts[PROBE_UNKNOWN + 1] = { 0 };
+
+    for (size_t i = 0; i < count; i++)
+        widest = MAX(widest, strlen(results[i].name));
+    for (size_t i = 0; i < count; i++) {
+        put_state(cli, results[i].state, colour);
+        buf_printf(&cli->out, "%-*s  ", (int)widest, results[i].name);
+        show_text(&cli->out, str_of(results[i].found));
+        buf_putc(&cli->out, '\n');
+        put_indented(cli, "lost", results[i].lost);
+        put_indented(cli, "fix", results[i].fix);
+        counts[results[i].state]++;
+    }
+    buf_printf(&cli->out, "\n%zu ok, %zu lost, %zu failed, %zu unknown\n", counts[PROBE_OK],
+               counts[PROBE_LOST], counts[PROBE_FAIL], counts[PROBE_UNKNOWN]);
+}
+
+static int machine(struct cli *cli, const char *state)
+{
+    autofree struct probe_result *results = xcalloc(PROBES_MAX, sizeof(*results));
+    size_t count = host_probe(state, results, PROBES_MAX);
+    bool fine = true;
+
+    for (size_t i = 0; i < count; i++)
+        fine &= results[i].state != PROBE_FAIL;
+    if (cli->json)
+        results_json(cli, results, count, fine);
+    else
+        results_text(cli, results, count);
+    return fine ? EXIT_OK : EXIT_ERROR;
+}
+
+/* ---- leaks ---- */
+
+struct listing {
+    struct cli *cli;
+    struct json_out json;
+};
+
+static void one_leak(void *ctx, const struct leak *leak)
+{
+    struct listing *listing = ctx;
+    struct buf *out = &listing->cli->out;
+
+    if (listing->cli->json) {
+        json_open(&listing->json, '{');
+        json_kv_text(&listing->json, "kind", leak_kind_name(leak->kind));
+        json_kv_int(&listing->json, "pid", leak->pid);
+        json_kv_text(&listing->json, "what", leak->what);
+        json_kv_text(&listing->json, "why", leak->why);
+        json_close(&listing->json, '}');
+        return;
+    }
+    buf_printf(out, "%-10s", leak_kind_name(leak->kind));
+    show_text(out, str_of(leak->what));
+    buf_puts(out, ": ");
+    show_text(out, str_of(leak->why));
+    buf_putc(out, '\n');
+}
+
+static int leaks(struct cli *cli, const char *state, struct err *err)
+{
+    struct listing listing = { cli, json_to(&cli->out) };
+
+    if (cli->json) {
+        json_open(&listing.json, '{');
+        json_key(&listing.json, "items");
+        json_open(&listing.json, '[');
+    }
+    int found = host_leaks(state, one_leak, &listing, err);
+    if (found < 0)
+        buf_clear(&cli->out);
+    if (found < 0)
+        return err_wrap(err, "look for leaks");
+    if (cli->json) {
+        json_close(&listing.json, ']');
+        json_close(&listing.json, '}');
+        buf_putc(&cli->out, '\n');
+    } else if (found == 0) {
+        buf_puts(&cli->out, "nothing of ours is left without an owner\n");
+    }
+    return found ? EXIT_ERROR : EXIT_OK;
+}
+
+static int doctor_run(struct cli *cli, struct err *err)
+{
+    bool named;
+    autofree char *state = cli_state_dir(cli, &named);
+
+    return cli_has(cli, "leaks") ? leaks(cli, state, err) : machine(cli, state);
+}
+
+static const struct cli_flag doctor_flags[] = {
+    { "leaks", NULL, "Look for processes, cgroups, mounts, namespaces and files without an owner" },
+    { "state", "DIR", "State directory to look at (ATOLL_STATE)" },
+    { 0 },
+};
+
+const struct command cmd_doctor = {
+    .name = "doctor",
+    .help = "Check what this machine can do, or find what was left behind.",
+    .more = "Each check tries the thing itself. For what is missing it says what is lost without "
+            "it and how to get it. Ends with status 1 when the server could not work safely, or "
+            "when --leaks found something.",
+    .flags = doctor_flags,
+    .run = doctor_run,
+};

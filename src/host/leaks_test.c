@@ -1,0 +1,271 @@
+/*
+ * Leaks that are made on purpose. This program is also the processes that leak: started with the
+ * name of one of ours, a constructor plays its part before any test framework runs.
+ */
+#include "host/leaks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/mem.h"
+#include "base/test.h"
+#include "host/own.h"
+
+/* ---- the parts ---- */
+
+/* "atoll-warden" DIR: holds DIR/lock if DIR is given, with an "atoll-init" below itself. */
+__attribute__((constructor)) static void play(int argc, char **argv, char **envp)
+{
+    (void)envp;
+    if (argc < 1 || strcmp(argv[0], "atoll-warden") != 0)
+        return;
+    prctl(PR_SET_NAME, "atoll-warden", 0, 0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    int fd = -1;
+    if (argc > 1) {
+        char path[4096];
+
+        snprintf(path, sizeof(path), "%s/lock", argv[1]);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+            _exit(1);
+    }
+    if (fork() == 0) {
+        close(fd);
+        prctl(PR_SET_NAME, "atoll-init", 0, 0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (write(1, "x", 1) == 1)
+            for (;;)
+                pause();
+    }
+    for (;;)
+        pause();
+}
+
+static pid_t start_warden(const char *dir)
+{
+    int ready[2];
+    char byte;
+
+    CHECK(pipe2(ready, O_CLOEXEC) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        dup2(ready[1], 1);
+        execl("/proc/self/exe", "atoll-warden", dir, (char *)NULL);
+        _exit(1);
+    }
+    close(ready[1]);
+    CHECK_INT(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+/* ---- looking ---- */
+
+static struct leak seen[64];
+static size_t seen_count;
+
+static void note(void *ctx, const struct leak *leak)
+{
+    (void)ctx;
+    CHECK(leak->what[0] && leak->why[0]);
+    if (seen_count < ARRAY_LEN(seen))
+        seen[seen_count++] = *leak;
+}
+
+static void look(const char *dir)
+{
+    struct err err;
+
+    seen_count = 0;
+    int found = host_leaks(dir, note, NULL, &err);
+    CHECK_OK(found, &err);
+    CHECK(found >= (int)seen_count);
+}
+
+static const struct leak *with(enum leak_kind kind, const char *text)
+{
+    for (size_t i = 0; i < seen_count; i++)
+        if (seen[i].kind == kind && strstr(seen[i].what, text))
+            return &seen[i];
+    return NULL;
+}
+
+static void make(const char *dir, const char *name)
+{
+    autofree char *path = xprintf("%s/%s", dir, name);
+    autoclose int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    CHECK(fd >= 0);
+}
+
+TEST(a_directory_that_is_not_there_has_no_leaks_of_its_own)
+{
+    autofree char *dir = xprintf("%s/none", test_dir());
+    struct err err;
+
+    CHECK_INT(host_lock_holder(dir, &err), 0);
+    look(dir);
+    CHECK(!with(LEAK_FILE, dir));
+}
+
+TEST(files_without_a_server)
+{
+    const char *dir = test_dir();
+    autofree char *data = xprintf("%s/data", dir);
+
+    CHECK(mkdir(data, 0700) == 0);
+    make(dir, "lock");
+    make(dir, "admin.token");
+    make(data, "atoll.db");
+    make(data, "atoll.db-wal");
+    look(dir);
+    CHECK(!with(LEAK_FILE, dir));
+
+    make(dir, "atoll.sock");
+    make(dir, "admin.token.tmp");
+    make(dir, "stranger");
+    make(data, "atoll.db.new");
+    look(dir);
+    CHECK(with(LEAK_FILE, "/atoll.sock"));
+    CHECK(with(LEAK_FILE, "/admin.token.tmp"));
+    CHECK(with(LEAK_FILE, "/stranger"));
+    CHECK(with(LEAK_FILE, "/data/atoll.db.new"));
+    CHECK_INT(seen[0].pid, 0);
+}
+
+TEST(a_running_server_owns_its_files_and_processes)
+{
+    const char *dir = test_dir();
+    struct err err;
+
+    make(dir, "atoll.sock");
+    make(dir, "admin.token.tmp"); /* young */
+    look(dir);
+    CHECK(with(LEAK_FILE, "/atoll.sock"));
+    pid_t pid = start_warden(dir);
+    CHECK_INT(host_lock_holder(dir, &err), pid);
+    look(dir);
+    autofree char *name = xprintf("pid %d ", pid);
+    CHECK(!with(LEAK_FILE, dir));
+    CHECK(!with(LEAK_PROCESS, name));
+    for (size_t i = 0; i < seen_count; i++) {
+        autofree char *stat = xprintf("/proc/%d/stat", seen[i].pid);
+        autofree char *parent = xprintf(") S %d ", pid);
+        char line[512];
+
+        /* none of the processes found is a child of this warden */
+        CHECK(!seen[i].pid || !host_line(stat, line, sizeof(line)) || !strstr(line, parent));
+    }
+    end(pid);
+    CHECK_INT(host_lock_holder(dir, &err), 0);
+}
+
+TEST(processes_without_an_owner)
+{
+    pid_t lockless = start_warden(NULL);
+    autofree char *name = xprintf("pid %d (atoll-warden)", lockless);
+    const struct leak *leak;
+
+    look(test_dir());
+    CHECK((leak = with(LEAK_PROCESS, name)) && leak->pid == lockless);
+    end(lockless);
+
+    pid_t orphan = fork(); /* an init whose parent is no warden */
+    CHECK(orphan >= 0);
+    if (orphan == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        prctl(PR_SET_NAME, "atoll-init", 0, 0, 0);
+        for (;;)
+            pause();
+    }
+    autofree char *init = xprintf("pid %d (atoll-init)", orphan);
+    for (int i = 0; i < 100 && !with(LEAK_PROCESS, init); i++) {
+        usleep(10000);
+        look(test_dir());
+    }
+    CHECK(with(LEAK_PROCESS, init));
+    end(orphan);
+    look(test_dir());
+    CHECK(!with(LEAK_PROCESS, init));
+}
+
+static char group[4096];
+
+static bool make_group(void *ctx, const struct host_mount *mount)
+{
+    (void)ctx;
+    if (strncmp(mount->type, "cgroup", 6) != 0)
+        return true;
+    snprintf(group, sizeof(group), "%.4000s/atoll-leak-test-%d", mount->point, getpid());
+    if (mkdir(group, 0700) == 0)
+        return false;
+    group[0] = 0;
+    return true;
+}
+
+TEST(a_cgroup_without_processes)
+{
+    if (geteuid() != 0)
+        test_skip("needs root");
+    CHECK(host_mounts(make_group, NULL));
+    if (!group[0])
+        test_skip("no cgroup can be made here");
+    look(test_dir());
+    const struct leak *leak = with(LEAK_CGROUP, group);
+    CHECK(rmdir(group) == 0);
+    CHECK(leak != NULL);
+    look(test_dir());
+    CHECK(!with(LEAK_CGROUP, group));
+}
+
+/* In a mount namespace of its own: what is seen there is ours. */
+static int mounted(const void *arg)
+{
+    const char *dir = arg;
+    autofree char *a = xprintf("%s/a", dir), *b = xprintf("%s/b", dir);
+
+    make(dir, "b");
+    if (mkdir(a, 0700) < 0 || unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", a, "tmpfs", 0, NULL) < 0 ||
+        mount("/proc/self/ns/uts", b, NULL, MS_BIND, NULL) < 0)
+        return 1;
+    look(dir);
+    if (!with(LEAK_MOUNT, a) || !with(LEAK_NAMESPACE, b))
+        return 2;
+    pid_t pid = start_warden(dir);
+    look(dir);
+    bool owned = !with(LEAK_MOUNT, a) && !with(LEAK_NAMESPACE, b);
+    end(pid);
+    return owned ? 0 : 3;
+}
+
+TEST(mounts_and_namespaces_without_a_server)
+{
+    if (geteuid() != 0)
+        test_skip("needs root");
+    CHECK_INT(probe_child(mounted, test_dir(), 5000), 0);
+}
+
+TEST(kinds_have_names)
+{
+    CHECK_STR(leak_kind_name(LEAK_PROCESS), "process");
+    CHECK_STR(leak_kind_name(LEAK_FILE), "file");
+}
