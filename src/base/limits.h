@@ -111,7 +111,7 @@
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
 #define WIRE_PER_SECOND_MAX 200
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
-#define BOX_CREATE_MS 10000 /* from clone to a running init */
+#define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
 #define SERVE_ARGS_MAX 256   /* words after `atoll` */
 #define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */

@@ -136,6 +136,7 @@ static void run_program(struct spawn *spawn)
 
 static int child(void *arg)
 {
+    const struct sigaction normal = { .sa_handler = SIG_DFL };
     struct spawn *spawn = arg;
     sigset_t none;
 
@@ -149,7 +150,7 @@ static int child(void *arg)
     }
     umask(022);
     for (int number = 1; number < 32; number++)
-        signal(number, SIG_DFL); /* not shared: CLONE_SIGHAND is off */
+        sigaction(number, &normal, NULL); /* not shared: CLONE_SIGHAND is off */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     run_program(spawn);

@@ -55,7 +55,7 @@ static inline void rig_open_at(const char *dir)
     rig_count = 0;
     rig_state = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     CHECK(rig_state >= 0);
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL);
     if (boxes_open(rig_state, RIG_UID_BASE, rig_say, NULL, &what) < 0)
         test_fail(__FILE__, __LINE__, "%s: %s", what, strerror(errno));
 }

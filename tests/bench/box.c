@@ -183,7 +183,7 @@ int main(int argc, char **argv)
     static const char *const names[] = { "process", "bwrap", "cold", "pooled" };
     static double times[4][ROUNDS_MAX];
     const char *what = NULL;
-    int rounds = argc > 2 ? atoi(argv[1]) : 0;
+    int rounds = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0;
 
     if (rounds < 1 || rounds > ROUNDS_MAX)
         return fprintf(stderr, "usage: box ROUNDS STATE\n"), 64;

@@ -375,8 +375,10 @@ static int oom_score(void)
     char text[32];
 
     reads("/proc/self/oom_score_adj", text, sizeof(text));
-    if (atol(text) < 300)
-        return bad("score", atol(text));
+    long score = strtol(text, NULL, 10);
+
+    if (score < 300)
+        return bad("score", score);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     return refused(fd < 0 ? -1 : write(fd, "-500", 4));
 }
@@ -505,7 +507,7 @@ static int few_devices(void)
 }
 static int dev_is_fixed(void)
 {
-    return refused(open("/dev/evil", O_CREAT | O_WRONLY, 0600));
+    return refused(open("/dev/evil", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 }
 static int usr_is_fixed(void)
 {
