@@ -338,7 +338,11 @@ BENCH ?= full
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	@$(CC) -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $<
-bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout
+$(BUILD)/bench/box: tests/bench/box.c $(filter-out %/main.o %/supervise.o,$(WARDEN_OBJ)) \
+                    $(BUILD)/musl/wire/init.o
+	@mkdir -p $(@D)
+	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include -std=gnu17 -O2 -Wall -Wextra -static -o $@ $^
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)

@@ -24,10 +24,11 @@
 #define EXEC_GRACE_MS 100
 
 struct exec execs[INIT_EXECS_MAX];
+size_t exec_top;
 
 struct exec *exec_find(uint32_t id)
 {
-    for (size_t i = 0; id && i < INIT_EXECS_MAX; i++)
+    for (size_t i = 0; id && i < exec_top; i++)
         if (execs[i].id == id)
             return &execs[i];
     return NULL;
@@ -35,10 +36,10 @@ struct exec *exec_find(uint32_t id)
 
 static struct exec *free_slot(void)
 {
-    for (size_t i = 0; i < INIT_EXECS_MAX; i++)
+    for (size_t i = 0; i < exec_top; i++)
         if (execs[i].id == 0)
             return &execs[i];
-    return NULL;
+    return exec_top < INIT_EXECS_MAX ? &execs[exec_top] : NULL;
 }
 
 /* ---- texts ---- */
@@ -166,6 +167,7 @@ static void adopt(struct exec *exec, uint32_t id, pid_t pid, const struct init_e
     *exec = (struct exec){
         .id = id, .pid = pid, .tty = wish->flags & INIT_TTY, .in_fd = ends->ours[0]
     };
+    exec_top = MAX(exec_top, (size_t)(exec - execs) + 1);
     exec->out[INIT_OUT].fd = ends->ours[1];
     exec->out[INIT_ERR].fd = ends->ours[2];
     if (exec->tty)

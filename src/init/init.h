@@ -63,6 +63,7 @@ struct exec {
 };
 
 extern struct exec execs[INIT_EXECS_MAX];
+extern size_t exec_top; /* those at and above were never used: an idle init touches none of them */
 
 struct exec *exec_find(uint32_t id);
 /* Starts one; the answer says how it went. `fd` holds the texts, or is -1. */

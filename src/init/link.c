@@ -100,7 +100,7 @@ static void send_error(const struct init_head *head, int error)
 /* Everything that is held is due again on a new connection. */
 static void rewind_all(void)
 {
-    for (size_t i = 0; i < INIT_EXECS_MAX; i++) {
+    for (size_t i = 0; i < exec_top; i++) {
         execs[i].told = false;
         for (int s = 0; s < INIT_STREAMS; s++)
             execs[i].out[s].sent = execs[i].out[s].begin;
@@ -113,7 +113,7 @@ void link_adopt(int fd)
 
     link_drop();
     link_fd = fd;
-    for (size_t i = 0; i < INIT_EXECS_MAX; i++)
+    for (size_t i = 0; i < exec_top; i++)
         ready.execs += execs[i].id != 0;
     rewind_all();
     if (!watch_fd(fd, EPOLLIN, WATCH_LINK, NULL) ||
@@ -126,7 +126,7 @@ static bool send_list(void)
     static struct init_listed rows[INIT_EXECS_MAX];
     size_t count = 0;
 
-    for (size_t i = 0; i < INIT_EXECS_MAX; i++) {
+    for (size_t i = 0; i < exec_top; i++) {
         const struct exec *exec = &execs[i];
 
         if (!exec->id)
@@ -315,7 +315,7 @@ void link_flush(void)
     if (link_fd < 0 || !flush_answers() || (list_due && !send_list()))
         return;
     list_due = false;
-    for (size_t i = 0; i < INIT_EXECS_MAX && link_fd >= 0; i++) {
+    for (size_t i = 0; i < exec_top && link_fd >= 0; i++) {
         struct exec *exec = &execs[i];
 
         if (!exec->id || !flush_room(exec))

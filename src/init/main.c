@@ -61,7 +61,7 @@ static void reap(void)
     while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         ;
     while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0)
-        for (size_t i = 0; i < INIT_EXECS_MAX; i++)
+        for (size_t i = 0; i < exec_top; i++)
             if (execs[i].id && !execs[i].ended && execs[i].pid == pid)
                 exec_reaped(&execs[i], status, &used);
 }
@@ -142,7 +142,7 @@ static int due(void)
 {
     int64_t now = now_ms(), next = -1;
 
-    for (size_t i = 0; i < INIT_EXECS_MAX; i++) {
+    for (size_t i = 0; i < exec_top; i++) {
         struct exec *exec = &execs[i];
 
         if (!exec->id)
@@ -184,8 +184,6 @@ static void set_up(void)
     signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     if (epoll_fd < 0 || signal_fd < 0)
         _exit(70);
-    for (size_t i = 0; i < INIT_EXECS_MAX; i++)
-        execs[i].in_fd = execs[i].out[0].fd = execs[i].out[1].fd = -1;
     fcntl(INIT_LISTEN_FD, F_SETFD, FD_CLOEXEC);
     fcntl(INIT_LISTEN_FD, F_SETFL, O_NONBLOCK);
     watch_fd(signal_fd, EPOLLIN, WATCH_SIGNAL, NULL);

@@ -101,7 +101,7 @@ static bool is_member(pid_t pid)
 /* Once waited for, its number may be another command's. */
 static bool number_is_reused(const struct exec *exec)
 {
-    for (size_t i = 0; exec->ended && i < INIT_EXECS_MAX; i++)
+    for (size_t i = 0; exec->ended && i < exec_top; i++)
         if (&execs[i] != exec && execs[i].id && !execs[i].ended && execs[i].pid == exec->pid)
             return true;
     return false;

@@ -205,6 +205,8 @@ void boxes_woken(const struct pollfd *waits, unsigned count);
  * the way; call again when that was waited for.
  */
 bool boxes_reap(void);
+/* How many pairs of namespaces to have ready, 4 at most (and at first). */
+void boxes_pool(unsigned size);
 /* Retries, deadlines, the pool. */
 void boxes_run_due(void);
 int64_t boxes_due_ms(void); /* when boxes_run_due wants to be called, monotonic; 0: never */

@@ -364,3 +364,13 @@ static inline void rig_settle(void)
     while (boxes_due_ms())
         rig_pump(1);
 }
+
+/* What there is after a first box: the cgroups are opened with it, the pool is full. */
+static inline struct rig_left rig_before(const char *state)
+{
+    struct rig_box box = rig_create(rig_spec("first"), "first");
+
+    rig_destroy(&box);
+    rig_settle();
+    return rig_left(state);
+}

@@ -74,7 +74,7 @@ static struct {
     uint32_t slot;
     int userns, netns;
 } pool[POOL_SIZE];
-static unsigned pool_count;
+static unsigned pool_count, pool_size = POOL_SIZE;
 static int64_t pool_due_ms;
 
 static void end_try(struct box *box);
@@ -217,14 +217,25 @@ static int pool_fill_one(void)
 
 static void pool_due(void)
 {
-    if (usable && pool_count < POOL_SIZE && !pool_due_ms)
+    if (usable && pool_count < pool_size && !pool_due_ms)
         pool_due_ms = clock_mono_ms() + POOL_REST_MS;
+}
+
+void boxes_pool(unsigned size)
+{
+    pool_size = MIN(size, POOL_SIZE);
+    while (pool_count > pool_size) {
+        boxes[pool[--pool_count].slot].reserved = false;
+        close(pool[pool_count].userns);
+        close(pool[pool_count].netns);
+    }
+    pool_due();
 }
 
 static void pool_run(void)
 {
     pool_due_ms = 0;
-    if (pending_count == 0 && pool_fill_one() < 0) {
+    if (pending_count == 0 && pool_count < pool_size && pool_fill_one() < 0) {
         log_debug("no namespaces in advance", kv_str("error", strerror(errno)));
         pool_due_ms = clock_mono_ms() + POOL_PAUSE_MS;
         return;
@@ -869,11 +880,10 @@ void boxes_close(void)
             break;
         poll(NULL, 0, 1);
     }
-    while (pool_count) {
-        boxes[pool[--pool_count].slot].reserved = false;
-        close(pool[pool_count].userns);
-        close(pool[pool_count].netns);
-    }
+    unsigned size = pool_size;
+
+    boxes_pool(0);
+    pool_size = size;
     for (uint32_t i = 0; i < BOX_SLOTS; i++)
         if (boxes[i].state != BOX_FREE)
             leave_slot(&boxes[i]);

@@ -4,8 +4,7 @@
 TEST(a_box_is_made_runs_commands_and_leaves_nothing)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
     struct rig_box box = rig_create(rig_spec("one"), "one");
 
     struct rig_ran *ran =
@@ -37,8 +36,7 @@ TEST(a_second_box_of_the_same_name_is_refused)
 TEST(several_are_made_at_once)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
     struct rig_box boxes[8];
     char ids[8][8];
     uint32_t numbers[8];
@@ -67,8 +65,7 @@ TEST(several_are_made_at_once)
 TEST(a_process_1_that_dies_is_news_and_leaves_nothing)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
     struct rig_box box = rig_create(rig_spec("dies"), "dies");
     struct wire_msg kill9 = { .verb = WIRE_BOX_SIGNAL, .signal = { .number = SIGKILL } };
     struct rig_heard news;
@@ -249,8 +246,7 @@ static void check_refused(struct wire_msg msg, int error)
 TEST(a_wish_beyond_the_limits_is_refused)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
     struct wire_msg good = rig_spec("bad"), msg;
 
 #define REFUSED(field, value)                                                                      \
@@ -323,8 +319,7 @@ TEST(the_asker_that_is_gone_gets_no_answer)
 TEST(every_step_that_fails_is_named_and_undone)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
     uint64_t steps = 0;
     int n = 0;
 
@@ -358,8 +353,7 @@ TEST(every_step_that_fails_is_named_and_undone)
 TEST(a_record_that_cannot_be_kept_undoes_the_box)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
     struct wire_msg spec = rig_spec("fault");
 
     box_fault_at = BOX_STEP_KEEP;
@@ -375,8 +369,7 @@ TEST(a_record_that_cannot_be_kept_undoes_the_box)
 TEST(a_hundred_cycles_leave_nothing)
 {
     const char *state = rig_open();
-    rig_settle();
-    struct rig_left before = rig_left(state);
+    struct rig_left before = rig_before(state);
 
     for (int i = 0; i < 100; i++) {
         struct rig_box box = rig_create(rig_spec("cycle"), "cycle");
