@@ -43,6 +43,26 @@ static void turn(int64_t ms)
     loop_run(test_loop);
 }
 
+static int no_run(struct db *db, void *ctx, struct err *err)
+{
+    (void)db, (void)ctx, (void)err;
+    return 0;
+}
+
+/* What is in the sockets is read, what was to be stored is stored, and what follows is done. */
+static void settle(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct test_job job = { .fn = no_run, .stop = true };
+
+        turn(20);
+        job.job = (struct store_job){ .run = test_job_run, .done = test_job_done };
+        store_write(test_store, &job.job);
+        loop_run(test_loop);
+    }
+    turn(5);
+}
+
 static void answer_with(const struct wire_msg *question, int status, bool with_link)
 {
     struct wire_msg msg = *question;
@@ -190,7 +210,7 @@ static struct box *made(void)
     CHECK_INT(asked[asked_count - 1].verb, WIRE_BOX_CREATE);
     CHECK(box_spec_ok(&asked[asked_count - 1].spec));
     answer_with(&asked[asked_count - 1], 0, true);
-    turn(60);
+    settle();
     CHECK_INT(caller.done, 1);
     CHECK(!caller.failed);
     say(INIT_READY, 0, &(struct init_ready){ .version = 1 }, sizeof(struct init_ready), NULL);
@@ -210,7 +230,7 @@ static struct box_exec *started(struct box *box, uint32_t *number)
     CHECK(heard(INIT_EXEC, number, NULL, 0));
     say(INIT_STARTED, *number, &(struct init_started){ .pid = 7 }, sizeof(struct init_started),
         NULL);
-    turn(60);
+    settle();
     CHECK_INT(caller.done, 1);
     CHECK(!caller.failed);
     return caller.op.exec;
@@ -241,7 +261,7 @@ TEST(a_creation_that_fails_names_the_step_and_leaves_nothing)
     up(true);
     CHECK_OK(boxes_create(boxes, &spec, &caller.op, &err), &err);
     answer_with(&asked[0], EPERM, false);
-    turn(20);
+    settle();
     CHECK_INT(caller.done, 1);
     CHECK(caller.failed && strstr(caller.err.msg, "seccomp"));
     CHECK(boxes_next(boxes, "default", NULL) == NULL);
@@ -262,7 +282,7 @@ TEST(the_limit_counts_all_that_are_not_deleted)
     CHECK_INT(err.code, ERR_RATE);
     CHECK_OK(box_delete(box, &caller.op, &err), &err);
     answer_with(&asked[asked_count - 1], 0, false);
-    turn(60);
+    settle();
     CHECK_INT(caller.done, 1);
     CHECK(!caller.failed);
     made();
@@ -282,14 +302,14 @@ TEST(changes_follow_the_table_and_one_comes_after_the_other)
     CHECK(box_pause(box, &two.op, &err) < 0);
     CHECK_INT(err.code, ERR_CONFLICT);
     answer_with(&asked[asked_count - 1], 0, false);
-    turn(60);
+    settle();
     box_view(box, &view);
     CHECK_STR(view.state, "paused");
     const char *argv[] = { "true", NULL };
     CHECK(box_exec(box, &(struct exec_spec){ .argv = argv }, &two.op, &err) < 0);
     CHECK_OK(box_stop(box, &two.op, &err), &err);
     answer_with(&asked[asked_count - 1], ENOENT, false); /* it was gone already: the same */
-    turn(60);
+    settle();
     CHECK(two.done == 1 && !two.failed);
     box_view(box, &view);
     CHECK_STR(view.state, "stopped");
@@ -332,13 +352,13 @@ TEST(output_is_written_once_whatever_is_said_twice)
     say_output(number, INIT_OUT, 0, "hello ");   /* again */
     say_output(number, INIT_OUT, 3, "lo world"); /* half again */
     say_output(number, INIT_ERR, 0, "oops");
-    turn(30);
+    settle();
     CHECK(heard(INIT_ACK, NULL, (char *)&ack, sizeof(ack)));
     CHECK(ack.position[0] == 11 && ack.position[1] == 4);
     CHECK_STR(read_all(exec, INIT_OUT), "hello world");
     CHECK_STR(read_all(exec, INIT_ERR), "oops");
     say_exited(number, 5, 11, 4);
-    turn(60);
+    settle();
     CHECK(box_exec_ended(exec));
     CHECK(heard(INIT_FORGET, NULL, NULL, 0));
     box_exec_view(exec, &view);
@@ -362,7 +382,7 @@ TEST(an_end_before_all_bytes_asks_for_them)
     CHECK(attach.position[0] == 3);
     say_output(number, INIT_OUT, 3, "def");
     say_exited(number, 0, 6, 0);
-    turn(60);
+    settle();
     CHECK(box_exec_ended(exec));
     CHECK_STR(read_all(exec, INIT_OUT), "abcdef");
     down();
@@ -379,7 +399,7 @@ static void check_condemned(void (*lie)(uint32_t number))
     struct box_exec *exec = started(box, &number);
     unsigned before = asked_count;
     lie(number);
-    turn(60);
+    settle();
     box_view(box, &view);
     CHECK_STR(view.state, "failed");
     CHECK_INT(asked[before].verb, WIRE_BOX_DESTROY);
@@ -440,7 +460,7 @@ TEST(a_command_that_cannot_start_says_why_and_is_nowhere)
     CHECK(heard(INIT_EXEC, &number, NULL, 0));
     say(INIT_STARTED, number, &(struct init_started){ .error = ENOENT, .step = INIT_STEP_FIND },
         sizeof(struct init_started), NULL);
-    turn(30);
+    settle();
     CHECK_INT(caller.done, 1);
     CHECK(caller.failed && caller.err.code == ERR_UNPROCESSABLE);
     CHECK_STR(caller.err.field, "argv[0]");
@@ -461,7 +481,7 @@ TEST(a_warden_that_tells_of_a_death_loses_what_ran)
     memcpy(msg.died.name.id, view.id, strlen(view.id));
     say_output(number, INIT_OUT, 0, "last words");
     boxes_heard(boxes, &msg, NULL, 0);
-    turn(60);
+    settle();
     CHECK_STR(read_all(exec, INIT_OUT), "last words"); /* what was in the socket still counts */
     box_view(box, &view);
     CHECK_STR(view.state, "failed");
@@ -523,7 +543,7 @@ TEST(a_restart_goes_on_where_the_files_end)
     struct box *box = made();
     (void)started(box, &number);
     say_output(number, INIT_OUT, 0, "one ");
-    turn(30);
+    settle();
     box_view(box, &view);
     snprintf(id, sizeof(id), "%s", view.id);
     again(id);
@@ -537,14 +557,14 @@ TEST(a_restart_goes_on_where_the_files_end)
         NULL);
     say_output(number, INIT_OUT, 0, "one two"); /* an init says everything that it holds */
     say(INIT_LISTED, 0, &row, sizeof(row), NULL);
-    turn(30);
+    settle();
     CHECK(heard(INIT_ATTACH, NULL, (char *)&attach, sizeof(attach)));
     CHECK_INT(attach.position[0], 4);
     box = boxes_next(boxes, "default", NULL);
     struct box_exec *exec = box_exec_next(box, NULL);
     CHECK_STR(read_all(exec, INIT_OUT), "one two");
     say_exited(number, 0, 7, 0);
-    turn(60);
+    settle();
     CHECK(box_exec_ended(exec));
     again(id);
     answer_with(&asked[1], 0, true);
@@ -569,7 +589,7 @@ TEST(a_restart_fails_what_is_gone_and_destroys_what_nobody_knows)
     CHECK(is_started);
     CHECK_INT(asked[1].verb, WIRE_BOX_DESTROY);
     CHECK_STR(asked[1].name.id, "sbstranger");
-    turn(60);
+    settle();
     box = boxes_next(boxes, "default", NULL);
     box_view(box, &view);
     CHECK_STR(view.state, "failed");

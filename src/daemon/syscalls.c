@@ -43,7 +43,7 @@ static const int allowed[] = {
     SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep), SCMP_SYS(restart_syscall),
     SCMP_SYS(sched_yield),
     /* memory */
-    SCMP_SYS(memfd_create), SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
+    SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
     /* threads, signals to oneself, the end */
     SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(sched_getaffinity), SCMP_SYS(gettid),
     SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack),
@@ -64,6 +64,8 @@ static const struct limited {
 } limited[] = {
     { SCMP_SYS(mmap), 2, PROT_EXEC, 0 },
     { SCMP_SYS(mprotect), 2, PROT_EXEC, 0 },
+    /* memory that can be sealed: long arguments for a sandbox */
+    { SCMP_SYS(memfd_create), 1, UINT32_MAX, MFD_CLOEXEC | MFD_ALLOW_SEALING },
     { SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_NAME },
     { SCMP_SYS(prlimit64), 2, UINT64_MAX, 0 }, /* reading limits, not setting them */
     /* a thread, in no new namespace */

@@ -76,6 +76,7 @@ def test_a_shell_line_environment_user_and_directory(boxes):
     box = make(boxes, env={"A": "box", "B": "box"})
     reply = boxes.post(f"{BOXES}/{box}/execs?wait=20000",
                        {"command": "echo $A $B $HOME; id -u; pwd", "env": {"B": "exec"}})
+    # check-style: allow machine-path: inside every sandbox
     assert reply.json()["output"] == "box exec /home/agent\n1000\n/workspace\n"
     assert run(boxes, box, "pwd", cwd="/tmp")["output"] == "/tmp\n"
 
