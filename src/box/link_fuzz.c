@@ -4,6 +4,7 @@
  * record of length 0 says that a round is over. A sandbox with two commands listens.
  */
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -72,6 +73,8 @@ static struct box_exec *command(struct box *box, const char *id, enum exec_state
     box->running++;
     return exec;
 }
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
