@@ -3,7 +3,7 @@
 # GNU make and pkg-config, nothing to install first: `make deps` brings the libraries. Output goes
 # to build/; variants that must not mix have their own (build-address/ with SAN=address, build-lazy/
 # with LAZY=1). Every src/ROOM/*.c is in libatoll.a, except tests (x_test.c), fuzzers (x_fuzz.c) and
-# the rooms of the static programs (src/warden), which have their own block below.
+# the rooms of the static programs (src/warden, src/init), which have their own block below.
 
 SAN ?=
 LAZY ?=
@@ -64,9 +64,9 @@ LIBS = $(PKG_LIBS) -lwslay -lm
 # ---- sources -------------------------------------------------------------------------------------
 
 LIB_SRC := $(filter-out %_test.c %_fuzz.c src/base/test.c src/base/fuzz_main.c src/main.c \
-             $(wildcard src/warden/*.c),$(wildcard src/*/*.c))
-TEST_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_test.c))
-FUZZ_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_fuzz.c))
+             $(wildcard src/warden/*.c src/init/*.c),$(wildcard src/*/*.c))
+TEST_SRC := $(filter-out src/warden/% src/init/%,$(wildcard src/*/*_test.c))
+FUZZ_SRC := $(filter-out src/warden/% src/init/%,$(wildcard src/*/*_fuzz.c))
 LIB_OBJ := $(LIB_SRC:src/%.c=$(BUILD)/obj/%.o)
 TESTS := $(TEST_SRC:src/%.c=$(BUILD)/test/%)
 REPLAYS := $(FUZZ_SRC:src/%.c=$(BUILD)/replay/%)
@@ -154,29 +154,34 @@ $(BUILD)/fuzz/%_fuzz: $(BUILD)/obj/%_fuzz.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS) $(LIBS_$(notdir $*)_fuzz)
 
-# ---- the warden ----------------------------------------------------------------------------------
+# ---- the warden and the init ---------------------------------------------------------------------
 
-# Static, position-independent, musl alone. The sanitizers need glibc, so with SAN the program is
-# still built plain; its parts are also built the usual way, for their tests.
+# Static, position-independent, musl alone. The sanitizers need glibc, so with SAN the programs are
+# still built plain; their parts are also built the usual way, for their tests, and only there with
+# the hooks that make a step fail or leave a guard out (ATOLL_FAULTS).
 MULTIARCH = $(eval MULTIARCH := $$(shell $(MUSL_CC) -print-multiarch))$(MULTIARCH)
 MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(MULTIARCH))
-WARDEN_OWN := $(filter-out %_test.c,$(wildcard src/warden/*.c))
-WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c base/log.c base/show.c base/buf.c \
-                base/mem.c base/str.c base/clock.c)
-WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o)
-WARDEN_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
+WARDEN_OWN := $(filter-out %_test.c %_fuzz.c,$(wildcard src/warden/*.c))
+WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c wire/box.c seccomp/seccomp.c \
+                base/log.c base/show.c base/buf.c base/mem.c base/str.c base/clock.c)
+WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o) $(BUILD)/musl/init_image.o
+INIT_OWN := $(filter-out %_test.c %_fuzz.c,$(wildcard src/init/*.c))
+INIT_OBJ := $(patsubst src/%.c,$(BUILD)/musl/%.o,$(INIT_OWN) src/wire/init.c)
+MUSL_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
         -fstack-clash-protection -fcf-protection=full -ftrivial-auto-var-init=zero \
         -fzero-call-used-regs=used-gpr -fno-delete-null-pointer-checks -fno-strict-overflow \
         -fno-strict-aliasing -ffunction-sections -fdata-sections \
         -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
         -Wmissing-prototypes -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
 # musl-gcc has no -static-pie: its start file and the linker's flags are named here instead.
-WARDEN_LDFLAGS := -nostartfiles -static -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now \
+MUSL_LDFLAGS := -nostartfiles -static -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now \
         -Wl,-z,noexecstack,-z,separate-code,--gc-sections
 WARDEN_PARTS := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(filter-out src/warden/main.c,$(WARDEN_OWN)))
+INIT_PARTS := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(filter-out src/init/main.c,$(INIT_OWN)))
 WARDEN_TESTS := $(patsubst src/%.c,$(BUILD)/test/%,$(wildcard src/warden/*_test.c))
-TESTS += $(WARDEN_TESTS)
-PROGRAMS += $(BUILD)/atoll-warden
+INIT_TESTS := $(patsubst src/%.c,$(BUILD)/test/%,$(wildcard src/init/*_test.c))
+TESTS += $(WARDEN_TESTS) $(INIT_TESTS)
+PROGRAMS += $(BUILD)/atoll-warden $(BUILD)/atoll-init
 
 # musl brings no kernel headers; these are the system's, and nothing else of glibc's.
 $(BUILD)/musl/include/linux:
@@ -186,20 +191,41 @@ $(BUILD)/musl/include/linux:
 	@ln -sfn /usr/include/$(MULTIARCH)/asm $(@D)/asm
 
 $(BUILD)/musl/flags: FORCE
-	$(call stamp,$(MUSL_CC) $(CPPFLAGS) $(WARDEN_CFLAGS) $(WARDEN_LDFLAGS) $(WARDEN_OBJ))
+	$(call stamp,$(MUSL_CC) $(CPPFLAGS) $(MUSL_CFLAGS) $(MUSL_LDFLAGS) $(WARDEN_OBJ) $(INIT_OBJ))
 $(BUILD)/musl/%.o: src/%.c $(BUILD)/musl/flags | $(BUILD)/musl/include/linux
 	@mkdir -p $(@D)
 	@echo "  MUSL $<"
-	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include $(WARDEN_CFLAGS) -MMD -MP -c $< -o $@
+	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include $(MUSL_CFLAGS) -MMD -MP -c $< -o $@
 
+# The init is run from memory, without its symbols: the smaller, the faster.
+$(BUILD)/musl/init_image.o: src/warden/init_image.S $(BUILD)/atoll-init
+	@strip -o $(BUILD)/musl/init.stripped $(BUILD)/atoll-init
+	@$(CC) -DINIT_FILE='"$(BUILD)/musl/init.stripped"' -c $< -o $@
+
+musl_link = @echo "  LD   $@"; $(MUSL_CC) $(MUSL_LDFLAGS) $(MUSL_LIB)/rcrt1.o $(MUSL_LIB)/crti.o \
+    $$($(MUSL_CC) -print-file-name=crtbeginS.o) $^ $$($(MUSL_CC) -print-file-name=crtendS.o) \
+    $(MUSL_LIB)/crtn.o -o $@
 $(BUILD)/atoll-warden: $(WARDEN_OBJ)
-	@echo "  LD   $@"
-	@$(MUSL_CC) $(WARDEN_LDFLAGS) $(MUSL_LIB)/rcrt1.o $(MUSL_LIB)/crti.o \
-	    $(shell $(MUSL_CC) -print-file-name=crtbeginS.o) $^ $(shell $(MUSL_CC) -print-file-name=crtendS.o) \
-	    $(MUSL_LIB)/crtn.o -o $@
+	$(musl_link)
+$(BUILD)/atoll-init: $(INIT_OBJ)
+	$(musl_link)
 
-$(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/base/test.o \
-                                  $(BUILD)/libatoll.a | $(BUILD)/atoll-warden
+# What the tests run inside of sandboxes.
+$(BUILD)/probe: tests/escape/probe.c | $(BUILD)/musl/include/linux
+	@echo "  MUSL $<"
+	@$(MUSL_CC) -D_GNU_SOURCE -isystem $(BUILD)/musl/include -std=gnu17 -O1 -Wall -Wextra $(WERROR) \
+	    -static -o $@ $<
+TEST_PROGRAMS += $(BUILD)/probe
+
+$(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): CPPFLAGS += -DATOLL_FAULTS
+$(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
+                                  $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
+                                  | $(BUILD)/atoll-warden $(BUILD)/probe
+	@mkdir -p $(@D)
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+$(INIT_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(INIT_PARTS) $(BUILD)/obj/base/test.o \
+                                $(BUILD)/libatoll.a
 	@mkdir -p $(@D)
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
@@ -312,7 +338,11 @@ BENCH ?= full
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	@$(CC) -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $<
-bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout
+$(BUILD)/bench/box: tests/bench/box.c $(filter-out %/main.o %/supervise.o,$(WARDEN_OBJ)) \
+                    $(BUILD)/musl/wire/init.o
+	@mkdir -p $(@D)
+	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include -std=gnu17 -O2 -Wall -Wextra -static -o $@ $^
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)

@@ -10,6 +10,8 @@
  *   ON_WRITER  on the writer thread inside a savepoint, with call->db; replies after the commit.
  * Each success is audited by the framework under the route's name ON_STREAM  on the loop; the
  * handler takes call->req over (SSE, WebSocket, gRPC, large bodies)
+ *   ON_LATER   on the loop; the handler returns and says call_finish in a later round. What changes
+ * something is recorded by call_record, inside the write job that stores the change
  */
 #pragma once
 
@@ -20,7 +22,7 @@
 #include "model/field.h"
 #include "store/store.h"
 
-enum route_on { ON_LOOP, ON_READER, ON_WRITER, ON_STREAM };
+enum route_on { ON_LOOP, ON_READER, ON_WRITER, ON_STREAM, ON_LATER };
 
 enum route_flag {
     ROUTE_CREATES = 1,  /* honours Idempotency-Key; a success is 201 */
@@ -109,6 +111,18 @@ must_use int call_event(struct call *call, const char *type, const char *object,
                         struct err *err);
 
 /*
+ * For ON_LATER handlers that returned 0: the answer is ready (err NULL: in call->reply), exactly
+ * once, from the loop thread and not from inside the handler. The call is dead afterwards. The peer
+ * may have left meanwhile (call->req is NULL then).
+ */
+void call_finish(struct call *call, const struct err *err);
+/*
+ * Within a write job: what a change leaves behind besides itself, the audit row under the route's
+ * name and, with an Idempotency-Key, the answer. call->object, ->detail and ->reply are settled.
+ */
+must_use int call_record(struct call *call, struct db *db, struct err *err);
+
+/*
  * For ON_STREAM handlers, which own call->req: answers with an error in the surface's shape. The
  * call ends with the request; call->req->app stays the framework's until the handler replaces it
  * together with on_gone, and then call_free is the handler's duty.
@@ -131,6 +145,7 @@ struct api {
     struct store *store;
     struct bus *bus;
     struct auth *auth;
+    struct boxes *boxes;
     struct api_options options;
     int64_t started_ms;
     bool draining;

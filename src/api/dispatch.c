@@ -25,7 +25,7 @@ METRIC_COUNTER(refused_total, "atoll_api_refused_total", "Requests refused befor
                "why", "host", "origin", "nobody", "forbidden", "rate", "not_found", "invalid");
 enum { WHY_HOST, WHY_ORIGIN, WHY_NOBODY, WHY_FORBIDDEN, WHY_RATE, WHY_NOT_FOUND, WHY_INVALID };
 METRIC_COUNTER(calls_total, "atoll_api_calls_total", "Calls that reached their handler", "on",
-               "loop", "reader", "writer", "stream");
+               "loop", "reader", "writer", "stream", "later");
 
 static void finish(struct running *run);
 
@@ -36,7 +36,7 @@ static void on_gone(struct http_req *req)
     struct running *run = req->app;
 
     run->call.req = NULL;
-    if (!run->job.run) /* not with a worker: nobody else will free it */
+    if (!run->job.run && !run->later) /* not with a worker: nobody else will free it */
         call_free(&run->call);
 }
 
@@ -315,6 +315,90 @@ static void start_job(struct running *run)
         store_read(api->store, &run->job);
 }
 
+/* ---- answers that come later ---- */
+
+int call_record(struct call *call, struct db *db, struct err *err)
+{
+    return record(running_of(call), db, err);
+}
+
+void call_finish(struct call *call, const struct err *err)
+{
+    struct running *run = running_of(call);
+
+    list_remove(&run->node);
+    run->later = false;
+    run->job = (struct store_job){ 0 };
+    run->failed = err != NULL;
+    if (err)
+        run->err = *err;
+    finish(run);
+}
+
+static void launch_later(struct running *run)
+{
+    struct err err = { 0 };
+
+    if (run->call.route->fn(&run->call, &err) < 0)
+        call_finish(&run->call, &err);
+}
+
+static int later_find(struct store_job *job, struct db *db, struct err *err)
+{
+    struct running *run = container_of(job, struct running, job);
+    int found = idempotency_find(run, db, err);
+
+    return found < 0 ? -1 : 0;
+}
+
+static void later_found(struct store_job *job)
+{
+    struct running *run = container_of(job, struct running, job);
+    struct err err = job->err;
+
+    run->job = (struct store_job){ 0 };
+    if (job->rc < 0)
+        call_finish(&run->call, &err);
+    else if (run->replayed)
+        call_finish(&run->call, NULL);
+    else
+        launch_later(run);
+}
+
+/* Is the same creation under way already? It cannot be answered from the store yet. */
+static bool under_way(const struct running *run)
+{
+    list_each (pos, &run->call.api->own->laters) {
+        const struct running *other = list_entry(pos, struct running, node);
+
+        if (str_eq(other->idempotency, run->idempotency) &&
+            strcmp(other->call.who.id, run->call.who.id) == 0 &&
+            strcmp(other->call.who.tenant, run->call.who.tenant) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void start_later(struct running *run)
+{
+    struct api *api = (struct api *)run->call.api;
+    struct err err = { 0 };
+
+    run->later = true;
+    if (!run->idempotency.n) {
+        launch_later(run);
+        return;
+    }
+    if (under_way(run)) {
+        err_set(&err, ERR_CONFLICT, "a request with this Idempotency-Key is under way");
+        call_finish(&run->call, &err);
+        return;
+    }
+    list_append(&api->own->laters, &run->node);
+    run->job = (struct store_job){ .run = later_find, .done = later_found };
+    store_read(api->store, &run->job);
+}
+
 static void start(struct running *run)
 {
     struct call *call = &run->call;
@@ -325,6 +409,10 @@ static void start(struct running *run)
 
         if (call->route->fn(call, &err) < 0)
             call_refuse(call, &err);
+        return;
+    }
+    if (call->route->on == ON_LATER) {
+        start_later(run);
         return;
     }
     if (call->route->on != ON_LOOP) {
@@ -673,7 +761,8 @@ static void on_request(void *ctx, struct http_req *req)
         refuse(run, &err, WHY_INVALID);
         return;
     }
-    if (call->route->on == ON_READER || call->route->on == ON_WRITER || run->is_signed) {
+    if (call->route->on == ON_READER || call->route->on == ON_WRITER ||
+        call->route->on == ON_LATER || run->is_signed) {
         call->method = call->route->method;
         call->path = arena_memdup0(&call->arena, req->path.p, req->path.n);
         call->peer = arena_strdup(&call->arena, req->peer->text);
@@ -706,6 +795,8 @@ int api_init(struct api *api, struct err *err)
     api->own->router = router_new(api_tables);
     api->own->refusals = refusals_new(api);
     event_streams_init(api);
+    list_init(&api->own->outputs);
+    list_init(&api->own->laters);
     api->started_ms = clock_wall_ms();
     return 0;
 }

@@ -13,11 +13,13 @@ struct api_private {
     uint64_t requests; /* for request ids */
     struct refusals *refusals;
     struct list streams; /* event streams, for keep-alives (event.c) */
+    struct list outputs; /* output streams, to be cut with their credential (exec.c) */
     struct timer keepalive;
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
     int64_t event_text_seq;
     char event_text_tenant[TENANT_MAX + 1];
-    unsigned calls; /* under way on workers */
+    unsigned calls;     /* under way on workers */
+    struct list laters; /* ON_LATER calls with an Idempotency-Key, until they are answered */
 };
 
 /* A call and what carries it through the workers. */
@@ -28,6 +30,8 @@ struct running {
     bool failed;
     bool replayed; /* the answer is an earlier one, by Idempotency-Key */
     bool is_signed;
+    bool later;             /* ON_LATER, and not yet finished */
+    struct list node;       /* in laters */
     char nonce_key[160];    /* of a signed request: to be stored before it acts */
     struct str idempotency; /* the key, or empty */
     unsigned char body_hash[32];
@@ -43,6 +47,10 @@ static inline struct running *running_of(struct call *call)
 must_use int idempotency_find(struct running *run, struct db *db, struct err *err);
 must_use int idempotency_keep(struct running *run, struct db *db, struct err *err);
 
+/* sandbox.c: the sandbox that the path names, if it is the caller's. */
+struct box;
+must_use int call_box(struct call *call, struct box **out, struct err *err);
+
 /* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute. */
 struct refusals *refusals_new(struct api *api);
 void refusals_free(struct refusals *refusals);
@@ -53,6 +61,9 @@ void event_streams_init(struct api *api);
 void event_streams_free(struct api *api);
 /* Ends the streams that this principal opened: its credential is gone. */
 void event_streams_cut(struct api *api, const char *who);
+
+/* exec.c: likewise for output. */
+void output_streams_cut(struct api *api, const char *who);
 
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,

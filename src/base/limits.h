@@ -110,6 +110,9 @@
 #define WARDEN_HELLO_MS 20000  /* from exec to the first message */
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
 #define WIRE_PER_SECOND_MAX 200
+#define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
+#define BOX_CREATE_MS 10000        /* from clone to a running init */
+#define BOX_FREEZE_MS 2000
 #define SERVE_ARGS_MAX 256   /* words after `atoll` */
 #define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
 #define TLS_FILE_MAX 262144  /* certificate chain, or key */
@@ -118,3 +121,26 @@
 #define CONF_FILE_MAX 262144
 #define CONF_VALUE_MAX 4096
 #define CONF_LIST_MAX 32
+
+/* Sandboxes */
+#define SANDBOXES_MAX 200 /* not deleted, unless configured */
+#define SANDBOX_MEMORY_MIN (16ll << 20)
+#define SANDBOX_MEMORY_MAX (4ll << 40)
+#define SANDBOX_PIDS_MIN 8
+#define SANDBOX_PIDS_MAX 32768
+#define SANDBOX_DISK_MIN (1ll << 20)
+#define SANDBOX_DISK_MAX (4ll << 40)
+#define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
+#define BOX_ASKS_QUEUE 4096 /* and this many may wait */
+#define BOX_ASK_MS 30000    /* for an answer */
+#define BOX_OUT_MAX 4194304 /* bytes waiting to be sent to one init */
+#define EXECS_RUNNING_MAX 128 /* of one sandbox */
+#define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
+#define EXEC_ARGC_MAX 4096
+#define EXEC_TEXT_MAX 786432 /* argv and environment together */
+#define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
+#define EXEC_START_MS 10000                 /* for an init to say that a command has started */
+#define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
+#define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
+#define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
+#define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */

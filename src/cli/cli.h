@@ -48,7 +48,7 @@ extern const struct command *const commands[]; /* NULL-terminated, in the order 
 extern const struct cli_flag cli_globals[];    /* ends with a NULL name */
 
 #define CLI_FLAGS_MAX 64
-#define CLI_ARGS_MAX 64
+#define CLI_ARGS_MAX 1024
 #define CLI_TIMEOUT_MS 30000
 #define CLI_REPLY_MAX JSON_SIZE_MAX
 

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #include <openssl/ssl.h>
 
@@ -24,6 +25,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/metric.h"
+#include "box/boxes.h"
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
 #include "daemon/settings.h"
@@ -58,6 +60,7 @@ static struct server {
     struct store *store;
     struct bus *bus;
     struct auth *auth;
+    struct boxes *boxes;
     struct api api;
     struct http_server *http;
     struct tls *tls; /* NULL without https:// listeners */
@@ -197,6 +200,13 @@ static int greet(struct err *err)
     return 0;
 }
 
+/* What the box room asks of the warden. */
+static int ask_warden(void *ctx, const struct wire_msg *msg)
+{
+    (void)ctx;
+    return wire_send(API_FD_LINK, msg, NULL, 0);
+}
+
 static void stop(void);
 
 static int reload(int fd, struct err *err)
@@ -253,6 +263,10 @@ static void on_link(struct watch *watch, uint32_t events)
         stop();
     else if (msg.verb == WIRE_RELOAD)
         on_reload(&msg, fds, count);
+    else if (msg.verb >= WIRE_BOX_CREATE && msg.verb <= WIRE_BOX_DIED && server.boxes) {
+        boxes_heard(server.boxes, &msg, fds, count);
+        count = 0;
+    }
     for (unsigned i = 0; i < count; i++)
         close(fds[i]);
 }
@@ -315,6 +329,8 @@ static void stop(void)
     server.stopping = true;
     server.api.draining = true;
     timer_cancel(server.loop, &server.sweep);
+    if (server.boxes)
+        boxes_drain(server.boxes);
     if (server.http)
         http_server_drain(server.http, number("drain"), drained, NULL);
     else
@@ -326,9 +342,10 @@ static void server_free(void)
     struct loaded last = { server.arena, server.text, server.settings, server.hosts };
 
     http_server_free(server.http);
+    store_close(server.store); /* what was acknowledged is on disk already; this tidies up */
+    boxes_free(server.boxes);
     if (server.api.own)
         api_free(&server.api);
-    store_close(server.store); /* what was acknowledged is on disk already; this tidies up */
     bus_free(server.bus);
     auth_free(server.auth);
     tls_free(server.tls);
@@ -445,17 +462,21 @@ static int boot_run(struct store_job *job, struct db *db, struct err *err)
         return err_wrap(err, "the admin token");
     if (auth_load(server.auth, db, err) < 0)
         return err_wrap(err, "read the tokens");
+    if (boxes_load(server.boxes, db, err) < 0)
+        return err_wrap(err, "read the sandboxes");
     if (server.readies == 0 &&
         login_link(db, TENANT_DEFAULT, ROLE_ADMIN, server.login_code, err) < 0)
         return err_wrap(err, "the login link");
     return 0;
 }
 
-static void boot_done(struct store_job *job)
+/* The store was read, and what runs was taken over. */
+static void adopted(void *ctx)
 {
-    struct err err = job->err;
+    struct err err = { 0 };
 
-    if (job->rc < 0 || start_serving(&err) < 0) {
+    (void)ctx;
+    if (start_serving(&err) < 0) {
         give_up(&err);
         return;
     }
@@ -470,10 +491,42 @@ static void boot_done(struct store_job *job)
         announce();
 }
 
+static void boot_done(struct store_job *job)
+{
+    if (job->rc < 0)
+        give_up(&job->err);
+    else
+        boxes_start(server.boxes, adopted, NULL);
+}
+
 static void on_event(void *ctx, const struct event *event)
 {
     (void)ctx;
     bus_publish(server.bus, event);
+}
+
+/* Where the output of commands goes: a directory below the data directory, which we are in. */
+static int open_spool(struct err *err)
+{
+    if (mkdir(STATE_SPOOL, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, "make the directory of outputs");
+    int fd = open(STATE_SPOOL, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "open the directory of outputs") : fd;
+}
+
+static int build_boxes(struct err *err)
+{
+    int spool = open_spool(err);
+
+    if (spool < 0)
+        return -1;
+    server.boxes =
+        boxes_new(&(struct boxes_options){ .loop = server.loop,
+                                           .store = server.store,
+                                           .spool_dir = spool,
+                                           .sandboxes_max = (unsigned)number("sandboxes_max"),
+                                           .send = ask_warden });
+    return 0;
 }
 
 /* From the jail on: everything that holds what others wrote. */
@@ -494,10 +547,13 @@ static int build(struct err *err)
     if (bus_new(&server.bus, server.loop, server.store, err) < 0)
         return -1;
     server.auth = auth_new(server.loop, &auth);
+    if (build_boxes(err) < 0)
+        return -1;
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
                                .bus = server.bus,
                                .auth = server.auth,
+                               .boxes = server.boxes,
                                .started_ms = clock_wall_ms(),
                                .options = { .hosts = server.hosts.items,
                                             .version = ATOLL_VERSION,

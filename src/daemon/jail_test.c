@@ -234,6 +234,11 @@ static int act_unshare(void)
     return result(unshare(CLONE_FS));
 }
 
+static int act_sealable(void)
+{
+    return result(memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+}
+
 static int act_memfd(void)
 {
     return result(memfd_create("x", MFD_CLOEXEC));
@@ -332,6 +337,7 @@ static const struct act {
     { "setuid",                     act_setuid,          DONE,   KILLED },
     { "unshare",                    act_unshare,         DONE,   KILLED },
     { "memfd_create",               act_memfd,           DONE,   KILLED },
+    { "memfd_create, sealable",     act_sealable,        DONE,   DONE },
     { "io_uring_setup",             act_io_uring,        ANY,    KILLED },
 #ifdef __x86_64__
     { "32-bit entry",               act_int80,           ANY,    KILLED },

@@ -64,6 +64,8 @@ static const struct limited {
 } limited[] = {
     { SCMP_SYS(mmap), 2, PROT_EXEC, 0 },
     { SCMP_SYS(mprotect), 2, PROT_EXEC, 0 },
+    /* memory that can be sealed: long arguments for a sandbox */
+    { SCMP_SYS(memfd_create), 1, UINT32_MAX, MFD_CLOEXEC | MFD_ALLOW_SEALING },
     { SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_NAME },
     { SCMP_SYS(prlimit64), 2, UINT64_MAX, 0 }, /* reading limits, not setting them */
     /* a thread, in no new namespace */

@@ -257,6 +257,51 @@ static bool group_is_ours(const char *name)
     return strncmp(name, "atoll", 5) == 0;
 }
 
+/* "atoll-DEV-INO": the warden's name for the groups of the state directory with these numbers. */
+static bool group_of_a_state(const char *name)
+{
+    unsigned long long dev, ino;
+    int end = 0;
+
+    return sscanf(name, "atoll-%llx-%llx%n", &dev, &ino, &end) == 2 && name[end] == 0;
+}
+
+static bool group_of_this_state(const struct search *search, const char *name)
+{
+    char ours[64];
+    struct stat st;
+
+    if (stat(search->dir, &st) < 0)
+        return false;
+    snprintf(ours, sizeof(ours), "atoll-%llx-%llx", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    return strcmp(name, ours) == 0;
+}
+
+static void judge_group(struct search *search, const char *path, const char *name, int depth)
+{
+    if (group_of_a_state(name)) {
+        if (!group_of_this_state(search, name))
+            return; /* another server's business */
+        if (search->holder) {
+            DIR *dir = opendir(path);
+            struct dirent *entry;
+
+            while (dir && (entry = readdir(dir))) {
+                autofree char *box = xprintf("%s/%s", path, entry->d_name);
+
+                if (entry->d_type == DT_DIR && entry->d_name[0] != '.' && !group_in_use(box, depth))
+                    report(search, LEAK_CGROUP, 0, "a sandbox without a process", "%s", box);
+            }
+            if (dir)
+                closedir(dir);
+            return;
+        }
+    }
+    if (!group_in_use(path, depth))
+        report(search, LEAK_CGROUP, 0, "no process is left in it", "%s", path);
+}
+
 static void find_groups_in(struct search *search, const char *path, int depth)
 {
     DIR *dir = opendir(path);
@@ -269,8 +314,8 @@ static void find_groups_in(struct search *search, const char *path, int depth)
         if (!group_is_ours(entry->d_name)) {
             if (depth > 0)
                 find_groups_in(search, below, depth - 1);
-        } else if (!group_in_use(below, depth)) {
-            report(search, LEAK_CGROUP, 0, "no process is left in it", "%s", below);
+        } else {
+            judge_group(search, below, entry->d_name, depth);
         }
     }
     if (dir)
@@ -312,7 +357,13 @@ struct known {
 };
 
 static const struct known state_files[] = {
-    { "lock", false }, { "admin.token", false }, { "data", false }, { "atoll.sock", true }, { 0 },
+    { "lock", false },
+    { "admin.token", false },
+    { "data", false },
+    { "boxes", false },
+    { "images", false },
+    { "atoll.sock", true },
+    { 0 },
 };
 
 static bool is_tmp(const char *name)

@@ -23,7 +23,7 @@ struct http_server {
     struct http_app app;
     struct http_options options; /* every value filled in */
 
-    struct http_listener *listeners[32]; /* owned */
+    struct http_listener *listeners[33]; /* owned; CONF_LIST_MAX, and one in the state directory */
     unsigned listener_count;
     struct timer accept_again; /* set while no descriptor or memory is left for accepting */
     int spare_fd;              /* given up for a moment to refuse somebody when none is left */

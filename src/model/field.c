@@ -131,6 +131,11 @@ static int take_enum(const struct decoder *d, const struct place *place, const s
     return wrong(d, place, "must be one of %s", field->choices);
 }
 
+static int64_t most_each(const struct field *field)
+{
+    return field->each_max ? field->each_max : FIELD_BYTES_MAX;
+}
+
 /* A container of the right type that holds neither too little nor too much. */
 static int check_count(const struct decoder *d, const struct place *place, const struct json *value,
                        const struct field *field, enum json_type type)
@@ -158,7 +163,7 @@ static int take_strings(const struct decoder *d, const struct place *place,
     {
         struct place at = { .up = place, .index = i };
 
-        if (take_text(d, &at, item, 0, FIELD_BYTES_MAX, &items[i++]) < 0)
+        if (take_text(d, &at, item, 0, most_each(field), &items[i++]) < 0)
             return -1;
     }
     *out = items;
@@ -181,7 +186,7 @@ static int take_map(const struct decoder *d, const struct place *place, const st
             return wrong(d, place, "must not have an empty name");
         if (item->key.n > FIELD_BYTES_MAX)
             return wrong(d, &at, "the name must have at most %d bytes", FIELD_BYTES_MAX);
-        if (take_text(d, &at, item, 0, FIELD_BYTES_MAX, &pairs[i].value) < 0)
+        if (take_text(d, &at, item, 0, most_each(field), &pairs[i].value) < 0)
             return -1;
         pairs[i++].key = arena_memdup0(d->arena, item->key.p, item->key.n);
     }

@@ -53,6 +53,7 @@ struct field {
     const struct field *of; /* F_OBJECT, F_LIST */
     size_t of_size;
     int64_t min, max; /* range of numbers (both 0: none); of others the length or count */
+    int64_t each_max; /* F_STRINGS, F_MAP: bytes of an item; 0 means FIELD_BYTES_MAX */
     const char *choices;
     const char *help;
 };
@@ -63,7 +64,7 @@ struct field {
         .offset = offsetof(struct struct_, member_), __VA_ARGS__                                   \
     }
 
-/* Where max is 0, and for each item of F_STRINGS and F_MAP. */
+/* Where max is 0, and for each item of F_STRINGS and F_MAP unless each_max says otherwise. */
 #define FIELD_BYTES_MAX 4096
 #define FIELD_ITEMS_MAX 1000
 #define FIELDS_MAX 64 /* of one table */

@@ -51,13 +51,14 @@ static void put_choices(struct json_out *out, const struct field *field, bool or
     json_close(out, ']');
 }
 
-static void put_strings_of(struct json_out *out, const char *key, bool request)
+static void put_strings_of(struct json_out *out, const struct field *field, const char *key,
+                           bool request)
 {
     json_key(out, key);
     json_open(out, '{');
     json_kv_text(out, "type", "string");
     if (request)
-        json_kv_int(out, "maxLength", FIELD_BYTES_MAX);
+        json_kv_int(out, "maxLength", field->each_max ? field->each_max : FIELD_BYTES_MAX);
     json_close(out, '}');
 }
 
@@ -89,12 +90,12 @@ static void put_field_type(struct json_out *out, const struct field *field, bool
         break;
     case F_STRINGS:
         put_type(out, "array", false);
-        put_strings_of(out, "items", request);
+        put_strings_of(out, field, "items", request);
         put_bounds(out, field, request, "minItems", "maxItems", FIELD_ITEMS_MAX);
         break;
     case F_MAP:
         put_type(out, "object", false);
-        put_strings_of(out, "additionalProperties", request);
+        put_strings_of(out, field, "additionalProperties", request);
         put_bounds(out, field, request, "minProperties", "maxProperties", FIELD_ITEMS_MAX);
         break;
     case F_OBJECT:

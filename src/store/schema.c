@@ -127,8 +127,45 @@ static const char first_tables[] =
     ") {clustered};"
     "CREATE INDEX idempotency_by_age ON idempotency (at_ms);";
 
+/* Sandboxes that were not deleted, and their commands; what they were asked to be is JSON. */
+static const char sandbox_tables[] =
+    "CREATE TABLE sandbox ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  name TEXT NOT NULL,"
+    "  slot BIGINT NOT NULL," /* its range of user ids; taken while it lives */
+    "  state TEXT NOT NULL,"
+    "  reason TEXT NOT NULL,"
+    "  spec TEXT NOT NULL,"
+    "  by TEXT NOT NULL,"
+    "  created_ms BIGINT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL,"
+    "  expires_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE UNIQUE INDEX sandbox_name ON sandbox (tenant, name) WHERE name <> '';"
+
+    "CREATE TABLE exec ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  sandbox TEXT NOT NULL REFERENCES sandbox (id),"
+    "  number BIGINT NOT NULL," /* what the sandbox's init calls it */
+    "  state TEXT NOT NULL,"
+    "  spec TEXT NOT NULL,"
+    "  by TEXT NOT NULL,"
+    "  pid BIGINT NOT NULL DEFAULT 0,"
+    "  code BIGINT NOT NULL DEFAULT -1,"
+    "  signal BIGINT NOT NULL DEFAULT 0,"
+    "  timed_out BIGINT NOT NULL DEFAULT 0,"
+    "  user_us BIGINT NOT NULL DEFAULT 0,"
+    "  system_us BIGINT NOT NULL DEFAULT 0,"
+    "  maxrss_kb BIGINT NOT NULL DEFAULT 0,"
+    "  started_ms BIGINT NOT NULL,"
+    "  ended_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE UNIQUE INDEX exec_by_sandbox ON exec (sandbox, number);";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
+    { 2, "sandboxes", sandbox_tables },
     { 0 },
 };
 /* clang-format on */

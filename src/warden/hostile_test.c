@@ -81,6 +81,8 @@ static _Noreturn void fake_serve(bool obey, int32_t reload_status)
             _exit(0);
         if (verb == WIRE_PING && obey)
             fake_send(WIRE_PONG, msg.number, 0);
+        if (verb == WIRE_RELOAD && reload_status == ENOTRECOVERABLE)
+            abort();
         if (verb == WIRE_RELOAD)
             fake_send(WIRE_RELOADED, msg.number, reload_status);
     }
@@ -185,7 +187,9 @@ static _Noreturn void fake_api(void)
         for (;;)
             pause();
     }
-    fake_serve(strcmp(part, "hang") != 0, strcmp(part, "refuse") == 0 ? EINVAL : 0);
+    fake_serve(strcmp(part, "hang") != 0, strcmp(part, "refuse") == 0   ? EINVAL
+                                          : strcmp(part, "mortal") == 0 ? ENOTRECOVERABLE
+                                                                        : 0);
 }
 
 static _Noreturn void fake_resolve(char **argv)
@@ -396,8 +400,9 @@ TEST(the_warden_keeps_only_what_it_needs)
     autofree char *effective = status_line(server->pid, "CapEff:\t");
     autofree char *bounding = status_line(server->pid, "CapBnd:\t");
     autofree char *nnp = status_line(server->pid, "NoNewPrivs:\t");
-    /* KILL 5, SETGID 6, SETUID 7, SETPCAP 8, DAC_READ_SEARCH 2, SYS_RESOURCE 24 */
-    const uint64_t needed = UINT64_C(0x10001e4);
+    /* CHOWN 0, DAC_OVERRIDE 1, DAC_READ_SEARCH 2, FOWNER 3, KILL 5, SETGID 6, SETUID 7, SETPCAP 8,
+     * NET_ADMIN 12, SYS_PTRACE 19, SYS_ADMIN 21, SYS_RESOURCE 24, MKNOD 27 */
+    const uint64_t needed = UINT64_C(0x92811ef);
 
     CHECK_INT(strtoull(effective, NULL, 16) & ~needed, 0);
     if (geteuid() == 0) {
@@ -475,6 +480,7 @@ TEST(a_killed_child_is_back_within_a_second_time_after_time)
         pid_t pid = last_child(server);
         CHECK(pid > 0 && kill(pid, SIGKILL) == 0);
     }
+    wait_log(server, "warden: serving", 21, 5000);
     stop(server);
 }
 
@@ -533,6 +539,18 @@ TEST(a_reload_during_a_reload_is_not_lost)
         usleep(1000);
     }
     wait_log(server, "settings reloaded", 2, 5000);
+    stop(server);
+}
+
+TEST(settings_that_kill_are_given_up_after_the_second_death)
+{
+    struct server *server = start("mortal", "newer");
+
+    wait_log(server, "warden: serving", 1, 5000);
+    CHECK(kill(server->pid, SIGHUP) == 0);
+    wait_log(server, "died over the new settings, the old ones stay", 1, 5000);
+    CHECK_INT(count_log(server, "fake: settings newer"), 2);
+    wait_log(server, "warden: serving", 3, 5000);
     stop(server);
 }
 

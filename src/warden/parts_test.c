@@ -95,7 +95,7 @@ TEST(a_second_holds_so_many_messages_and_not_one_more)
 
     for (int round = 1; round <= 3; round++) {
         for (int i = 0; i < WIRE_PER_SECOND_MAX; i++)
-            CHECK(wire_budget_take(&budget, round * 1000 + i));
-        CHECK(!wire_budget_take(&budget, round * 1000 + 999));
+            CHECK(wire_budget_take(&budget, WIRE_PER_SECOND_MAX, round * 1000 + i));
+        CHECK(!wire_budget_take(&budget, WIRE_PER_SECOND_MAX, round * 1000 + 999));
     }
 }

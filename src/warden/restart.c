@@ -11,11 +11,11 @@ int64_t restart_delay_ms(unsigned deaths)
     return MIN(delay, (int64_t)API_RESTART_MAX_MS);
 }
 
-bool wire_budget_take(struct wire_budget *budget, int64_t now_ms)
+bool wire_budget_take(struct wire_budget *budget, unsigned most, int64_t now_ms)
 {
     int64_t second = now_ms / 1000;
 
     if (second != budget->second)
         *budget = (struct wire_budget){ .second = second };
-    return budget->used++ < WIRE_PER_SECOND_MAX;
+    return budget->used++ < most;
 }

@@ -35,7 +35,18 @@ static const int kept_caps[] = {
     CAP_KILL,            /* signals to it */
     CAP_SYS_RESOURCE,    /* its oom score; often missing, then it stays as it is */
     CAP_DAC_READ_SEARCH, /* `serve --resolve` reads settings and keys wherever they are */
+    /* sandboxes: */
+    CAP_SYS_ADMIN,    /* namespaces and mounts */
+    CAP_NET_ADMIN,    /* their loopback */
+    CAP_MKNOD,        /* their /dev */
+    CAP_SYS_PTRACE,   /* which namespaces and filter they have, for `show` */
+    CAP_DAC_OVERRIDE, /* files of theirs, whoever owns them */
+    CAP_CHOWN,        /* the default image's home */
+    CAP_FOWNER,
 };
+
+/* What reading the settings again needs of them. */
+#define RESOLVE_CAPS (UINT64_C(1) << CAP_DAC_READ_SEARCH)
 
 static int caps_set(uint64_t permitted)
 {
@@ -205,6 +216,8 @@ static _Noreturn void resolve_child(const struct warden_args *args, int out_fd, 
     int exec_fd = layout_place(&out_fd, 1, WARDEN_FD_ATOLL);
     if (exec_fd < 0)
         child_fail("descriptors");
+    if (args->api_uid >= 0 && bounding_keep(RESOLVE_CAPS) < 0) /* root's exec gets no more */
+        child_fail("bounding set");
     die_with(parent);
     run(exec_fd, argv, (const char *const *)environ, "exec atoll serve --resolve");
 }

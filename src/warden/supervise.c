@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "warden/box.h"
 #include "warden/warden.h"
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of linux/memfd.h */
@@ -52,14 +53,16 @@ struct warden {
     unsigned deaths; /* in a row, the last READY being forgiven: for the back-off */
     unsigned failed; /* in a row before READY: for giving up */
     unsigned readies;
-    struct wire_budget budget;
-    uint32_t number;       /* of the last question asked */
-    uint32_t ping, reload; /* numbers of those not answered yet, or 0 */
-    int new_settings;      /* memfd on its way to the api process, or -1 */
-    bool reload_again;     /* SIGHUP came while one was under way */
+    struct wire_budget budget, box_budget;
+    uint32_t number;        /* of the last question asked */
+    uint32_t ping, reload;  /* numbers of those not answered yet, or 0 */
+    int new_settings;       /* memfd on its way to the api process, or -1 */
+    unsigned reload_deaths; /* of api processes that were given these settings */
+    bool reload_again;      /* SIGHUP came while one was under way */
     int64_t watchdog_ms;
     int64_t due[DUES]; /* monotonic ms; 0: not set */
     bool stopping, over;
+    bool reap; /* children have ended that were not looked at yet */
     int exit_status;
 };
 
@@ -105,6 +108,13 @@ static int tell(struct warden *w, enum wire_verb verb, uint32_t number, const in
 
 /* ---- reload ---- */
 
+/* systemd waits for this after RELOADING; while nobody serves, the next READY will say it. */
+static void reload_over(const struct warden *w)
+{
+    if (w->ready && !w->stopping)
+        notify_send("READY=1");
+}
+
 static void reload_begin(struct warden *w)
 {
     char text[96];
@@ -126,7 +136,7 @@ static void reload_begin(struct warden *w)
         if (w->new_settings >= 0)
             close(w->new_settings);
         w->new_settings = -1;
-        notify_send("READY=1");
+        reload_over(w);
         return;
     }
     due_in(w, DUE_RESOLVE, WARDEN_RELOAD_MS);
@@ -137,8 +147,8 @@ static void reload_end(struct warden *w)
     if (w->new_settings >= 0)
         close(w->new_settings);
     w->new_settings = -1;
-    w->reload = 0;
-    notify_send("READY=1");
+    w->reload = w->reload_deaths = 0;
+    reload_over(w);
     if (w->reload_again) {
         w->reload_again = false;
         reload_begin(w);
@@ -147,14 +157,29 @@ static void reload_end(struct warden *w)
 
 static void reload_send(struct warden *w)
 {
-    if (w->new_settings < 0 || w->resolve.pid || w->reload || !w->ready)
+    if (w->new_settings < 0 || w->resolve.pid || w->reload || !w->ready || w->api.link < 0)
         return; /* READY will call again */
     w->reload = ++w->number;
-    if (tell(w, WIRE_RELOAD, w->reload, &w->new_settings, 1) < 0) {
-        log_error("cannot hand over new settings, the old ones stay",
-                  kv_str("error", strerror(errno)));
-        reload_end(w);
+    if (tell(w, WIRE_RELOAD, w->reload, &w->new_settings, 1) == 0)
+        return;
+    if (errno == EPIPE) {
+        w->reload = 0; /* it is dying; the next one gets them */
+        return;
     }
+    log_error("cannot hand over new settings, the old ones stay", kv_str("error", strerror(errno)));
+    reload_end(w);
+}
+
+/* It died with new settings in its hands. Once may be chance, twice is the settings. */
+static void reload_survived(struct warden *w)
+{
+    if (!w->reload)
+        return;
+    w->reload = 0;
+    if (++w->reload_deaths < 2)
+        return; /* READY of the next one will try again */
+    log_error("the api process died over the new settings, the old ones stay");
+    reload_end(w);
 }
 
 /* `serve --resolve` has ended: its output is good, or it has said on stderr why not. */
@@ -179,6 +204,29 @@ static void resolve_slow(struct warden *w)
 {
     log_error("reading the settings took too long");
     child_kill(&w->resolve);
+}
+
+/* ---- sandboxes ---- */
+
+/* What it does not read in time it would wait for in vain: better that it starts anew. */
+static void boxes_say(void *owner, const struct wire_msg *msg, const int *fds, unsigned count)
+{
+    struct warden *w = owner;
+
+    if (w->api.link >= 0 && w->greeted && wire_send(w->api.link, msg, fds, count) < 0 &&
+        errno != EPIPE && errno != ECONNRESET)
+        condemn(w, "it does not read its answers");
+}
+
+static void boxes_begin(struct warden *w)
+{
+    bool root = w->args->api_uid >= 0;
+    const char *what;
+
+    if (boxes_open(root ? WARDEN_FD_STATE : -1, (uint32_t)w->args->api_uid, boxes_say, w, &what) <
+        0)
+        log_warn("no sandboxes can be made", kv_str("missing", what),
+                 kv_str("error", strerror(errno)));
 }
 
 /* ---- what the api process says ---- */
@@ -279,12 +327,14 @@ static bool hear(struct warden *w)
         condemn(w, "malformed message");
     else if (count)
         condemn(w, "descriptors where none belong");
-    else if (!wire_budget_take(&w->budget, clock_mono_ms()))
+    else if (!(msg.verb >= WIRE_BOX_CREATE
+                   ? wire_budget_take(&w->box_budget, BOX_VERBS_PER_SECOND, clock_mono_ms())
+                   : wire_budget_take(&w->budget, WIRE_PER_SECOND_MAX, clock_mono_ms())))
         condemn(w, "too many messages");
-    else if (!verb_fn[msg.verb])
-        condemn(w, "a verb that is not its own");
-    else
+    else if (verb_fn[msg.verb])
         verb_fn[msg.verb](w, &msg);
+    else if (!w->greeted || !boxes_hear(&msg))
+        condemn(w, "a verb that is not its own, or out of turn");
     return !w->condemned;
 }
 
@@ -318,7 +368,7 @@ static void api_start(struct warden *w)
 {
     w->greeted = w->ready = w->condemned = false;
     w->ping = 0;
-    w->budget = (struct wire_budget){ 0 };
+    w->budget = w->box_budget = (struct wire_budget){ 0 };
     if (spawn_api(w->args, &w->api) < 0) {
         log_error("cannot start the api process", kv_str("error", strerror(errno)));
         w->failed++;
@@ -336,6 +386,7 @@ static void api_died(struct warden *w)
     while (w->api.link >= 0 && !w->condemned && hear(w))
         ; /* what it said before it died, READY perhaps */
     int status = child_end(&w->api);
+    boxes_forget_asker();
     w->failed += !w->ready;
     w->greeted = w->ready = false;
     for (size_t i = 0; i < ARRAY_LEN(of_api); i++)
@@ -346,10 +397,7 @@ static void api_died(struct warden *w)
         finish(w, status != 0 && !w->condemned); /* it crashed over draining: not a clean end */
         return;
     }
-    if (w->reload) {
-        log_error("the api process died over new settings, the old ones stay");
-        reload_end(w);
-    }
+    reload_survived(w);
     if (WIFEXITED(status) && WEXITSTATUS(status) == API_EXIT_FINAL) {
         finish(w, 1); /* it has said why */
         return;
@@ -419,7 +467,7 @@ static void run_due(struct warden *w)
 
 static int wait_ms(const struct warden *w)
 {
-    int64_t first = 0, now = clock_mono_ms();
+    int64_t first = boxes_due_ms(), now = clock_mono_ms();
 
     for (int i = 0; i < DUES; i++)
         if (w->due[i] && (!first || w->due[i] < first))
@@ -459,8 +507,10 @@ static void take_signals(struct warden *w)
     struct signalfd_siginfo info;
 
     while (read(w->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            w->reap = true;
         /* From the kernel it means that the terminal we were started in is gone. */
-        if (info.ssi_signo == SIGHUP && info.ssi_code != SI_KERNEL)
+        else if (info.ssi_signo == SIGHUP && info.ssi_code != SI_KERNEL)
             reload_begin(w);
         else
             stop(w, (int)info.ssi_signo);
@@ -475,6 +525,7 @@ static int signals_open(void)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
     if (sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL) < 0 ||
         sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -1;
@@ -485,15 +536,16 @@ static int signals_open(void)
 
 static void once(struct warden *w)
 {
-    enum { SIGNALS, LINK, API, RESOLVE };
-    struct pollfd waits[] = {
+    enum { SIGNALS, LINK, API, RESOLVE, BOXES };
+    struct pollfd waits[BOXES + BOXES_WAITS] = {
         [SIGNALS] = { .fd = w->signal_fd, .events = POLLIN },
         [LINK] = { .fd = w->condemned ? -1 : w->api.link, .events = POLLIN },
         [API] = { .fd = w->api.pidfd, .events = POLLIN },
         [RESOLVE] = { .fd = w->resolve.pidfd, .events = POLLIN },
     };
 
-    if (poll(waits, ARRAY_LEN(waits), wait_ms(w)) < 0) {
+    unsigned boxes = boxes_waits(waits + BOXES);
+    if (poll(waits, BOXES + boxes, wait_ms(w)) < 0) {
         if (errno != EINTR) {
             log_error("poll", kv_str("error", strerror(errno)));
             finish(w, 1);
@@ -502,13 +554,17 @@ static void once(struct warden *w)
     }
     if (waits[LINK].revents)
         hear(w); /* one per round: a talkative child cannot keep us from the rest */
+    boxes_woken(waits + BOXES, boxes);
     if (waits[SIGNALS].revents)
         take_signals(w);
     if (waits[RESOLVE].revents && w->resolve.pid)
         resolved(w);
     if (waits[API].revents && w->api.pid)
         api_died(w);
+    if (w->reap)
+        w->reap = !boxes_reap();
     run_due(w);
+    boxes_run_due();
 }
 
 int supervise(const struct warden_args *args)
@@ -528,9 +584,11 @@ int supervise(const struct warden_args *args)
     w.watchdog_ms = notify_watchdog_ms();
     if (w.watchdog_ms)
         due_in(&w, DUE_WATCHDOG, w.watchdog_ms);
-    due_in(&w, DUE_RESTART, 0);
+    api_start(&w);
+    boxes_begin(&w); /* meanwhile; it takes a moment when the default image must be made */
     while (!w.over)
         once(&w);
+    boxes_close();
     if (w.resolve.pid) {
         child_kill(&w.resolve);
         child_end(&w.resolve);

@@ -33,12 +33,12 @@ must_use int warden_args_parse(struct warden_args *out, int argc, char **argv);
 /* How long to wait after the n-th death in a row, n from 1. */
 int64_t restart_delay_ms(unsigned deaths);
 
-/* A budget of messages per second; false when the sender is over it. */
+/* A budget of `most` messages per second; false when the sender is over it. */
 struct wire_budget {
     int64_t second;
     unsigned used;
 };
-bool wire_budget_take(struct wire_budget *budget, int64_t now_ms);
+bool wire_budget_take(struct wire_budget *budget, unsigned most, int64_t now_ms);
 
 /* ---- spawn.c: becoming somebody else ---- */
 

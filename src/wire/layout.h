@@ -62,3 +62,4 @@ must_use int layout_place(const int *fds, unsigned count, int exec_fd);
 #define STATE_TOKEN "admin.token"
 #define STATE_DATA "data"
 #define STATE_DB "atoll.db" /* in STATE_DATA */
+#define STATE_SPOOL "spool" /* in STATE_DATA: output of commands */

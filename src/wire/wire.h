@@ -10,10 +10,12 @@
 
 #include "base/auto.h"
 #include "base/str.h"
+#include "wire/box.h"
 
 #define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
-#define WIRE_VERSION 1
-#define WIRE_SIZE 256
+#define WIRE_VERSION 2
+#define WIRE_SIZE 512
+#define WIRE_PAYLOAD (WIRE_SIZE - 16)
 #define WIRE_FDS_MAX 4
 
 enum wire_role { WIRE_ROLE_WARDEN = 1, WIRE_ROLE_API };
@@ -26,6 +28,17 @@ enum wire_verb {
     WIRE_RELOADED,  /* child → warden: applied, or status says why not */
     WIRE_PING,      /* either way; answered with the same number */
     WIRE_PONG,
+    WIRE_BOX_CREATE, /* and on: box.h */
+    WIRE_BOX_OPEN,
+    WIRE_BOX_SIGNAL,
+    WIRE_BOX_FREEZE,
+    WIRE_BOX_THAW,
+    WIRE_BOX_LIMITS,
+    WIRE_BOX_STAT,
+    WIRE_BOX_APPLIED,
+    WIRE_BOX_DESTROY,
+    WIRE_BOX_LIST,
+    WIRE_BOX_DIED,
     WIRE_VERBS
 };
 
@@ -40,8 +53,18 @@ struct wire_msg {
             uint32_t role, pid;
             uint32_t readies; /* from the warden: api processes of this server that were READY */
         } hello;
-        char text[WIRE_SIZE - 16]; /* WIRE_RELOADED: why not; read it with wire_text */
-        uint8_t bytes[WIRE_SIZE - 16];
+        char text[WIRE_PAYLOAD]; /* WIRE_RELOADED: why not; read it with wire_text */
+        uint8_t bytes[WIRE_PAYLOAD];
+        struct box_spec spec;
+        struct box_name name;
+        struct box_created created;
+        struct box_signal signal;
+        struct box_limits limits;
+        struct box_usage usage;
+        struct box_applied applied;
+        struct box_page page;
+        struct box_rows rows;
+        struct box_died died;
     };
 };
 _Static_assert(sizeof(struct wire_msg) == WIRE_SIZE, "the wire is fixed");

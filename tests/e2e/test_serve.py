@@ -536,6 +536,24 @@ def test_more_listeners(start_server):
     shutil.rmtree(top)
 
 
+def test_as_many_listeners_as_a_list_holds(start_server):
+    top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-e2e-"))
+    top.chmod(0o755)
+    flags = [f"--listen=unix:{top}/{i}.sock" for i in range(32)]
+    try:
+        server = start_server(args=flags[:31])  # and the port that the test itself uses
+        for at in (0, 30):
+            conn = harness.UnixConnection(top / f"{at}.sock", 5)
+            conn.request("GET", "/readyz")
+            assert conn.getresponse().status == 200
+            conn.close()
+        server.stop()
+        status, log = first_start(flags)
+        assert status in (1, 64) and "more than 32" in log, log
+    finally:
+        shutil.rmtree(top)
+
+
 # ---- systemd ----
 
 

@@ -1,0 +1,270 @@
+/*
+ * After a start: the rows say what there was, the warden says what there is.
+ *
+ *   row and box     opened again; its init says what it still holds, and nothing is lost
+ *   row without box the sandbox ended while nobody looked: failed, its commands lost
+ *   box without row made just before a kill, never acknowledged to anybody: destroyed
+ *
+ * The same opening is used when a connection breaks in mid-life.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "box/own.h"
+
+/* ---- rows ---- */
+
+/*
+ * What was not wished for is stored as null or 0, which a wish may not say: taken out before it is
+ * read again as one.
+ */
+static void drop_unsaid(struct json *object)
+{
+    struct json **at = &object->first;
+
+    while (*at) {
+        if ((*at)->type == JSON_NULL || ((*at)->type == JSON_INT && (*at)->num == 0)) {
+            *at = (*at)->next;
+            object->count--;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+}
+
+static int read_spec(struct arena *arena, struct str text, const struct field *fields, void *out,
+                     struct err *err)
+{
+    struct json *json;
+
+    if (json_parse(arena, arena_str(arena, text), &json, err) < 0)
+        return -1;
+    if (json->type == JSON_OBJECT)
+        drop_unsaid(json);
+    return field_decode(fields, json, out, arena, NULL, err);
+}
+
+static int load_exec(struct box *box, struct query *q, struct err *err)
+{
+    autofree char *id = xmemdup0(query_col_str(q, 0).p, query_col_str(q, 0).n);
+    struct box_exec *exec = exec_new(box, id, (uint32_t)query_col_i64(q, 1));
+
+    if (!exec_state_parse(query_col_str(q, 2), &exec->state) ||
+        read_spec(&exec->arena, query_col_str(q, 3), exec_spec_fields, &exec->spec, err) < 0 ||
+        !exec->spec.argv || !exec->spec.cwd || !exec->spec.user)
+        return err_set(err, ERR_INTERNAL, "the row of command %s", exec->id);
+    snprintf(exec->by, sizeof(exec->by), "%.*s", STR_FMT(query_col_str(q, 4)));
+    exec->pid = (int32_t)query_col_i64(q, 5);
+    exec->end = (struct init_exited){ .code = (int32_t)query_col_i64(q, 6),
+                                      .signal = (int32_t)query_col_i64(q, 7),
+                                      .timed_out = query_col_i64(q, 8) != 0,
+                                      .user_us = (uint64_t)query_col_i64(q, 9),
+                                      .system_us = (uint64_t)query_col_i64(q, 10),
+                                      .maxrss_kb = (uint64_t)query_col_i64(q, 11) };
+    exec->started_ms = query_col_i64(q, 12);
+    exec->ended_ms = query_col_i64(q, 13);
+    exec->end_stored = exec->state == EXEC_EXITED || exec->state == EXEC_LOST;
+    if (exec->end_stored)
+        box->kept++;
+    else
+        box->running++;
+    if (exec->number >= box->next_number)
+        box->next_number = exec->number + 1;
+    for (unsigned s = 0; s < INIT_STREAMS; s++) {
+        char name[SPOOL_NAME_SIZE];
+
+        spool_name(name, exec->id, s);
+        if (spool_load(&exec->spool[s], box->boxes->spool_dir, name, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int load_execs(struct box *box, struct db *db, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT id, number, state, spec, by, pid, code, signal, timed_out, user_us,"
+                     " system_us, maxrss_kb, started_ms, ended_ms FROM exec WHERE sandbox = $1"
+                     " ORDER BY number");
+    int rc;
+
+    query_text(q, 1, box->id);
+    while ((rc = query_step(q, err)) > 0)
+        if (load_exec(box, q, err) < 0)
+            return -1;
+    return rc;
+}
+
+static int load_box(struct boxes *boxes, struct query *q, struct err *err)
+{
+    autofree char *id = xmemdup0(query_col_str(q, 0).p, query_col_str(q, 0).n);
+    autofree char *tenant = xmemdup0(query_col_str(q, 1).p, query_col_str(q, 1).n);
+    struct box *box = box_new(boxes, id, tenant);
+
+    box->slot = (uint32_t)query_col_i64(q, 2);
+    if (!sandbox_state_parse(query_col_str(q, 3), &box->state) ||
+        read_spec(&box->arena, query_col_str(q, 5), sandbox_spec_fields, &box->spec, err) < 0 ||
+        sandbox_spec_settle(&box->spec, err) < 0)
+        return err_set(err, ERR_INTERNAL, "the row of sandbox %s", id);
+    snprintf(box->reason, sizeof(box->reason), "%.*s", STR_FMT(query_col_str(q, 4)));
+    snprintf(box->by, sizeof(box->by), "%.*s", STR_FMT(query_col_str(q, 6)));
+    box->created_ms = query_col_i64(q, 7);
+    box->changed_ms = query_col_i64(q, 8);
+    box->expires_ms = query_col_i64(q, 9);
+    return 0;
+}
+
+int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
+{
+    int rc;
+    autoquery struct query *q =
+        db_query(db, "SELECT id, tenant, slot, state, reason, spec, by, created_ms, changed_ms,"
+                     " expires_ms FROM sandbox ORDER BY id");
+
+    while ((rc = query_step(q, err)) > 0)
+        if (load_box(boxes, q, err) < 0)
+            return -1;
+    if (rc < 0)
+        return -1;
+    list_each (pos, &boxes->all)
+        if (load_execs(list_entry(pos, struct box, node), db, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static void lost(struct box *box)
+{
+    box_ended(box, SANDBOX_FAILED, "it ended while the server was away", NULL);
+}
+
+void adopt_opened(struct boxes *boxes)
+{
+    if (boxes->opening && --boxes->opening == 0 && boxes->started && !boxes->stopping) {
+        void (*started)(void *ctx) = boxes->started;
+
+        boxes->started = NULL;
+        map_free(&boxes->listed);
+        boxes->listed = (struct map){ 0 };
+        started(boxes->started_ctx);
+    }
+}
+
+static void opened(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct box *box = ask->box;
+
+    box->busy = NULL;
+    if (msg && msg->status == 0 && fds[1] >= 0)
+        link_open(box, take_fd(&fds[1]));
+    else if (msg && msg->status == ENOENT)
+        lost(box);
+    else
+        link_tick_soon(box); /* asked again */
+    adopt_opened(box->boxes);
+}
+
+void box_reopen(struct box *box)
+{
+    struct ask *ask = ask_new(WIRE_BOX_OPEN, box->id);
+
+    box->busy = "being connected";
+    ask->answered = opened;
+    ask->box = box;
+    ask_send(box->boxes, ask);
+}
+
+/* ---- what there is ---- */
+
+static void destroyed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    (void)fds;
+    log_warn("destroyed a sandbox that was never acknowledged", kv_str("sandbox", ask->msg.name.id),
+             kv_int("status", msg ? msg->status : -1));
+}
+
+static void take_rows(struct boxes *boxes, const struct box_rows *rows)
+{
+    for (uint32_t i = 0; i < MIN(rows->count, (uint32_t)BOX_ROWS); i++) {
+        const struct box_row *row = &rows->rows[i];
+
+        if (!box_id_ok(row->id))
+            continue;
+        struct box *box = map_get(&boxes->by_id, str_of(row->id));
+        if (box && sandbox_lives(box->state)) {
+            if (row->state == BOX_RUNNING)
+                (void)map_put(&boxes->listed, str_of(row->id), box);
+            continue;
+        }
+        struct ask *ask = ask_new(WIRE_BOX_DESTROY, row->id);
+        ask->answered = destroyed;
+        ask_send(boxes, ask);
+    }
+}
+
+static void open_all(struct boxes *boxes)
+{
+    boxes->opening = 1;
+    list_each (pos, &boxes->all) {
+        struct box *box = list_entry(pos, struct box, node);
+
+        if (!sandbox_lives(box->state)) {
+            list_each (at, &box->execs)
+                exec_lost(list_entry(at, struct box_exec, node));
+            box_ttl_set(box);
+            continue;
+        }
+        box_ttl_set(box);
+        if (map_get(&boxes->listed, str_of(box->id))) {
+            boxes->opening++;
+            box_reopen(box);
+        } else {
+            lost(box);
+        }
+    }
+    adopt_opened(boxes);
+}
+
+static void ask_page(struct boxes *boxes, uint32_t from);
+
+static void listed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct boxes *boxes = ask->out;
+
+    (void)fds;
+    if (boxes->stopping)
+        return;
+    if (!msg || msg->status) {
+        /* Nothing can be said about any box: those of the rows are lost to us. */
+        log_warn("the warden keeps no sandboxes",
+                 kv_str("status", msg ? strerrordesc_np(msg->status) : "no answer"));
+        open_all(boxes);
+        return;
+    }
+    take_rows(boxes, &msg->rows);
+    if (msg->rows.next > ask->msg.page.from)
+        ask_page(boxes, msg->rows.next);
+    else
+        open_all(boxes);
+}
+
+static void ask_page(struct boxes *boxes, uint32_t from)
+{
+    struct ask *ask = ask_new(WIRE_BOX_LIST, NULL);
+
+    ask->msg.page.from = from;
+    ask->answered = listed;
+    ask->out = boxes;
+    ask_send(boxes, ask);
+}
+
+void boxes_start(struct boxes *boxes, void (*done)(void *ctx), void *ctx)
+{
+    boxes->started = done;
+    boxes->started_ctx = ctx;
+    ask_page(boxes, 0);
+}

@@ -1,0 +1,640 @@
+/*
+ * box: the room against a warden and inits that are played here, over real sockets and a real
+ * store. What an init may not do is tried, what a restart must find is found.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/limits.h"
+#include "box/own.h"
+#include "store/testing.h"
+
+/* ---- a warden that is played ---- */
+
+static struct boxes *boxes;
+static struct wire_msg asked[64];
+static unsigned asked_count;
+static int init_end = -1; /* our end of the newest box's connection */
+
+static int played_send(void *ctx, const struct wire_msg *msg)
+{
+    (void)ctx;
+    CHECK(asked_count < ARRAY_LEN(asked));
+    asked[asked_count++] = *msg;
+    return 0;
+}
+
+/* Runs the loop for a moment. */
+static struct timer pause_timer;
+
+static void pause_over(struct timer *timer)
+{
+    (void)timer;
+    loop_stop(test_loop);
+}
+
+static void turn(int64_t ms)
+{
+    pause_timer = (struct timer){ .fn = pause_over };
+    timer_set(test_loop, &pause_timer, ms);
+    loop_run(test_loop);
+}
+
+static int no_run(struct db *db, void *ctx, struct err *err)
+{
+    (void)db, (void)ctx, (void)err;
+    return 0;
+}
+
+/* What is in the sockets is read, what was to be stored is stored, and what follows is done. */
+static void settle(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct test_job job = { .fn = no_run, .stop = true };
+
+        turn(20);
+        job.job = (struct store_job){ .run = test_job_run, .done = test_job_done };
+        store_write(test_store, &job.job);
+        loop_run(test_loop);
+    }
+    turn(5);
+}
+
+static void answer_with(const struct wire_msg *question, int status, bool with_link)
+{
+    struct wire_msg msg = *question;
+    int fds[2] = { -1, -1 };
+    unsigned count = 0;
+
+    msg.status = status;
+    if (question->verb == WIRE_BOX_CREATE || question->verb == WIRE_BOX_OPEN)
+        msg.created =
+            (struct box_created){ .step = status ? BOX_STEP_SECCOMP : BOX_STEP_NONE, .slot = 3 };
+    if (with_link) {
+        int pair[2];
+
+        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+        if (init_end >= 0)
+            close(init_end);
+        init_end = pair[0];
+        fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        fds[1] = pair[1];
+        count = 2;
+    }
+    boxes_heard(boxes, &msg, fds, count);
+}
+
+/* ---- an init that is played ---- */
+
+static void say(uint16_t type, uint32_t exec, const void *fixed, size_t fixed_len, const char *more)
+{
+    static char frame[70000];
+    struct init_head head = { INIT_MAGIC, type, 0, exec,
+                              (uint32_t)(fixed_len + (more ? strlen(more) : 0)) };
+
+    memcpy(frame, &head, sizeof(head));
+    if (fixed_len)
+        memcpy(frame + sizeof(head), fixed, fixed_len);
+    if (more)
+        memcpy(frame + sizeof(head) + fixed_len, more, strlen(more));
+    CHECK(send(init_end, frame, sizeof(head) + head.len, MSG_NOSIGNAL) > 0);
+}
+
+/* The next frame of this type that the room sent; others are passed over. False: none. */
+static bool heard(uint16_t type, uint32_t *exec, char *body, size_t size)
+{
+    static char frame[70000];
+    struct init_head head;
+    ssize_t got;
+
+    while ((got = recv(init_end, frame, sizeof(frame), MSG_DONTWAIT)) > 0) {
+        CHECK(init_frame_ok(frame, (size_t)got, true));
+        memcpy(&head, frame, sizeof(head));
+        if (head.type != type)
+            continue;
+        if (exec)
+            *exec = head.exec;
+        if (body)
+            memcpy(body, frame + sizeof(head), MIN(head.len, size));
+        return true;
+    }
+    return false;
+}
+
+static void say_output(uint32_t exec, uint32_t stream, uint64_t position, const char *text)
+{
+    struct init_output head = { .stream = stream, .position = position };
+
+    say(INIT_OUTPUT, exec, &head, sizeof(head), text);
+}
+
+static void say_exited(uint32_t exec, int code, uint64_t out, uint64_t err_)
+{
+    struct init_exited end = { .code = code, .end = { out, err_ } };
+
+    say(INIT_EXITED, exec, &end, sizeof(end), NULL);
+}
+
+/* ---- a caller ---- */
+
+struct caller {
+    struct box_op op;
+    int done;
+    struct err err;
+    bool failed;
+};
+
+static void caller_done(struct box_op *op, const struct err *err)
+{
+    struct caller *caller = container_of(op, struct caller, op);
+
+    caller->done++;
+    caller->failed = err != NULL;
+    if (err)
+        caller->err = *err;
+}
+
+static struct caller caller_new(void)
+{
+    return (struct caller){ .op = { .tenant = "default", .by = "me", .done = caller_done } };
+}
+
+static char *store_path;
+
+static void up(bool fresh)
+{
+    static int number;
+
+    if (fresh) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "box%d.db", ++number);
+        free(store_path);
+        store_path = test_path(name);
+    }
+    test_open(store_path, NULL, NULL);
+    static const char *spools; /* the same after a restart */
+    if (!spools)
+        spools = test_dir();
+    int dir = open(spools, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    boxes = boxes_new(&(struct boxes_options){ .loop = test_loop,
+                                               .store = test_store,
+                                               .spool_dir = dir,
+                                               .sandboxes_max = 3,
+                                               .send = played_send });
+    asked_count = 0;
+}
+
+static void down(void)
+{
+    store_close(test_store);
+    test_store = NULL;
+    boxes_free(boxes);
+    boxes = NULL;
+    test_close();
+    if (init_end >= 0)
+        close(init_end);
+    init_end = -1;
+}
+
+static struct box *made(void)
+{
+    struct caller caller = caller_new();
+    struct sandbox_spec spec = { 0 };
+    struct err err;
+
+    CHECK_OK(boxes_create(boxes, &spec, &caller.op, &err), &err);
+    CHECK_INT(asked[asked_count - 1].verb, WIRE_BOX_CREATE);
+    CHECK(box_spec_ok(&asked[asked_count - 1].spec));
+    answer_with(&asked[asked_count - 1], 0, true);
+    settle();
+    CHECK_INT(caller.done, 1);
+    CHECK(!caller.failed);
+    say(INIT_READY, 0, &(struct init_ready){ .version = 1 }, sizeof(struct init_ready), NULL);
+    say(INIT_LISTED, 0, NULL, 0, NULL);
+    turn(20);
+    return caller.op.box;
+}
+
+static struct box_exec *started(struct box *box, uint32_t *number)
+{
+    struct caller caller = caller_new();
+    const char *argv[] = { "echo", "hi", NULL };
+    struct exec_spec spec = { .argv = argv };
+    struct err err;
+
+    CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
+    CHECK(heard(INIT_EXEC, number, NULL, 0));
+    say(INIT_STARTED, *number, &(struct init_started){ .pid = 7 }, sizeof(struct init_started),
+        NULL);
+    settle();
+    CHECK_INT(caller.done, 1);
+    CHECK(!caller.failed);
+    return caller.op.exec;
+}
+
+static const char *read_all(struct box_exec *exec, unsigned stream)
+{
+    static char text[4096];
+    struct err err;
+    size_t len = 0;
+    ssize_t got;
+
+    while ((got = box_exec_read(exec, stream, len, text + len, sizeof(text) - 1 - len, &err)) > 0)
+        len += (size_t)got;
+    CHECK(got == 0);
+    text[len] = 0;
+    return text;
+}
+
+/* ---- sandboxes ---- */
+
+TEST(a_creation_that_fails_names_the_step_and_leaves_nothing)
+{
+    struct caller caller = caller_new();
+    struct sandbox_spec spec = { 0 };
+    struct err err;
+
+    up(true);
+    CHECK_OK(boxes_create(boxes, &spec, &caller.op, &err), &err);
+    answer_with(&asked[0], EPERM, false);
+    settle();
+    CHECK_INT(caller.done, 1);
+    CHECK(caller.failed && strstr(caller.err.msg, "seccomp"));
+    CHECK(boxes_next(boxes, "default", NULL) == NULL);
+    down();
+}
+
+TEST(the_limit_counts_all_that_are_not_deleted)
+{
+    struct caller caller = caller_new();
+    struct sandbox_spec spec = { 0 };
+    struct err err = { 0 };
+    struct box *box;
+
+    up(true);
+    for (int i = 0; i < 3; i++)
+        box = made();
+    CHECK(boxes_create(boxes, &spec, &caller.op, &err) < 0);
+    CHECK_INT(err.code, ERR_RATE);
+    CHECK_OK(box_delete(box, &caller.op, &err), &err);
+    answer_with(&asked[asked_count - 1], 0, false);
+    settle();
+    CHECK_INT(caller.done, 1);
+    CHECK(!caller.failed);
+    made();
+    down();
+}
+
+TEST(changes_follow_the_table_and_one_comes_after_the_other)
+{
+    struct caller one = caller_new(), two = caller_new();
+    struct err err = { 0 };
+    struct sandbox_view view;
+
+    up(true);
+    struct box *box = made();
+    CHECK(box_resume(box, &one.op, &err) < 0);
+    CHECK_OK(box_pause(box, &one.op, &err), &err);
+    CHECK(box_pause(box, &two.op, &err) < 0);
+    CHECK_INT(err.code, ERR_CONFLICT);
+    answer_with(&asked[asked_count - 1], 0, false);
+    settle();
+    box_view(box, &view);
+    CHECK_STR(view.state, "paused");
+    const char *argv[] = { "true", NULL };
+    CHECK(box_exec(box, &(struct exec_spec){ .argv = argv }, &two.op, &err) < 0);
+    CHECK_OK(box_stop(box, &two.op, &err), &err);
+    answer_with(&asked[asked_count - 1], ENOENT, false); /* it was gone already: the same */
+    settle();
+    CHECK(two.done == 1 && !two.failed);
+    box_view(box, &view);
+    CHECK_STR(view.state, "stopped");
+    CHECK(box_pause(box, &one.op, &err) < 0);
+    down();
+}
+
+TEST(states_move_only_along_the_table)
+{
+    for (int from = 0; from < SANDBOX_STATES; from++)
+        for (int to = 0; to < SANDBOX_STATES; to++) {
+            bool lives = from <= SANDBOX_PAUSED,
+                 may = sandbox_may((enum sandbox_state)from, (enum sandbox_state)to);
+
+            if (from == SANDBOX_DELETED || to == SANDBOX_CREATING || from == to)
+                CHECK(!may);
+            else if (to == SANDBOX_DELETED)
+                CHECK(may);
+            else if (!lives)
+                CHECK(!may);
+        }
+    CHECK(sandbox_may(SANDBOX_RUNNING, SANDBOX_PAUSED));
+    CHECK(sandbox_may(SANDBOX_PAUSED, SANDBOX_RUNNING));
+    CHECK(!sandbox_may(SANDBOX_CREATING, SANDBOX_PAUSED));
+    CHECK(!exec_may(EXEC_EXITED, EXEC_LOST) && exec_may(EXEC_RUNNING, EXEC_EXITED));
+}
+
+/* ---- commands ---- */
+
+TEST(output_is_written_once_whatever_is_said_twice)
+{
+    struct exec_view view;
+    struct init_ack ack;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    struct box_exec *exec = started(box, &number);
+    say_output(number, INIT_OUT, 0, "hello ");
+    say_output(number, INIT_OUT, 0, "hello ");   /* again */
+    say_output(number, INIT_OUT, 3, "lo world"); /* half again */
+    say_output(number, INIT_ERR, 0, "oops");
+    settle();
+    CHECK(heard(INIT_ACK, NULL, (char *)&ack, sizeof(ack)));
+    CHECK(ack.position[0] == 11 && ack.position[1] == 4);
+    CHECK_STR(read_all(exec, INIT_OUT), "hello world");
+    CHECK_STR(read_all(exec, INIT_ERR), "oops");
+    say_exited(number, 5, 11, 4);
+    settle();
+    CHECK(box_exec_ended(exec));
+    CHECK(heard(INIT_FORGET, NULL, NULL, 0));
+    box_exec_view(exec, &view);
+    CHECK_INT(view.exit_code, 5);
+    down();
+}
+
+TEST(an_end_before_all_bytes_asks_for_them)
+{
+    struct init_attach attach;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    struct box_exec *exec = started(box, &number);
+    say_output(number, INIT_OUT, 0, "abc");
+    say_exited(number, 0, 6, 0);
+    turn(700);
+    CHECK(!box_exec_ended(exec));
+    CHECK(heard(INIT_ATTACH, NULL, (char *)&attach, sizeof(attach)));
+    CHECK(attach.position[0] == 3);
+    say_output(number, INIT_OUT, 3, "def");
+    say_exited(number, 0, 6, 0);
+    settle();
+    CHECK(box_exec_ended(exec));
+    CHECK_STR(read_all(exec, INIT_OUT), "abcdef");
+    down();
+}
+
+/* What no init of ours says; each ends the sandbox. */
+static void check_condemned(void (*lie)(uint32_t number))
+{
+    struct sandbox_view view;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    struct box_exec *exec = started(box, &number);
+    unsigned before = asked_count;
+    lie(number);
+    settle();
+    box_view(box, &view);
+    CHECK_STR(view.state, "failed");
+    CHECK_INT(asked[before].verb, WIRE_BOX_DESTROY);
+    struct exec_view exec_view;
+    box_exec_view(exec, &exec_view);
+    CHECK_STR(exec_view.state, "lost");
+    down();
+}
+
+static void lie_gap(uint32_t number)
+{
+    say_output(number, INIT_OUT, 1, "x");
+}
+
+static void lie_stream(uint32_t number)
+{
+    say_output(number, 2, 0, "x");
+}
+
+static void lie_short(uint32_t number)
+{
+    say_output(number, INIT_OUT, 0, "abc");
+    say_exited(number, 0, 2, 0);
+}
+
+static void lie_code(uint32_t number)
+{
+    say_exited(number, 256, 0, 0);
+}
+
+static void lie_noise(uint32_t number)
+{
+    (void)number;
+    for (int i = 0; i < 64; i++)
+        CHECK(send(init_end, "nonsense", 8, MSG_NOSIGNAL) == 8);
+}
+
+TEST(an_init_that_lies_is_destroyed)
+{
+    check_condemned(lie_gap);
+    check_condemned(lie_stream);
+    check_condemned(lie_short);
+    check_condemned(lie_code);
+    check_condemned(lie_noise);
+}
+
+TEST(a_command_that_cannot_start_says_why_and_is_nowhere)
+{
+    struct caller caller = caller_new();
+    const char *argv[] = { "nothing", NULL };
+    struct exec_spec spec = { .argv = argv };
+    struct err err;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
+    CHECK(heard(INIT_EXEC, &number, NULL, 0));
+    say(INIT_STARTED, number, &(struct init_started){ .error = ENOENT, .step = INIT_STEP_FIND },
+        sizeof(struct init_started), NULL);
+    settle();
+    CHECK_INT(caller.done, 1);
+    CHECK(caller.failed && caller.err.code == ERR_UNPROCESSABLE);
+    CHECK_STR(caller.err.field, "argv[0]");
+    CHECK(box_exec_next(box, NULL) == NULL);
+    down();
+}
+
+TEST(a_warden_that_tells_of_a_death_loses_what_ran)
+{
+    struct wire_msg msg = { .verb = WIRE_BOX_DIED, .died = { .code = -1, .signal = 9 } };
+    struct sandbox_view view;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    struct box_exec *exec = started(box, &number);
+    box_view(box, &view);
+    memcpy(msg.died.name.id, view.id, strlen(view.id));
+    say_output(number, INIT_OUT, 0, "last words");
+    boxes_heard(boxes, &msg, NULL, 0);
+    settle();
+    CHECK_STR(read_all(exec, INIT_OUT), "last words"); /* what was in the socket still counts */
+    box_view(box, &view);
+    CHECK_STR(view.state, "failed");
+    CHECK(box_exec_ended(exec));
+    down();
+}
+
+/* ---- restarts ---- */
+
+static bool is_started;
+
+static void on_started(void *ctx)
+{
+    (void)ctx;
+    is_started = true;
+}
+
+static int load_job(struct db *db, void *ctx, struct err *err)
+{
+    (void)ctx;
+    return boxes_load(boxes, db, err);
+}
+
+static void again(const char *listed)
+{
+    struct test_job job = { .fn = load_job, .stop = true };
+    struct err err = { 0 };
+
+    down();
+    up(false);
+    job.job = (struct store_job){ .run = test_job_run, .done = test_job_done };
+    store_write(test_store, &job.job);
+    loop_run(test_loop);
+    if (job.job.rc < 0)
+        err = job.job.err;
+    CHECK_OK(job.job.rc, &err);
+    is_started = false;
+    boxes_start(boxes, on_started, NULL);
+    CHECK_INT(asked[0].verb, WIRE_BOX_LIST);
+    struct wire_msg msg = asked[0];
+    memset(&msg.rows, 0, sizeof(msg.rows));
+    if (listed) {
+        msg.rows.count = 1;
+        memcpy(msg.rows.rows[0].id, listed, strlen(listed));
+        msg.rows.rows[0].state = BOX_RUNNING;
+    }
+    boxes_heard(boxes, &msg, NULL, 0);
+    turn(20);
+}
+
+TEST(a_restart_goes_on_where_the_files_end)
+{
+    char id[ID_SIZE];
+    struct init_attach attach;
+    struct sandbox_view view;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    (void)started(box, &number);
+    say_output(number, INIT_OUT, 0, "one ");
+    settle();
+    box_view(box, &view);
+    snprintf(id, sizeof(id), "%s", view.id);
+    again(id);
+    CHECK(!is_started);
+    CHECK_INT(asked[1].verb, WIRE_BOX_OPEN);
+    answer_with(&asked[1], 0, true);
+    turn(20);
+    CHECK(is_started);
+    struct init_listed row = { .exec = number, .running = 1 };
+    say(INIT_READY, 0, &(struct init_ready){ .version = 1, .execs = 1 }, sizeof(struct init_ready),
+        NULL);
+    say_output(number, INIT_OUT, 0, "one two"); /* an init says everything that it holds */
+    say(INIT_LISTED, 0, &row, sizeof(row), NULL);
+    settle();
+    CHECK(heard(INIT_ATTACH, NULL, (char *)&attach, sizeof(attach)));
+    CHECK_INT(attach.position[0], 4);
+    box = boxes_next(boxes, "default", NULL);
+    struct box_exec *exec = box_exec_next(box, NULL);
+    CHECK_STR(read_all(exec, INIT_OUT), "one two");
+    say_exited(number, 0, 7, 0);
+    settle();
+    CHECK(box_exec_ended(exec));
+    again(id);
+    answer_with(&asked[1], 0, true);
+    turn(20);
+    struct exec_view ended;
+    box_exec_view(box_exec_next(boxes_next(boxes, "default", NULL), NULL), &ended);
+    CHECK_STR(ended.state, "exited");
+    CHECK_INT(ended.stdout_bytes, 7);
+    CHECK_STR(ended.argv[1], "hi");
+    down();
+}
+
+TEST(a_restart_fails_what_is_gone_and_destroys_what_nobody_knows)
+{
+    struct sandbox_view view;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    (void)started(box, &number);
+    again("sbstranger");
+    CHECK(is_started);
+    CHECK_INT(asked[1].verb, WIRE_BOX_DESTROY);
+    CHECK_STR(asked[1].name.id, "sbstranger");
+    settle();
+    box = boxes_next(boxes, "default", NULL);
+    box_view(box, &view);
+    CHECK_STR(view.state, "failed");
+    struct exec_view exec;
+    box_exec_view(box_exec_next(box, NULL), &exec);
+    CHECK_STR(exec.state, "lost");
+    down();
+}
+
+/* ---- the files ---- */
+
+TEST(a_spool_gives_back_what_a_naive_copy_holds)
+{
+    struct spool spool = SPOOL_NONE;
+    struct err err;
+    int dir = open(test_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const uint64_t total = SPOOL_RING + (SPOOL_RING >> 3);
+    static unsigned char data[60000], back[70000];
+    uint64_t at = 0;
+
+    /* The byte at position p is a function of p. */
+    while (at < total) {
+        size_t len = 1 + test_rand(sizeof(data));
+
+        for (size_t i = 0; i < len; i++)
+            data[i] = (unsigned char)((at + i) * 2654435761u >> 7);
+        CHECK_OK(spool_add(&spool, dir, "ring.out", data, len, &err), &err);
+        at += len;
+        if (test_rand(8) == 0) { /* a restart */
+            spool_close(&spool);
+            CHECK_OK(spool_load(&spool, dir, "ring.out", &err), &err);
+            CHECK(spool.end == at);
+        }
+        uint64_t begin = spool_begin(&spool), from = begin + test_rand((uint32_t)(at - begin));
+        ssize_t got = spool_read(&spool, dir, "ring.out", from, back, sizeof(back), &err);
+        CHECK(got > 0);
+        for (ssize_t i = 0; i < got; i++)
+            CHECK(back[i] == (unsigned char)((from + (uint64_t)i) * 2654435761u >> 7));
+    }
+    CHECK(spool_begin(&spool) > 0);
+    CHECK(spool_read(&spool, dir, "ring.out", spool_begin(&spool) - 1, back, 1, &err) < 0);
+    CHECK_INT(err.code, ERR_GONE);
+    CHECK(spool_read(&spool, dir, "ring.out", at, back, 1, &err) == 0);
+    CHECK(spool_read(&spool, dir, "ring.out", at + 1, back, 1, &err) < 0);
+    CHECK_INT(err.code, ERR_RANGE);
+    spool_close(&spool);
+    close(dir);
+}

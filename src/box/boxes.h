@@ -1,0 +1,146 @@
+/*
+ * boxes - living sandboxes and their commands, on the loop thread.
+ *
+ * Everything that was not deleted is in memory and in the store; questions are answered from
+ * memory. A change goes first to the kernel (by the warden, or by the sandbox's init), then in one
+ * write job to the store together with its event and what the caller records with it (audit row,
+ * idempotent answer), and only then is it said to be done. A kill in between leaves something in
+ * the kernel that no row knows: the next start takes it back (adopt.c).
+ *
+ * All functions are for the loop thread, except boxes_load.
+ */
+#pragma once
+
+#include "base/id.h"
+#include "base/limits.h"
+#include "loop/loop.h"
+#include "model/sandbox.h"
+#include "store/store.h"
+#include "wire/init.h"
+#include "wire/wire.h"
+
+struct boxes;
+struct box;
+struct box_exec;
+
+struct boxes_options {
+    struct loop *loop;
+    struct store *store;
+    int spool_dir;          /* takes */
+    unsigned sandboxes_max; /* not deleted ones */
+    /* To the warden: 0, or -1 with errno. */
+    int (*send)(void *ctx, const struct wire_msg *msg);
+    void *ctx;
+};
+
+struct boxes *boxes_new(const struct boxes_options *options);
+/* Ends all that waits with ERR_UNAVAILABLE; the sandboxes themselves go on. */
+void boxes_free(struct boxes *boxes);
+/* Within the first job of a start, before anything else uses `boxes`: reads the rows. */
+must_use int boxes_load(struct boxes *boxes, struct db *db, struct err *err);
+/* Finds what still runs and takes it over; `done` when everything that could be is. */
+void boxes_start(struct boxes *boxes, void (*done)(void *ctx), void *ctx);
+/* The server is stopping: whoever waits for a command is answered now. */
+void boxes_drain(struct boxes *boxes);
+/* A message of the warden's about a box. Takes the descriptors. */
+void boxes_heard(struct boxes *boxes, const struct wire_msg *msg, const int *fds, unsigned count);
+
+/* ---- one change and who asked for it ---- */
+
+struct box_op {
+    const char *tenant, *by; /* borrowed until the end */
+    /* Just before the change is stored, what `record` will need can be composed; may be NULL. */
+    void (*prepare)(struct box_op *op);
+    /* On the writer thread, in the transaction that stores the change; may be NULL. */
+    int (*record)(struct box_op *op, struct db *db, struct err *err);
+    /* Exactly once, never from inside the call that began it; err NULL: done and stored. */
+    void (*done)(struct box_op *op, const struct err *err);
+    struct box *box; /* what it is about, once that is known */
+    struct box_exec *exec;
+    struct list node; /* the room's own */
+};
+
+/* ---- sandboxes ---- */
+
+/* By id, by name, or by the beginning of an id that only one has. ERR_NOT_FOUND, ERR_CONFLICT. */
+must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
+                        struct err *err);
+/* The next one of the tenant, oldest first; NULL begins and ends. */
+struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
+void box_view(const struct box *box, struct sandbox_view *out);
+
+/*
+ * Each: 0 when under way (op->done follows), -1 when refused at once. `spec` is copied.
+ * ERR_RATE: there are sandboxes_max already. ERR_CONFLICT: the name is taken, or the state does not
+ * fit.
+ */
+must_use int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op,
+                          struct err *err);
+must_use int box_pause(struct box *box, struct box_op *op, struct err *err);
+must_use int box_resume(struct box *box, struct box_op *op, struct err *err);
+must_use int box_stop(struct box *box, struct box_op *op, struct err *err);
+must_use int box_delete(struct box *box, struct box_op *op, struct err *err);
+
+/* Questions to the warden; *out lives until `done`. */
+must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err);
+must_use int box_applied(struct box *box, struct box_applied *out, struct box_op *op,
+                         struct err *err);
+
+/* ---- commands ---- */
+
+must_use int box_exec_find(struct box *box, const char *id, struct box_exec **out, struct err *err);
+struct box_exec *box_exec_next(const struct box *box, struct box_exec *after); /* oldest first */
+void box_exec_view(const struct box_exec *exec, struct exec_view *out);
+bool box_exec_ended(const struct box_exec *exec); /* and the end is stored */
+
+/* Done when it has started and that is stored. */
+must_use int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op,
+                      struct err *err);
+/* Done when it has ended, when the time is over, or when the server stops; never an error. */
+struct box_wait {
+    struct list node;
+    struct timer timer;
+    struct box_exec *exec;
+    void (*done)(struct box_wait *wait);
+};
+void box_exec_wait(struct box_exec *exec, int64_t ms, struct box_wait *wait);
+void box_exec_unwait(struct box_wait *wait);
+
+must_use int box_exec_signal(struct box_exec *exec, int signal, bool tree, struct box_op *op,
+                             struct err *err);
+must_use int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err);
+
+/* ---- input ---- */
+
+/*
+ * One writer at a time. Takes what there is room for, and says how much; the rest when `room` is
+ * called, which also tells that all has arrived, or that nothing reads it any more (`over`).
+ */
+struct box_input {
+    struct box_exec *exec; /* NULL: not attached */
+    void (*room)(struct box_input *input);
+    bool over;
+};
+must_use int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *err);
+size_t box_input_put(struct box_input *input, struct str data);
+void box_input_eof(struct box_input *input);        /* after what was put */
+bool box_input_idle(const struct box_input *input); /* everything has arrived */
+void box_input_end(struct box_input *input);
+/* The record of it in the store; `op` as in the other changes. */
+void box_input_note(struct box_exec *exec, struct box_op *op);
+
+/* ---- output ---- */
+
+/* Told whenever there may be more to read, or the command has ended. */
+struct box_reader {
+    struct list node;
+    void (*more)(struct box_reader *reader);
+    /* The command is being forgotten: the reader is no longer attached. */
+    void (*gone)(struct box_reader *reader);
+};
+void box_exec_follow(struct box_exec *exec, struct box_reader *reader);
+void box_exec_unfollow(struct box_reader *reader);
+/* Bytes of a stream from a position: how many, 0 none now. ERR_GONE, ERR_RANGE. */
+must_use ssize_t box_exec_read(struct box_exec *exec, unsigned stream, uint64_t from, void *out,
+                               size_t len, struct err *err);
+void box_exec_range(const struct box_exec *exec, unsigned stream, uint64_t *begin, uint64_t *end);

@@ -1,0 +1,199 @@
+/* own - what the files of the box room share among themselves. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "box/boxes.h"
+#include "box/spool.h"
+
+#define BOX_TENANT_MAX 32
+
+/* ---- ask.c: questions to the warden ---- */
+
+struct ask {
+    struct list node;
+    struct wire_msg msg;
+    int64_t due_ms; /* once it was sent */
+    /* msg NULL: no answer came. The callee takes the descriptors that it sets to -1. */
+    void (*answered)(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX]);
+    struct box *box;
+    struct box_op *op;
+    void *out;
+};
+
+struct asks {
+    struct list sent, waiting;
+    unsigned sent_count, waiting_count;
+    uint32_t number;
+    struct timer timer;
+};
+
+struct ask *ask_new(uint16_t verb, const char *id);
+/* Takes it; frees it after `answered`. */
+void ask_send(struct boxes *boxes, struct ask *ask);
+void asks_heard(struct boxes *boxes, const struct wire_msg *msg, int fds[WIRE_FDS_MAX]);
+void asks_init(struct boxes *boxes);
+void asks_free(struct boxes *boxes);
+/* What an answer says as an error of the API; `what` is said first. */
+int ask_err(struct err *err, const struct wire_msg *msg, const char *what);
+
+/* ---- the set ---- */
+
+struct boxes {
+    struct loop *loop;
+    struct store *store;
+    int spool_dir;
+    unsigned max, count;
+    int (*send)(void *ctx, const struct wire_msg *msg);
+    void *ctx;
+    struct list all; /* oldest first */
+    struct map by_id;
+    struct asks asks;
+    struct list waits; /* of all commands, for drain */
+    bool stopping;
+    /* adopt.c */
+    void (*started)(void *ctx);
+    void *started_ctx;
+    unsigned opening;
+    struct map listed;
+};
+
+/* A frame that did not fit into the socket. */
+struct box_frame {
+    struct list node;
+    int fd; /* beside it, owned; -1 */
+    size_t len;
+    char data[];
+};
+
+struct box {
+    struct list node;
+    struct boxes *boxes;
+    char id[ID_SIZE], tenant[BOX_TENANT_MAX + 1], by[ID_SIZE];
+    struct arena arena; /* of spec */
+    struct sandbox_spec spec;
+    enum sandbox_state state;
+    char reason[160];
+    uint32_t slot;
+    int64_t created_ms, changed_ms, expires_ms;
+    const char *busy; /* what is being done to it, or NULL */
+    struct timer ttl;
+
+    struct watch link;  /* fd -1: none */
+    struct list frames; /* not sent yet */
+    size_t frames_size;
+    bool listed;       /* its init has said what runs, on this connection */
+    unsigned strikes;  /* frames that made no sense */
+    struct timer tick; /* while something is to be asked again */
+
+    struct list execs; /* oldest first */
+    unsigned running, kept;
+    uint32_t next_number;
+};
+
+struct box_exec {
+    struct list node;
+    struct box *box;
+    char id[ID_SIZE], by[ID_SIZE];
+    uint32_t number;
+    struct arena arena; /* of spec */
+    struct exec_spec spec;
+    enum exec_state state;
+    int32_t pid;
+    struct init_exited end;
+    int64_t started_ms, ended_ms;
+    struct spool spool[INIT_STREAMS];
+    bool ack_due, news;
+    bool stalled;    /* bytes were dropped (disk full): ask for them again */
+    bool end_stored; /* whoever waits may be told */
+    int64_t start_due_ms;
+    struct box_op *starting; /* who waits for its start */
+    struct list readers, waits;
+
+    /* input */
+    struct buf in;  /* not yet sent */
+    bool in_flight; /* a frame was sent that its init has not confirmed */
+    bool in_eof, in_eof_sent, in_closed;
+    struct box_input *input;
+};
+
+/* ---- boxes.c ---- */
+
+struct box *box_new(struct boxes *boxes, const char *id, const char *tenant);
+void box_free(struct box *box); /* without a word to anybody */
+/* It does not live any more; what ran is lost. Stores it; `op` may be NULL. */
+void box_ended(struct box *box, enum sandbox_state state, const char *reason, struct box_op *op);
+/* Its init does what no init of ours would do. */
+void box_condemn(struct box *box, const char *why);
+void box_ttl_set(struct box *box);
+void box_opened(struct box *box, int fd);
+
+/* ---- link.c: frames to and from an init ---- */
+
+void link_init(struct box *box);
+void link_open(struct box *box, int fd); /* takes */
+void link_close(struct box *box);
+/* Everything that still waits in the socket; then it is closed. */
+void link_drain(struct box *box);
+/* False when too much waits already; `fd` (or -1) is taken. */
+bool link_send(struct box *box, uint16_t type, uint32_t exec, const void *fixed, size_t fixed_len,
+               const void *more, size_t more_len, int fd);
+void link_tick_soon(struct box *box);
+/* One datagram from an init; what the fuzzer calls. */
+void link_take(struct box *box, const void *data, size_t len);
+
+/* ---- exec.c ---- */
+
+struct box_exec *exec_new(struct box *box, const char *id, uint32_t number);
+void exec_free(struct box_exec *exec);
+struct box_exec *exec_by_number(const struct box *box, uint32_t number);
+void exec_started(struct box_exec *exec, const struct init_started *answer);
+void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
+void exec_exited(struct box_exec *exec, const struct init_exited *end);
+void exec_room(struct box_exec *exec, bool refused);
+void exec_lost(struct box_exec *exec);
+void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
+void exec_attach(struct box_exec *exec);
+void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
+void exec_remove_files(struct box_exec *exec);
+void exec_close_files(struct box_exec *exec);
+
+/* ---- adopt.c ---- */
+
+void adopt_opened(struct boxes *boxes);
+void box_reopen(struct box *box);
+
+/* ---- rows.c: what is stored, and the jobs that do it ---- */
+
+struct change {
+    struct store_job job;
+    struct boxes *boxes;
+    struct box *box;
+    struct box_exec *exec;
+    struct box_op *op;
+    void (*settled)(struct change *change, const struct err *err); /* may be NULL */
+    int (*write)(struct change *change, struct db *db, struct err *err);
+    const char *event; /* type, or NULL */
+    bool audit;        /* nobody's doing: audited here, under the event's name */
+    /* copies for the writer thread */
+    struct arena arena;
+    const char *id, *tenant, *name, *state, *reason, *spec, *by;
+    int64_t slot, created_ms, changed_ms, expires_ms;
+    const char *exec_id, *exec_state, *exec_spec, *exec_by;
+    int64_t number, pid, started_ms, ended_ms;
+    struct init_exited end;
+    struct str body;
+};
+
+/* A job about a box and perhaps one of its commands, as they are now. */
+struct change *change_new(struct box *box, struct box_exec *exec, struct box_op *op,
+                          const char *event);
+void change_submit(struct change *change);
+int row_sandbox_insert(struct change *change, struct db *db, struct err *err);
+int row_sandbox_update(struct change *change, struct db *db, struct err *err);
+int row_sandbox_delete(struct change *change, struct db *db, struct err *err);
+int row_exec_insert(struct change *change, struct db *db, struct err *err);
+int row_exec_update(struct change *change, struct db *db, struct err *err);
+int row_exec_delete(struct change *change, struct db *db, struct err *err);
+int row_nothing(struct change *change, struct db *db, struct err *err);

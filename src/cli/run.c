@@ -1,0 +1,464 @@
+/*
+ * Running commands: `exec` in a sandbox that is there, `run` in one made for it.
+ *
+ * Output comes as events over one connection and is counted; when the connection is lost (a server
+ * that restarts), the next one begins at the counts, and nothing is printed twice. A second thread
+ * passes standard input and signals on, each as a request of its own, so that a slow reader of
+ * output does not keep Ctrl-C from arriving.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "cli/sandbox.h"
+#include "cli/sse.h"
+
+#define RETRY_MS 100
+#define RETRY_MAX_MS 60000 /* of a server that is away before we give up */
+#define INPUT_CHUNK 65536
+#define RUN_TTL_MS (12ll * 3600 * 1000) /* should we be killed before we can remove it */
+
+struct running {
+    struct cli *cli;
+    char *path; /* owned; of the command: /api/v1/sandboxes/ID/execs/EID */
+    int64_t at[2];
+    bool ended;
+    int64_t exit_code;
+    int64_t lost_ms; /* since when the server is away; 0 it is not */
+    struct sse sse;
+    struct arena arena; /* for one event */
+    /* the other thread */
+    pthread_t thread;
+    bool threaded, input, tty;
+    int signals, stop; /* descriptors */
+    unsigned interrupts;
+    struct termios before;
+    bool raw;
+};
+
+/* ---- the other thread: input and signals ---- */
+
+static int post(struct running *run, const char *what, struct str body)
+{
+    struct client_options options = { .ca_file = run->cli->at.ca,
+                                      .deadline_ms = clock_mono_ms() + 3600 * 1000 };
+    struct client_reply reply = { 0 };
+    autobuf struct buf answer = { 0 };
+    autofree char *path = xprintf("%s/%s", run->path, what);
+    struct client_request request = {
+        .method = "POST", .path = path, .token = run->cli->at.token, .body = body
+    };
+    struct err err;
+
+    if (client_call(&run->cli->at.target, &request, &options, CLI_REPLY_MAX, &reply, &answer,
+                    &err) < 0)
+        return -1;
+    return reply.status;
+}
+
+/* A server that restarts is asked again; one that says no is not. */
+static bool post_until(struct running *run, const char *what, struct str body)
+{
+    int64_t since = clock_mono_ms();
+    int status;
+
+    while ((status = post(run, what, body)) < 0 || status == 503) {
+        struct pollfd stop = { .fd = run->stop, .events = POLLIN };
+
+        if (clock_mono_ms() - since > RETRY_MAX_MS || poll(&stop, 1, RETRY_MS) > 0)
+            return false;
+    }
+    return status < 300;
+}
+
+static void send_size(struct running *run)
+{
+    struct winsize size;
+    char body[64];
+
+    if (ioctl(0, TIOCGWINSZ, &size) < 0 || !size.ws_row || !size.ws_col)
+        return;
+    int len = snprintf(body, sizeof(body), "{\"rows\":%u,\"cols\":%u}", size.ws_row, size.ws_col);
+    (void)post(run, "resize", (struct str){ body, (size_t)len });
+}
+
+static void pass_signal(struct running *run)
+{
+    struct signalfd_siginfo info;
+    char body[64];
+
+    if (read(run->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    if (info.ssi_signo == SIGWINCH) {
+        if (run->tty)
+            send_size(run);
+        return;
+    }
+    bool last = info.ssi_signo == SIGINT && ++run->interrupts >= 3;
+    int len = snprintf(body, sizeof(body), "{\"signal\":\"%u\",\"tree\":%s}",
+                       last ? (unsigned)SIGKILL : info.ssi_signo, last ? "true" : "false");
+    if (post(run, "signal", (struct str){ body, (size_t)len }) < 0 && last)
+        _exit(128 + SIGINT); /* nobody answers, and somebody insists */
+}
+
+/* False at its end. */
+static bool pass_input(struct running *run)
+{
+    char data[4096];
+    autobuf struct buf all = { .max = INPUT_CHUNK };
+    struct pollfd more = { .fd = 0, .events = POLLIN };
+    ssize_t got = 0;
+
+    do {
+        got = read(0, data, sizeof(data));
+        if (got > 0)
+            buf_append(&all, data, (size_t)got);
+    } while (got > 0 && all.len + sizeof(data) <= INPUT_CHUNK && poll(&more, 1, 0) > 0);
+    if (all.len && !post_until(run, "stdin", buf_view(&all)))
+        return false;
+    if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
+        return true;
+    (void)post_until(run, "stdin?eof=1", STR_NONE);
+    return false;
+}
+
+static void *other_thread(void *ctx)
+{
+    struct running *run = ctx;
+    bool input = run->input;
+
+    for (;;) {
+        struct pollfd fds[3] = { { .fd = run->stop, .events = POLLIN },
+                                 { .fd = run->signals, .events = POLLIN },
+                                 { .fd = input ? 0 : -1, .events = POLLIN } };
+
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+            return NULL;
+        if (fds[0].revents)
+            return NULL;
+        if (fds[1].revents)
+            pass_signal(run);
+        if (fds[2].revents)
+            input = pass_input(run);
+    }
+}
+
+static int start_thread(struct running *run, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    sigaddset(&set, SIGWINCH);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    run->signals = signalfd(-1, &set, SFD_CLOEXEC);
+    run->stop = eventfd(0, EFD_CLOEXEC);
+    if (run->signals < 0 || run->stop < 0)
+        return err_sys(err, "watch for signals");
+    if (pthread_create(&run->thread, NULL, other_thread, run) != 0)
+        return err_set(err, ERR_INTERNAL, "cannot start a thread");
+    run->threaded = true;
+    return 0;
+}
+
+static void stop_thread(struct running *run)
+{
+    uint64_t one = 1;
+
+    if (run->threaded && write(run->stop, &one, sizeof(one)) == (ssize_t)sizeof(one))
+        pthread_join(run->thread, NULL);
+    if (run->signals >= 0)
+        close(run->signals);
+    if (run->stop >= 0)
+        close(run->stop);
+}
+
+/* ---- the terminal ---- */
+
+static void raw_mode(struct running *run)
+{
+    if (!run->tty || tcgetattr(0, &run->before) < 0)
+        return;
+    struct termios raw = run->before;
+    cfmakeraw(&raw);
+    run->raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
+}
+
+static void running_free(struct running *run)
+{
+    if (run->raw)
+        tcsetattr(0, TCSADRAIN, &run->before);
+    sse_free(&run->sse);
+    arena_free(&run->arena);
+    free(run->path);
+}
+
+/* ---- output ---- */
+
+static int write_out(int fd, struct str data, struct err *err)
+{
+    while (data.n) {
+        ssize_t done = write(fd, data.p, data.n);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return err_sys(err, "write the output");
+        data = str_from(data, (size_t)done);
+    }
+    return 0;
+}
+
+static int on_event(void *ctx, const char *type, struct str data, struct err *err)
+{
+    struct running *run = ctx;
+    autobuf struct buf bytes = { 0 };
+    struct json *exec;
+
+    if (strcmp(type, "exit") == 0) {
+        arena_free(&run->arena);
+        run->arena = (struct arena){ 0 };
+        if (json_parse(&run->arena, data, &exec, err) < 0)
+            return err_wrap(err, "the end of the command");
+        run->ended = true;
+        run->exit_code = json_num(exec, "exit_code", -1);
+        if (json_true(exec, "timed_out"))
+            cli_note(run->cli, "the command was killed: its time was over");
+        if (str_is(json_text(exec, "state"), "lost"))
+            return err_set(err, ERR_GONE, "the sandbox ended before the command did");
+        return 0;
+    }
+    int stream = strcmp(type, "stderr") == 0;
+    if (!stream && strcmp(type, "stdout") != 0)
+        return 0;
+    if (!base64_get(&bytes, data))
+        return err_set(err, ERR_INTERNAL, "output that is no base64");
+    run->at[stream] += (int64_t)bytes.len;
+    return write_out(stream ? run->cli->err_fd : run->cli->out_fd, buf_view(&bytes), err);
+}
+
+/* One connection, until the end of the command or of the connection. -1 with ERR_UNAVAILABLE,
+ * ERR_TIMEOUT: try again. */
+static int stream_once(struct running *run, struct err *err)
+{
+    struct cli *cli = run->cli;
+    struct client_options options = { .ca_file = cli->at.ca };
+    autoclient struct client *client = NULL;
+    struct client_reply reply = { 0 };
+    autofree char *path = xprintf("%s/output?from=%lld,%lld", run->path, (long long)run->at[0],
+                                  (long long)run->at[1]);
+    struct client_request request = {
+        .method = "GET", .path = path, .token = cli->at.token, .accept = "text/event-stream"
+    };
+    static char data[65536];
+    ssize_t got;
+
+    if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
+        client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
+        return -1;
+    if (reply.status != 200)
+        return cli_refused_on(cli, client, &reply, err);
+    run->lost_ms = 0;
+    sse_reset(&run->sse);
+    client_deadline(client, INT64_MAX / 2);
+    while (!run->ended && (got = client_read(client, data, sizeof(data), err)) > 0)
+        if (sse_feed(&run->sse, (struct str){ data, (size_t)got }, on_event, run, err) < 0)
+            return -1;
+    return run->ended ? 0 : err_set(err, ERR_UNAVAILABLE, "the server ended the connection");
+}
+
+static int stream_all(struct running *run, struct err *err)
+{
+    while (stream_once(run, err) < 0) {
+        bool away = err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
+
+        if (!run->lost_ms)
+            run->lost_ms = clock_mono_ms();
+        if (run->ended || !away || clock_mono_ms() - run->lost_ms > RETRY_MAX_MS)
+            return -1;
+        poll(NULL, 0, RETRY_MS);
+    }
+    return 0;
+}
+
+/* ---- starting ---- */
+
+static int put_exec(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
+                    struct running *run, struct err *err)
+{
+    struct winsize size;
+    int64_t kill_after;
+
+    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0)
+        return -1;
+    json_open(json, '{');
+    json_key(json, "argv");
+    json_open(json, '[');
+    for (size_t i = 0; i < argc; i++) {
+        if (!str_utf8(str_of(argv[i])))
+            return cli_usage(cli, err, "argument %zu is not UTF-8", i + 1);
+        json_put_str(json, str_of(argv[i]));
+    }
+    json_close(json, ']');
+    if (cli_has(cli, "cwd"))
+        json_kv_text(json, "cwd", cli_text(cli, "cwd"));
+    if (cli_has(cli, "user"))
+        json_kv_text(json, "user", cli_text(cli, "user"));
+    if (kill_after)
+        json_kv_int(json, "timeout_ms", kill_after);
+    if (run->tty)
+        json_kv_bool(json, "tty", true);
+    if (run->tty && ioctl(0, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
+        json_kv_int(json, "rows", size.ws_row);
+        json_kv_int(json, "cols", size.ws_col);
+    }
+    json_kv_bool(json, "stdin_open", run->input);
+    if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
+        return -1;
+    json_close(json, '}');
+    return 0;
+}
+
+/* With --json: the command as the server tells it, once it has ended. */
+static int wait_json(struct running *run, struct err *err)
+{
+    const struct json *exec;
+
+    do {
+        cli_forget(run->cli);
+        if (cli_get(run->cli, &exec, err, "%s?wait=20000", run->path) < 0)
+            return -1;
+    } while (str_is(json_text(exec, "state"), "running"));
+    run->exit_code = json_num(exec, "exit_code", -1);
+    return cli_put_reply(run->cli);
+}
+
+static int follow(struct running *run, struct err *err)
+{
+    int rc = start_thread(run, err);
+
+    if (rc == 0) {
+        raw_mode(run);
+        rc = run->cli->json ? wait_json(run, err) : stream_all(run, err);
+    }
+    stop_thread(run);
+    return rc;
+}
+
+/* Runs it to its end; the exit status. */
+static int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
+{
+    auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+
+    run.tty = cli_has(cli, "tty") && isatty(0);
+    run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
+    if (put_exec(cli, argv, argc, &json, &run, err) < 0)
+        return -1;
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id) < 0) {
+        bool missing = strncmp(err->field, "argv", 4) == 0 && err->code == ERR_UNPROCESSABLE;
+
+        err_wrap(err, "%s", argv[0]);
+        if (!missing)
+            return -1;
+        cli_show_error(cli, err); /* as a shell says it */
+        return strstr(err->msg, "not found") ? 127 : 126;
+    }
+    run.path = xprintf("/api/v1/sandboxes/%.*s/execs/%.*s", STR_FMT(json_text(reply, "sandbox")),
+                       STR_FMT(json_text(reply, "id")));
+    if (follow(&run, err) < 0)
+        return err_wrap(err, "%s", argv[0]);
+    return run.exit_code >= 0 && run.exit_code <= 255 ? (int)run.exit_code : EXIT_ERROR;
+}
+
+#define EXEC_FLAGS                                                                                 \
+    { "cwd", "DIR", "Working directory (/workspace)" },                                            \
+        { "env", "NAME=VALUE", "Environment of the command; may repeat" },                         \
+        { "kill-after", "TIME", "Kill it and all it started after this long" },                    \
+        { "tty", NULL, "A terminal for it, joined to this one" },                                  \
+    {                                                                                              \
+        "interactive", NULL, "Pass the keyboard on even without --tty"                             \
+    }
+
+static int exec_run(struct cli *cli, struct err *err)
+{
+    return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, err);
+}
+
+static const struct cli_flag exec_flags[] = {
+    EXEC_FLAGS,
+    { "user", "USER", "agent or root; the sandbox's own unless said" },
+    { 0 },
+};
+
+const struct command cmd_exec = {
+    .name = "exec",
+    .args = "ID|NAME COMMAND [ARG…]",
+    .help = "Run a command in a sandbox and print what it prints.",
+    .more = "Ends with the exit status of the command. Standard input is passed on unless it is a "
+            "terminal; signals are passed on, and the third Ctrl-C kills everything the command "
+            "started. Put -- before the command.\n\n"
+            "Examples:\n  atoll exec build -- make -j4\n"
+            "  tar c . | atoll exec build -- tar x -C /workspace\n"
+            "  atoll exec --tty build -- bash",
+    .flags = exec_flags,
+    .traits = CMD_REMOTE,
+    .run = exec_run,
+};
+
+/* ---- run ---- */
+
+static int run_run(struct cli *cli, struct err *err)
+{
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+    struct err after = { 0 };
+
+    json_open(&json, '{');
+    if (sandbox_put_wish(cli, &json, RUN_TTL_MS, err) < 0)
+        return -1;
+    json_close(&json, '}');
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
+        return err_wrap(err, "create a sandbox");
+    autofree char *id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
+    int rc = exec_in(cli, id, cli->args, cli->arg_count, err);
+    struct str shown = cli->reply;
+    if (cli_call(cli, "DELETE", STR_NONE, NULL, &after, "/api/v1/sandboxes/%s", id) < 0)
+        cli_note(cli, "sandbox %s stays: %s", id, after.msg);
+    cli->reply = shown;
+    return rc;
+}
+
+static const struct cli_flag run_flags[] = {
+    SANDBOX_FLAGS,
+    EXEC_FLAGS,
+    { 0 },
+};
+
+const struct command cmd_run = {
+    .name = "run",
+    .args = "COMMAND [ARG…]",
+    .help = "Run a command in a fresh sandbox and remove the sandbox afterwards.",
+    .more =
+        "Ends with the exit status of the command. Put -- before the command.\n\n"
+        "Examples:\n  atoll run -- python3 -c 'print(1)'\n  atoll run --memory 256M --kill-after "
+        "10s -- sh -c 'make test'",
+    .flags = run_flags,
+    .traits = CMD_REMOTE,
+    .run = run_run,
+};

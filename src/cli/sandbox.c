@@ -1,0 +1,306 @@
+/* Sandboxes: made, listed, looked at, paused, stopped, removed. Running commands is run.c. */
+#include "cli/sandbox.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+
+/* ---- the wish ---- */
+
+static int put_bytes(struct cli *cli, struct json_out *json, const char *flag, struct err *err)
+{
+    uint64_t bytes;
+
+    if (!cli_has(cli, flag))
+        return 0;
+    if (!str_to_bytes(str_of(cli_text(cli, flag)), &bytes) || bytes > INT64_MAX)
+        return cli_usage(cli, err, "--%s: \"%s\" is no size, such as 512M or 2G", flag,
+                         cli_text(cli, flag));
+    json_kv_int(json, flag, (int64_t)bytes);
+    return 0;
+}
+
+static int put_count(struct cli *cli, struct json_out *json, const char *flag, const char *field,
+                     struct err *err)
+{
+    int64_t count;
+
+    if (!cli_has(cli, flag))
+        return 0;
+    if (cli_int(cli, flag, 1, 0, &count, err) < 0)
+        return -1;
+    json_kv_int(json, field, count);
+    return 0;
+}
+
+int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, const char *field,
+                      struct err *err)
+{
+    const char *text;
+    size_t at = 0;
+
+    if (!cli_has(cli, flag))
+        return 0;
+    json_key(json, field);
+    json_open(json, '{');
+    while ((text = cli_next(cli, flag, &at))) {
+        struct str value = str_of(text), key = str_cut(&value, '=');
+
+        if (!key.n || !value.p)
+            return cli_usage(cli, err, "--%s: \"%s\" is not NAME=VALUE", flag, text);
+        json_key_str(json, key);
+        json_put_str(json, value);
+    }
+    json_close(json, '}');
+    return 0;
+}
+
+int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, struct err *err)
+{
+    if (cli_ms(cli, "ttl", ttl_ms, &ttl_ms, err) < 0)
+        return -1;
+    if (cli_has(cli, "name"))
+        json_kv_text(json, "name", cli_text(cli, "name"));
+    if (cli_has(cli, "user"))
+        json_kv_text(json, "user", cli_text(cli, "user"));
+    if (ttl_ms)
+        json_kv_int(json, "ttl_ms", ttl_ms);
+    if (put_bytes(cli, json, "memory", err) < 0 || put_bytes(cli, json, "disk", err) < 0 ||
+        put_count(cli, json, "pids", "pids", err) < 0 ||
+        put_count(cli, json, "cpu", "cpu_percent", err) < 0 ||
+        put_count(cli, json, "inodes", "inodes", err) < 0 ||
+        put_count(cli, json, "nofile", "nofile", err) < 0 ||
+        sandbox_put_pairs(cli, json, "label", "labels", err) < 0)
+        return -1;
+    return 0;
+}
+
+static int create_run(struct cli *cli, struct err *err)
+{
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+
+    json_open(&json, '{');
+    if (sandbox_put_wish(cli, &json, 0, err) < 0 ||
+        sandbox_put_pairs(cli, &json, "env", "env", err) < 0)
+        return -1;
+    json_close(&json, '}');
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
+        return err_wrap(err, "create a sandbox");
+    if (cli->json)
+        return cli_put_reply(cli);
+    buf_str(&cli->out, json_text(reply, "id"));
+    buf_putc(&cli->out, '\n');
+    return EXIT_OK;
+}
+
+static const struct cli_flag create_flags[] = {
+    SANDBOX_FLAGS,
+    { "env", "NAME=VALUE", "Environment of every command; may repeat" },
+    { 0 },
+};
+
+const struct command cmd_create = {
+    .name = "create",
+    .help = "Make a sandbox and print its id.",
+    .more = "Examples:\n  atoll create --name build --memory 2G --ttl 1h\n"
+            "  id=$(atoll create); atoll exec $id -- uname -a",
+    .flags = create_flags,
+    .traits = CMD_REMOTE,
+    .run = create_run,
+};
+
+/* ---- looking ---- */
+
+static int ls_run(struct cli *cli, struct err *err)
+{
+    autobuf struct buf query = { 0 };
+    const struct json *reply;
+
+    if (cli_has(cli, "only"))
+        buf_printf(&query, "?state=%s", cli_escape(cli, cli_text(cli, "only")));
+    if (cli_has(cli, "label"))
+        buf_printf(&query, "%clabel=%s", query.len ? '&' : '?',
+                   cli_escape(cli, cli_text(cli, "label")));
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
+        return err_wrap(err, "list sandboxes");
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_table(cli, json_get(reply, "items"),
+                     "id,name,state,user,>execs_running,created_at,expires_at");
+}
+
+static const struct cli_flag ls_flags[] = {
+    { "only", "STATE", "Those that are creating, running, paused, stopped or failed" },
+    { "label", "NAME[=VALUE]", "Only those with this label" },
+    { 0 },
+};
+
+const struct command cmd_ls = {
+    .name = "ls",
+    .help = "List sandboxes, oldest first.",
+    .flags = ls_flags,
+    .traits = CMD_REMOTE,
+    .run = ls_run,
+};
+
+static int show_run(struct cli *cli, struct err *err)
+{
+    const char *id = cli_escape(cli, cli->args[0]);
+    const struct json *reply, *applied;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s", id) < 0)
+        return err_wrap(err, "show sandbox %s", cli->args[0]);
+    struct str state = json_text(reply, "state"), text = cli->reply;
+    bool lives = str_is(state, "running") || str_is(state, "paused");
+    if (!cli->json)
+        cli_details(cli, reply,
+                    "id,name,state,reason,user,memory,pids,cpu_percent,disk,inodes,nofile,ttl_ms,"
+                    "execs_running,by,created_at,changed_at,expires_at");
+    if (lives && cli_get(cli, &applied, err, "/api/v1/sandboxes/%s/applied", id) < 0)
+        return err_wrap(err, "what is applied to sandbox %s", cli->args[0]);
+    if (cli->json) {
+        struct json_out json = json_to(&cli->out);
+
+        json_open(&json, '{');
+        json_key(&json, "sandbox");
+        json_put_raw(&json, str_trim(text));
+        json_key(&json, "applied");
+        if (lives)
+            json_put(&json, applied);
+        else
+            json_put_null(&json);
+        json_close(&json, '}');
+        buf_putc(&cli->out, '\n');
+        return EXIT_OK;
+    }
+    if (!lives)
+        return EXIT_OK;
+    buf_puts(&cli->out, "\nApplied, as the kernel tells:\n");
+    return cli_details(cli, applied,
+                       "namespaces,uid_first,uid_count,uid,capabilities,no_new_privs,seccomp_mode,"
+                       "seccomp_filters,seccomp_digest,landlock_abi,mounts,mounts_writable,"
+                       "cgroup_mode,limits,oom_score_adj");
+}
+
+const struct command cmd_show = {
+    .name = "show",
+    .args = "ID|NAME",
+    .help = "Show a sandbox, and what isolates it as the kernel tells.",
+    .traits = CMD_REMOTE,
+    .run = show_run,
+};
+
+static int stats_run(struct cli *cli, struct err *err)
+{
+    const struct json *reply;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/stats", cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "stats of sandbox %s", cli->args[0]);
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_details(cli, reply, "cpu_us,memory,memory_peak,pids,oom_kills");
+}
+
+const struct command cmd_stats = {
+    .name = "stats",
+    .args = "ID|NAME",
+    .help = "Show what a sandbox uses now.",
+    .traits = CMD_REMOTE,
+    .run = stats_run,
+};
+
+static int execs_run(struct cli *cli, struct err *err)
+{
+    const struct json *reply;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/execs", cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "commands of sandbox %s", cli->args[0]);
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_table(cli, json_get(reply, "items"),
+                     "id,state,>exit_code,argv,user,>stdout_bytes,>stderr_bytes,started_at,"
+                     "ended_at");
+}
+
+const struct command cmd_execs = {
+    .name = "execs",
+    .args = "ID|NAME",
+    .help = "List the commands of a sandbox, oldest first.",
+    .traits = CMD_REMOTE,
+    .run = execs_run,
+};
+
+/* ---- changes ---- */
+
+/* One change after the other; the first that fails ends it. */
+static int each(struct cli *cli, const char *method, const char *verb, struct err *err)
+{
+    const struct json *reply;
+
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        if (cli_call(cli, method, STR_NONE, &reply, err, "/api/v1/sandboxes/%s%s%s",
+                     cli_escape(cli, cli->args[i]), verb ? "/" : "", verb ? verb : "") < 0)
+            return err_wrap(err, "%s sandbox %s", verb ? verb : "remove", cli->args[i]);
+        if (cli->json)
+            cli_put_reply(cli);
+        else {
+            buf_str(&cli->out, json_text(reply, "id"));
+            buf_putc(&cli->out, '\n');
+        }
+    }
+    return EXIT_OK;
+}
+
+static int pause_run(struct cli *cli, struct err *err)
+{
+    return each(cli, "POST", "pause", err);
+}
+
+static int resume_run(struct cli *cli, struct err *err)
+{
+    return each(cli, "POST", "resume", err);
+}
+
+static int stop_run(struct cli *cli, struct err *err)
+{
+    return each(cli, "POST", "stop", err);
+}
+
+static int rm_run(struct cli *cli, struct err *err)
+{
+    return each(cli, "DELETE", NULL, err);
+}
+
+const struct command cmd_pause = {
+    .name = "pause",
+    .args = "ID|NAME…",
+    .help = "Freeze every process of a sandbox.",
+    .traits = CMD_REMOTE,
+    .run = pause_run,
+};
+
+const struct command cmd_resume = {
+    .name = "resume",
+    .args = "ID|NAME…",
+    .help = "Let a paused sandbox go on.",
+    .traits = CMD_REMOTE,
+    .run = resume_run,
+};
+
+const struct command cmd_stop = {
+    .name = "stop",
+    .args = "ID|NAME…",
+    .help = "Kill everything in a sandbox; its commands and their output stay readable.",
+    .traits = CMD_REMOTE,
+    .run = stop_run,
+};
+
+const struct command cmd_rm = {
+    .name = "rm",
+    .args = "ID|NAME…",
+    .help = "Remove a sandbox, whatever runs in it, and all its output.",
+    .traits = CMD_REMOTE,
+    .run = rm_run,
+};

@@ -1,0 +1,379 @@
+/*
+ * A command's life: starting (texts checked, pipes or terminal made), input, signals, its end.
+ *
+ * A command has ended when its first process has; its children may still hold the pipes. EXITED is
+ * said when both streams are over, or EXEC_GRACE_MS after the end; what its children print after
+ * that is read and dropped, so that they do not die of a broken pipe.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "init/init.h"
+
+#define EXEC_GRACE_MS 100
+
+struct exec execs[INIT_EXECS_MAX];
+size_t exec_top;
+
+struct exec *exec_find(uint32_t id)
+{
+    for (size_t i = 0; id && i < exec_top; i++)
+        if (execs[i].id == id)
+            return &execs[i];
+    return NULL;
+}
+
+static struct exec *free_slot(void)
+{
+    for (size_t i = 0; i < exec_top; i++)
+        if (execs[i].id == 0)
+            return &execs[i];
+    return exec_top < INIT_EXECS_MAX ? &execs[exec_top] : NULL;
+}
+
+/* ---- texts ---- */
+
+/* Points `count` pointers at NUL-terminated texts from *at on; false when they run out. */
+static bool split(char **out, uint32_t count, char **at, const char *end)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        char *nul = *at < end ? memchr(*at, 0, (size_t)(end - *at)) : NULL;
+
+        if (!nul)
+            return false;
+        out[i] = *at;
+        *at = nul + 1;
+    }
+    out[count] = NULL;
+    return true;
+}
+
+/* argv, env and cwd from `text`, in one allocation that the caller frees; NULL when malformed. */
+static char **parse_texts(const struct init_exec *wish, char *text, size_t len, struct spawn *spawn,
+                          char *mark)
+{
+    char *at = text;
+
+    if (wish->argc == 0 || wish->argc > INIT_ARGC_MAX || wish->envc > INIT_ARGC_MAX)
+        return NULL;
+    char **list = calloc(wish->argc + wish->envc + 3, sizeof(char *));
+    if (!list)
+        return NULL;
+    spawn->argv = list;
+    spawn->env = list + wish->argc + 1;
+    if (!split(spawn->argv, wish->argc, &at, text + len) ||
+        !split(spawn->env, wish->envc, &at, text + len) || at >= text + len || text[len - 1] != 0 ||
+        at + strlen(at) + 1 != text + len) {
+        free(list);
+        return NULL;
+    }
+    spawn->env[wish->envc] = mark;
+    spawn->env[wish->envc + 1] = NULL;
+    spawn->cwd = *at ? at : "/";
+    return list;
+}
+
+/* The texts that came beside the frame: a sealed memfd of the promised size, copied out. */
+static char *read_texts(int fd, size_t len)
+{
+    struct stat st;
+
+    if (len == 0 || len > INIT_ARGS_MAX || fstat(fd, &st) < 0 || (size_t)st.st_size != len)
+        return NULL;
+    char *text = malloc(len);
+    if (!text)
+        return NULL;
+    for (size_t at = 0; at < len;) {
+        ssize_t got = pread(fd, text + at, len - at, (off_t)at);
+
+        if (got <= 0) {
+            free(text);
+            return NULL;
+        }
+        at += (size_t)got;
+    }
+    return text;
+}
+
+/* ---- descriptors ---- */
+
+struct ends {
+    int ours[3], theirs[3]; /* by 0 input, 1 output, 2 errors; -1 for none */
+};
+
+static void close_all(int *fds)
+{
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static bool make_pipes(struct ends *ends, bool input)
+{
+    for (int i = 0; i < 3; i++) {
+        int pair[2];
+
+        if (i == 0 && !input) {
+            ends->theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+            if (ends->theirs[0] < 0)
+                return false;
+            continue;
+        }
+        if (pipe2(pair, O_CLOEXEC) < 0)
+            return false;
+        ends->ours[i] = pair[i == 0 ? 1 : 0];
+        ends->theirs[i] = pair[i == 0 ? 0 : 1];
+        fcntl(ends->ours[i], F_SETFL, O_NONBLOCK);
+    }
+    return true;
+}
+
+static bool make_tty(struct ends *ends, const struct init_exec *wish)
+{
+    struct winsize size = { .ws_row = wish->rows ? wish->rows : 24,
+                            .ws_col = wish->cols ? wish->cols : 80 };
+    int unlock = 0;
+    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+
+    if (master < 0)
+        return false;
+    ends->ours[1] = master;
+    if (ioctl(master, TIOCSPTLCK, &unlock) < 0 || ioctl(master, TIOCSWINSZ, &size) < 0)
+        return false;
+    int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (slave < 0)
+        return false;
+    fchown(slave, wish->flags & INIT_AS_ROOT ? 0 : INIT_AGENT_UID, 5); /* for tty(1) and mesg(1) */
+    ends->theirs[0] = ends->theirs[1] = ends->theirs[2] = slave;
+    return true;
+}
+
+/* ---- starting ---- */
+
+static void adopt(struct exec *exec, uint32_t id, pid_t pid, const struct init_exec *wish,
+                  struct ends *ends)
+{
+    *exec = (struct exec){
+        .id = id, .pid = pid, .tty = wish->flags & INIT_TTY, .in_fd = ends->ours[0]
+    };
+    exec_top = MAX(exec_top, (size_t)(exec - execs) + 1);
+    exec->out[INIT_OUT].fd = ends->ours[1];
+    exec->out[INIT_ERR].fd = ends->ours[2];
+    if (exec->tty)
+        exec->in_fd = fcntl(ends->ours[1], F_DUPFD_CLOEXEC, 0);
+    if (wish->timeout_ms)
+        exec->deadline_ms = now_ms() + wish->timeout_ms;
+    watch_fd(exec->out[INIT_OUT].fd, EPOLLIN, WATCH_OUT, exec);
+    if (exec->out[INIT_ERR].fd >= 0)
+        watch_fd(exec->out[INIT_ERR].fd, EPOLLIN, WATCH_ERR, exec);
+}
+
+static bool refuse(struct init_started *answer, uint32_t step, int error)
+{
+    *answer = (struct init_started){ .pid = 0, .error = error, .step = step };
+    return false;
+}
+
+static bool start_with(uint32_t id, const struct init_exec *wish, struct spawn *spawn_,
+                       struct init_started *answer)
+{
+    struct ends ends = { { -1, -1, -1 }, { -1, -1, -1 } };
+    struct exec *exec = free_slot();
+    bool tty = wish->flags & INIT_TTY;
+
+    if (!exec || exec_find(id))
+        return refuse(answer, INIT_STEP_LIMIT, exec ? EEXIST : EAGAIN);
+    if (tty ? !make_tty(&ends, wish) : !make_pipes(&ends, wish->flags & INIT_STDIN_OPEN)) {
+        (void)refuse(answer, tty ? INIT_STEP_TTY : INIT_STEP_PIPES, errno);
+        close_all(ends.ours);
+        if (!tty)
+            close_all(ends.theirs);
+        return false;
+    }
+    memcpy(spawn_->stdio, ends.theirs, sizeof(ends.theirs));
+    spawn_->tty = tty;
+    spawn_->as_root = wish->flags & INIT_AS_ROOT;
+    spawn_->nofile = wish->nofile;
+    pid_t pid = spawn(spawn_);
+    if (tty)
+        close(ends.theirs[0]);
+    else
+        close_all(ends.theirs);
+    if (pid < 0 || spawn_->error) {
+        close_all(ends.ours);
+        return refuse(answer, spawn_->step, spawn_->error);
+    }
+    adopt(exec, id, pid, wish, &ends);
+    *answer = (struct init_started){ .pid = pid };
+    return true;
+}
+
+void exec_start(uint32_t id, const struct init_exec *wish, const char *text, size_t len, int fd,
+                struct init_started *answer)
+{
+    struct spawn spawn_ = { 0 };
+    char mark[32];
+    bool beside = wish->flags & INIT_TEXT_FD;
+    char *copy;
+
+    if (beside ? fd < 0 : wish->text_len != len) {
+        (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
+        return;
+    }
+    if (beside) {
+        copy = read_texts(fd, wish->text_len);
+    } else {
+        copy = malloc(len ? len : 1);
+        if (copy)
+            memcpy(copy, text, len);
+    }
+    snprintf(mark, sizeof(mark), "ATOLL_EXEC=%u", id);
+    char **list = copy && wish->text_len && id
+                      ? parse_texts(wish, copy, wish->text_len, &spawn_, mark)
+                      : NULL;
+    if (list)
+        (void)start_with(id, wish, &spawn_, answer);
+    else
+        (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
+    free(list);
+    free(copy);
+}
+
+/* ---- while it runs ---- */
+
+static void close_input(struct exec *exec)
+{
+    if (exec->in_fd >= 0 && exec->tty) {
+        char eot = 4; /* a terminal has no end of file; its line discipline makes one of this */
+
+        if (write(exec->in_fd, &eot, 1) < 0)
+            errno = 0;
+    }
+    if (exec->in_fd >= 0)
+        close(exec->in_fd);
+    exec->in_fd = -1;
+    exec->in_watched = false;
+    free(exec->in);
+    exec->in = NULL;
+    exec->in_len = exec->in_cap = 0;
+}
+
+void exec_input_write(struct exec *exec)
+{
+    while (exec->in_len && exec->in_fd >= 0) {
+        ssize_t put = write(exec->in_fd, exec->in, exec->in_len);
+
+        if (put < 0 && errno == EAGAIN) {
+            if (!exec->in_watched)
+                exec->in_watched = watch_fd(exec->in_fd, EPOLLOUT, WATCH_IN, exec);
+            return;
+        }
+        if (put < 0 && errno != EINTR) {
+            close_input(exec); /* nobody reads it any more */
+            return;
+        }
+        if (put > 0) {
+            exec->in_len -= (uint32_t)put;
+            memmove(exec->in, exec->in + put, exec->in_len);
+        }
+    }
+    if (exec->in_watched) {
+        watch_change(exec->in_fd, 0, WATCH_IN, exec); /* 0: taken out */
+        exec->in_watched = false;
+    }
+    if (exec->in_eof)
+        close_input(exec);
+}
+
+int exec_input(struct exec *exec, const char *data, size_t len)
+{
+    if (exec->in_fd < 0 || exec->in_eof)
+        return EPIPE;
+    if (len == 0) {
+        exec->in_eof = true;
+        exec_input_write(exec);
+        return 0;
+    }
+    exec->in_room = true; /* to be told when there is room again */
+    if (exec->in_len + len > INIT_STDIN_QUEUE)
+        return EAGAIN;
+    if (exec->in_len + len > exec->in_cap) {
+        char *grown = realloc(exec->in, exec->in_len + len);
+
+        if (!grown)
+            return EAGAIN;
+        exec->in = grown;
+        exec->in_cap = (uint32_t)(exec->in_len + len);
+    }
+    memcpy(exec->in + exec->in_len, data, len);
+    exec->in_len += (uint32_t)len;
+    exec_input_write(exec);
+    return 0;
+}
+
+bool exec_resize(struct exec *exec, const struct init_resize *size)
+{
+    struct winsize win = { .ws_row = size->rows, .ws_col = size->cols };
+
+    return exec->tty && size->rows && size->cols && exec->out[INIT_OUT].fd >= 0 &&
+           ioctl(exec->out[INIT_OUT].fd, TIOCSWINSZ, &win) == 0;
+}
+
+bool exec_signal(struct exec *exec, const struct init_signal *signal_)
+{
+    if (signal_->number < 1 || signal_->number > 64)
+        return false;
+    if (signal_->tree) {
+        tree_kill(exec, signal_->number);
+        return true;
+    }
+    return !exec->ended && kill(-exec->pid, signal_->number) == 0;
+}
+
+/* ---- its end ---- */
+
+void exec_reaped(struct exec *exec, int status, const void *rusage)
+{
+    const struct rusage *used = rusage;
+
+    exec->ended = true;
+    exec->grace_ms = now_ms() + EXEC_GRACE_MS;
+    exec->end.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    exec->end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    exec->end.timed_out = exec->timed_out;
+    exec->end.user_us =
+        (uint64_t)used->ru_utime.tv_sec * 1000000 + (uint64_t)used->ru_utime.tv_usec;
+    exec->end.system_us =
+        (uint64_t)used->ru_stime.tv_sec * 1000000 + (uint64_t)used->ru_stime.tv_usec;
+    exec->end.maxrss_kb = (uint64_t)used->ru_maxrss;
+    exec->deadline_ms = 0;
+    exec->in_eof = true;
+    close_input(exec);
+}
+
+bool exec_finished(const struct exec *exec, int64_t now)
+{
+    bool open = exec->out[INIT_OUT].fd >= 0 || exec->out[INIT_ERR].fd >= 0;
+    bool waiting = out_full(&exec->out[INIT_OUT]) || out_full(&exec->out[INIT_ERR]);
+
+    return exec->ended && (!open || exec->draining || (now >= exec->grace_ms && !waiting));
+}
+
+void exec_forget(struct exec *exec)
+{
+    close_input(exec);
+    out_free(&exec->out[INIT_OUT]);
+    out_free(&exec->out[INIT_ERR]);
+    *exec = (struct exec){ .in_fd = -1 };
+}

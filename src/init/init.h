@@ -1,0 +1,120 @@
+/*
+ * init - process 1 of a sandbox; what its files share.
+ *
+ * One thread, one epoll. It spawns commands, owns their pipes and terminals, keeps their output
+ * until the api has it, reaps everything, and obeys one connection at a time: a new one (the api
+ * came back) replaces the old. It goes on without any. Nothing here trusts a frame; nothing here
+ * is trusted by the api.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire/init.h"
+
+#define INIT_AGENT_UID 1000
+#define INIT_LISTEN_FD 3 /* made by the warden */
+#define INIT_LINK_FD 4   /* the first connection, or closed */
+
+/* ---- out.c: bytes of one stream until they are acknowledged ---- */
+
+struct out {
+    int fd; /* to read from; -1 at the end */
+    bool paused;
+    char *mem;
+    uint32_t cap;
+    uint64_t begin; /* oldest byte held */
+    uint64_t sent;  /* given to this connection */
+    uint64_t end;   /* after the newest */
+};
+
+void out_free(struct out *out);
+/* Reads what is there: 1 got some, 0 nothing now or no room, -1 the stream has ended. */
+int out_fill(struct out *out);
+void out_ack(struct out *out, uint64_t position);
+/* The next piece to send, at most `max` bytes: its address and length. */
+size_t out_next(const struct out *out, size_t max, const char **data);
+static inline bool out_full(const struct out *out)
+{
+    return out->end - out->begin >= INIT_RING_SIZE;
+}
+
+/* ---- exec.c: one command ---- */
+
+struct exec {
+    uint32_t id; /* the api's; 0: a free slot */
+    pid_t pid;   /* 0 when not running */
+    bool tty;
+    bool ended;    /* waited for */
+    bool told;     /* EXITED was said on this connection */
+    bool draining; /* ended and told: what still comes from its children is dropped */
+    bool timed_out;
+    int64_t deadline_ms; /* 0: none */
+    int64_t grace_ms;    /* ended, streams still open: when to stop waiting for them */
+    struct out out[INIT_STREAMS];
+    int in_fd; /* -1 when closed */
+    bool in_eof, in_watched;
+    bool in_room; /* the sender waits to hear that all was taken */
+    char *in;
+    uint32_t in_len, in_cap;
+    struct init_exited end;
+};
+
+extern struct exec execs[INIT_EXECS_MAX];
+extern size_t exec_top; /* those at and above were never used: an idle init touches none of them */
+
+struct exec *exec_find(uint32_t id);
+/* Starts one; the answer says how it went. `fd` holds the texts, or is -1. */
+void exec_start(uint32_t id, const struct init_exec *wish, const char *text, size_t len, int fd,
+                struct init_started *answer);
+/* 0, or EAGAIN when it does not fit now (nothing is taken then), or EPIPE when input is closed. */
+int exec_input(struct exec *exec, const char *data, size_t len);
+void exec_input_write(struct exec *exec);
+bool exec_resize(struct exec *exec, const struct init_resize *size);
+bool exec_signal(struct exec *exec, const struct init_signal *signal);
+void exec_reaped(struct exec *exec, int status, const void *rusage);
+/* Both streams are over, or their time is: EXITED may be said. */
+bool exec_finished(const struct exec *exec, int64_t now_ms);
+void exec_forget(struct exec *exec);
+
+/* ---- spawn.c: the new process ---- */
+
+struct spawn {
+    char **argv, **env;
+    const char *cwd;
+    int stdio[3];
+    bool tty, as_root;
+    uint32_t nofile;
+    /* what happened in the child, through shared memory */
+    int error;
+    uint32_t step;
+};
+
+/* The pid, or -1 with spawn->error and ->step. */
+pid_t spawn(struct spawn *spawn);
+
+/* ---- tree.c ---- */
+
+/* Sends to every process that descends from the exec, until none is found that had not got it. */
+void tree_kill(const struct exec *exec, int signal);
+
+/* ---- main.c ---- */
+
+enum watch_kind { WATCH_LISTEN, WATCH_LINK, WATCH_SIGNAL, WATCH_OUT, WATCH_ERR, WATCH_IN };
+
+bool watch_fd(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec);
+void watch_change(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec);
+int64_t now_ms(void);
+
+/* ---- link.c: the connection ---- */
+
+extern int link_fd; /* -1: none */
+
+void link_adopt(int fd);
+void link_drop(void);
+void link_readable(void);
+/* Sends what is due and possible: output, exits. Called after every round. */
+void link_flush(void);
+uint32_t link_events(void); /* what to wait for: room to send, and requests if answers fit */

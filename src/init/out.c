@@ -1,0 +1,87 @@
+/*
+ * A ring that grows from 4 kB to INIT_RING_SIZE, so that an idle command costs nothing and a busy
+ * one a bounded amount. Positions never wrap; the place of a byte is its position modulo the
+ * capacity (a power of two), so growing moves the bytes to their new places.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "init/init.h"
+
+void out_free(struct out *out)
+{
+    free(out->mem);
+    if (out->fd >= 0)
+        close(out->fd);
+    *out = (struct out){ .fd = -1 };
+}
+
+static bool grow(struct out *out)
+{
+    uint32_t cap = out->cap ? out->cap * 2 : 4096;
+
+    if (cap > INIT_RING_SIZE)
+        return false;
+    char *mem = malloc(cap);
+    if (!mem)
+        return false;
+    for (uint64_t at = out->begin; at < out->end;) {
+        uint32_t from = (uint32_t)(at & (out->cap - 1)), to = (uint32_t)(at & (cap - 1));
+        uint64_t len = MIN(out->end - at, (uint64_t)MIN(out->cap - from, cap - to));
+
+        memcpy(mem + to, out->mem + from, len);
+        at += len;
+    }
+    free(out->mem);
+    out->mem = mem;
+    out->cap = cap;
+    return true;
+}
+
+int out_fill(struct out *out)
+{
+    if (out->fd < 0)
+        return -1;
+    if (out->end - out->begin == out->cap && !grow(out))
+        return 0;
+    uint32_t at = (uint32_t)(out->end & (out->cap - 1));
+    uint64_t room = MIN((uint64_t)(out->cap - at), out->cap - (out->end - out->begin));
+    ssize_t got = read(out->fd, out->mem + at, room);
+
+    if (got > 0) {
+        out->end += (uint64_t)got;
+        return 1;
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    close(out->fd); /* end of a pipe; EIO of a terminal whose last user has left */
+    out->fd = -1;
+    return -1;
+}
+
+void out_ack(struct out *out, uint64_t position)
+{
+    if (position > out->end || position <= out->begin)
+        return;
+    out->begin = position;
+    if (out->sent < position)
+        out->sent = position;
+    if (out->begin == out->end) { /* give the memory back between bursts */
+        free(out->mem);
+        out->mem = NULL;
+        out->cap = 0;
+    }
+}
+
+size_t out_next(const struct out *out, size_t max, const char **data)
+{
+    if (out->sent == out->end)
+        return 0;
+    uint32_t at = (uint32_t)(out->sent & (out->cap - 1));
+    uint64_t len = MIN(out->end - out->sent, (uint64_t)(out->cap - at));
+
+    *data = out->mem + at;
+    return (size_t)MIN(len, (uint64_t)max);
+}

@@ -1,0 +1,175 @@
+/*
+ * A new process by clone(CLONE_VM | CLONE_VFORK): no page tables are copied and the parent waits
+ * until the child has become the command, so what went wrong in between comes back through plain
+ * memory. The child therefore calls only what does not touch shared state: raw system calls.
+ *
+ * Order: session and terminal, descriptors, capabilities and user, working directory (looked up as
+ * that user, inside, never through a magic link), limits, signals, execve. What the sandbox's
+ * seccomp filter and Landlock rules say was inherited from process 1.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "init/init.h"
+
+#define CAP_COUNT 64 /* more than there are; the kernel says EINVAL past its last */
+#define BIT(cap) (UINT64_C(1) << (cap))
+#define ROOT_CAPS                                                                                  \
+    (BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_FSETID) | BIT(CAP_KILL) |  \
+     BIT(CAP_SETGID) | BIT(CAP_SETUID) | BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) |            \
+     BIT(CAP_SETFCAP))
+
+static int fail(struct spawn *spawn, uint32_t step, int error)
+{
+    spawn->step = step;
+    spawn->error = error;
+    return -1;
+}
+
+/* Of the bounding set only `keep` stays: exec as root gives no more than that. */
+static int keep_caps(uint64_t keep)
+{
+    for (unsigned long cap = 0; cap < CAP_COUNT; cap++)
+        if (!(keep >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+            return errno == EINVAL && cap ? 0 : -1; /* past the last one */
+    return 0;
+}
+
+/*
+ * A command of root's keeps the short list of process 1 but for what would let it look into
+ * process 1. The agent keeps nothing.
+ */
+static int become_user(struct spawn *spawn)
+{
+    if (keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
+        return fail(spawn, INIT_STEP_USER, errno);
+    if (spawn->as_root)
+        return 0;
+    /* Raw: the library's versions would look for other threads in the shared memory. */
+    if (syscall(SYS_setgroups, 0, NULL) < 0 ||
+        syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
+        syscall(SYS_setresuid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0)
+        return fail(spawn, INIT_STEP_USER, errno);
+    return 0;
+}
+
+static bool below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == 0);
+}
+
+/* Looked up as the user, inside, through no magic link; and what it turned out to be is judged. */
+static int enter_cwd(struct spawn *spawn)
+{
+    struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+    char path[4096];
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int dir = root < 0 ? -1 : (int)syscall(SYS_openat2, root, spawn->cwd, &how, sizeof(how));
+
+    if (dir < 0 || fchdir(dir) < 0 || syscall(SYS_getcwd, path, sizeof(path)) < 0)
+        return fail(spawn, INIT_STEP_CWD, errno);
+    if (path[0] != '/' || below(path, "/proc") || below(path, "/sys") || below(path, "/dev"))
+        return fail(spawn, INIT_STEP_CWD, EACCES);
+    return 0;
+}
+
+static int take_stdio(struct spawn *spawn)
+{
+    if (setsid() < 0)
+        return fail(spawn, INIT_STEP_SPAWN, errno);
+    for (int i = 0; i < 3; i++)
+        if (dup2(spawn->stdio[i], i) < 0)
+            return fail(spawn, INIT_STEP_SPAWN, errno);
+    if (spawn->tty && ioctl(0, TIOCSCTTY, 0) < 0)
+        return fail(spawn, INIT_STEP_TTY, errno);
+    return 0;
+}
+
+static const char *search_path(char **env)
+{
+    for (; *env; env++)
+        if (strncmp(*env, "PATH=", 5) == 0)
+            return *env + 5;
+    return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+}
+
+static void run_program(struct spawn *spawn)
+{
+    const char *name = spawn->argv[0];
+    int error = ENOENT;
+
+    if (strchr(name, '/')) {
+        execve(name, spawn->argv, spawn->env);
+        (void)fail(spawn, errno == ENOENT ? INIT_STEP_FIND : INIT_STEP_EXECVE, errno);
+        return;
+    }
+    for (const char *dir = search_path(spawn->env); *dir;) {
+        size_t len = strcspn(dir, ":");
+        char path[4096];
+
+        int wrote = snprintf(path, sizeof(path), "%.*s/%s", (int)len, dir, name);
+        if (len && wrote > 0 && (size_t)wrote < sizeof(path)) {
+            execve(path, spawn->argv, spawn->env);
+            if (errno != ENOENT && errno != ENOTDIR)
+                error = errno;
+        }
+        dir += len + (dir[len] == ':');
+    }
+    (void)fail(spawn, error == ENOENT ? INIT_STEP_FIND : INIT_STEP_EXECVE, error);
+}
+
+static int child(void *arg)
+{
+    const struct sigaction normal = { .sa_handler = SIG_DFL };
+    struct spawn *spawn = arg;
+    sigset_t none;
+
+    if (take_stdio(spawn) < 0 || become_user(spawn) < 0 || enter_cwd(spawn) < 0)
+        _exit(127);
+    syscall(SYS_close_range, 3, ~0u, 0);
+    if (spawn->nofile) {
+        struct rlimit limit = { spawn->nofile, spawn->nofile };
+
+        syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, NULL); /* only ever lowers it */
+    }
+    umask(022);
+    for (int number = 1; number < 32; number++)
+        sigaction(number, &normal, NULL); /* not shared: CLONE_SIGHAND is off */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    run_program(spawn);
+    _exit(127);
+}
+
+pid_t spawn(struct spawn *spawn)
+{
+    static char stack[32768] __attribute__((aligned(16)));
+    sigset_t all, before;
+
+    spawn->error = 0;
+    spawn->step = INIT_STEP_NONE;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, spawn);
+    int error = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0)
+        return fail(spawn, INIT_STEP_SPAWN, error);
+    return pid; /* with spawn->error set it is a zombie already, reaped like any other */
+}

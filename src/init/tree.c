@@ -1,0 +1,152 @@
+/*
+ * Who belongs to a command? Its session, its descendants by parent, and whoever still carries its
+ * mark in the environment (ATOLL_EXEC=n): a daemon that left session and parent behind. The walk
+ * over /proc is repeated while it finds somebody new, because a tree can grow while it is felled;
+ * the rounds are bounded, and freezing the sandbox is the api's way to be certain.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "init/init.h"
+
+#define PROCS_MAX 8192
+#define ROUNDS_MAX 20
+
+struct proc {
+    pid_t pid, parent, session;
+    bool member, hit;
+};
+
+static struct proc procs[PROCS_MAX];
+static size_t proc_count;
+
+static ssize_t read_file(const char *path, char *out, size_t size)
+{
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+
+    if (fd < 0)
+        return -1;
+    while (len < size - 1) {
+        ssize_t got = read(fd, out + len, size - 1 - len);
+
+        if (got <= 0)
+            break;
+        len += (size_t)got;
+    }
+    out[len] = 0;
+    return (ssize_t)len;
+}
+
+static bool marked(pid_t pid, const char *mark)
+{
+    static char env[65536];
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    ssize_t len = read_file(path, env, sizeof(env));
+    for (ssize_t at = 0; at < len; at += (ssize_t)strlen(env + at) + 1)
+        if (strcmp(env + at, mark) == 0)
+            return true;
+    return false;
+}
+
+static bool look(pid_t pid, struct proc *out)
+{
+    char path[64], text[1024];
+    int parent, group, session;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (read_file(path, text, sizeof(text)) <= 0)
+        return false;
+    const char *after = strrchr(text, ')'); /* the name may hold anything, parentheses too */
+    if (!after || sscanf(after + 1, " %*c %d %d %d", &parent, &group, &session) != 3)
+        return false;
+    *out = (struct proc){ .pid = pid, .parent = parent, .session = session };
+    return true;
+}
+
+static void look_at_all(void)
+{
+    DIR *dir = opendir("/proc");
+    struct dirent *entry;
+
+    proc_count = 0;
+    if (!dir)
+        return;
+    while ((entry = readdir(dir)) && proc_count < PROCS_MAX) {
+        char *end;
+        long pid = strtol(entry->d_name, &end, 10);
+
+        if (pid > 1 && *end == 0 && look((pid_t)pid, &procs[proc_count]))
+            proc_count++;
+    }
+    closedir(dir);
+}
+
+static bool is_member(pid_t pid)
+{
+    for (size_t i = 0; i < proc_count; i++)
+        if (procs[i].pid == pid)
+            return procs[i].member;
+    return false;
+}
+
+/* Once waited for, its number may be another command's. */
+static bool number_is_reused(const struct exec *exec)
+{
+    for (size_t i = 0; exec->ended && i < exec_top; i++)
+        if (&execs[i] != exec && execs[i].id && !execs[i].ended && execs[i].pid == exec->pid)
+            return true;
+    return false;
+}
+
+static void find_members(const struct exec *exec)
+{
+    char mark[32];
+    bool more = true, own = exec->pid && !number_is_reused(exec);
+
+    snprintf(mark, sizeof(mark), "ATOLL_EXEC=%u", exec->id);
+    for (size_t i = 0; i < proc_count; i++)
+        procs[i].member = (own && !exec->ended && procs[i].pid == exec->pid) ||
+                          (own && procs[i].session == exec->pid) || marked(procs[i].pid, mark);
+    while (more) { /* children of members are members */
+        more = false;
+        for (size_t i = 0; i < proc_count; i++)
+            if (!procs[i].member && procs[i].parent > 1 && is_member(procs[i].parent))
+                procs[i].member = more = true;
+    }
+}
+
+void tree_kill(const struct exec *exec, int signal)
+{
+    static pid_t hit[PROCS_MAX];
+    size_t hits = 0;
+
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        bool found = false;
+
+        look_at_all();
+        find_members(exec);
+        for (size_t i = 0; i < proc_count; i++) {
+            bool before = false;
+
+            for (size_t k = 0; k < hits && !before; k++)
+                before = hit[k] == procs[i].pid;
+            if (!procs[i].member || before)
+                continue;
+            kill(procs[i].pid, signal);
+            found = true;
+            if (hits < PROCS_MAX)
+                hit[hits++] = procs[i].pid;
+        }
+        if (!found)
+            return;
+    }
+}

@@ -1,0 +1,313 @@
+/*
+ * The tables of the nouns sandbox and exec. Lengths that end up in a kernel call are the kernel's:
+ * an argument or a setting of the environment has at most 128 KiB with its NUL.
+ */
+#include "model/sandbox.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+
+#define TO(state) (1u << (state))
+#define ARG_BYTES_MAX (131072 - 1)
+#define DAY_MS (24ll * 3600 * 1000)
+
+struct state_row {
+    const char *name;
+    unsigned to;
+};
+
+/* clang-format off */
+static const struct state_row sandbox_table[SANDBOX_STATES] = {
+    [SANDBOX_CREATING] = { "creating", TO(SANDBOX_RUNNING) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
+    [SANDBOX_RUNNING]  = { "running",  TO(SANDBOX_PAUSED) | TO(SANDBOX_STOPPED) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
+    [SANDBOX_PAUSED]   = { "paused",   TO(SANDBOX_RUNNING) | TO(SANDBOX_STOPPED) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
+    [SANDBOX_STOPPED]  = { "stopped",  TO(SANDBOX_DELETED) },
+    [SANDBOX_FAILED]   = { "failed",   TO(SANDBOX_DELETED) },
+    [SANDBOX_DELETED]  = { "deleted",  0 },
+};
+
+static const struct state_row exec_table[EXEC_STATES] = {
+    [EXEC_STARTING] = { "starting", TO(EXEC_RUNNING) | TO(EXEC_LOST) },
+    [EXEC_RUNNING]  = { "running",  TO(EXEC_EXITED) | TO(EXEC_LOST) },
+    [EXEC_EXITED]   = { "exited",   0 },
+    [EXEC_LOST]     = { "lost",     0 },
+};
+/* clang-format on */
+
+static bool state_parse(const struct state_row *table, unsigned count, struct str text,
+                        unsigned *out)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (str_is(text, table[i].name)) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    return sandbox_table[state].name;
+}
+
+bool sandbox_state_parse(struct str text, enum sandbox_state *out)
+{
+    unsigned at;
+
+    if (!state_parse(sandbox_table, SANDBOX_STATES, text, &at))
+        return false;
+    *out = (enum sandbox_state)at;
+    return true;
+}
+
+bool sandbox_may(enum sandbox_state from, enum sandbox_state to)
+{
+    return (sandbox_table[from].to & TO(to)) != 0;
+}
+
+const char *exec_state_name(enum exec_state state)
+{
+    return exec_table[state].name;
+}
+
+bool exec_state_parse(struct str text, enum exec_state *out)
+{
+    unsigned at;
+
+    if (!state_parse(exec_table, EXEC_STATES, text, &at))
+        return false;
+    *out = (enum exec_state)at;
+    return true;
+}
+
+bool exec_may(enum exec_state from, enum exec_state to)
+{
+    return (exec_table[from].to & TO(to)) != 0;
+}
+
+/* ---- sandbox ---- */
+
+const struct field sandbox_spec_fields[] = {
+    FIELD(sandbox_spec, name, F_STRING, 0, .min = 1, .max = SANDBOX_NAME_MAX,
+          .help = "A name of its own within the tenant; may be used instead of the id"),
+    FIELD(sandbox_spec, user, F_ENUM, 0, .choices = "agent|root",
+          .help = "Who commands run as unless they say otherwise; root is nobody outside, but has "
+                  "a few capabilities inside. agent unless said"),
+    FIELD(sandbox_spec, memory, F_INT, 0, .min = SANDBOX_MEMORY_MIN, .max = SANDBOX_MEMORY_MAX,
+          .help = "Bytes of memory; 1 GiB unless said"),
+    FIELD(sandbox_spec, pids, F_INT, 0, .min = SANDBOX_PIDS_MIN, .max = SANDBOX_PIDS_MAX,
+          .help = "Processes and threads at once; 512 unless said"),
+    FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
+          .help = "Share of processor time, 100 is one core; 200 unless said"),
+    FIELD(sandbox_spec, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
+          .help = "Bytes of everything written inside; 1 GiB unless said"),
+    FIELD(sandbox_spec, inodes, F_INT, 0, .min = 1024, .max = 1 << 24,
+          .help = "Files and directories made inside; 100000 unless said"),
+    FIELD(sandbox_spec, nofile, F_INT, 0, .min = 16, .max = 65536,
+          .help = "Open descriptors of each process; 1024 unless said"),
+    FIELD(sandbox_spec, ttl_ms, F_INT, 0, .min = 1000, .max = 365 * DAY_MS,
+          .help = "Lifetime in milliseconds, after which it is deleted; without it, until deleted"),
+    FIELD(sandbox_spec, env, F_MAP, 0, .max = 256, .each_max = 32768,
+          .help = "Environment of every command"),
+    FIELD(sandbox_spec, labels, F_MAP, 0, .max = 64, .help = "Anything, to find it again"),
+    { 0 },
+};
+
+const struct field sandbox_fields[] = {
+    FIELD(sandbox_view, id, F_STRING, F_READONLY, .help = "sb…"),
+    FIELD(sandbox_view, name, F_STRING, F_READONLY, .help = "Its name; null when it has none"),
+    FIELD(sandbox_view, state, F_STRING, F_READONLY,
+          .help = "creating, running, paused, stopped or failed"),
+    FIELD(sandbox_view, reason, F_STRING, F_READONLY,
+          .help = "Why it stopped or failed; null while it is well"),
+    FIELD(sandbox_view, user, F_STRING, F_READONLY, .help = "Who commands run as"),
+    FIELD(sandbox_view, memory, F_INT, F_READONLY, .help = "Bytes of memory it may use"),
+    FIELD(sandbox_view, pids, F_INT, F_READONLY, .help = "Processes and threads it may have"),
+    FIELD(sandbox_view, cpu_percent, F_INT, F_READONLY, .help = "100 is one core"),
+    FIELD(sandbox_view, disk, F_INT, F_READONLY, .help = "Bytes it may write"),
+    FIELD(sandbox_view, inodes, F_INT, F_READONLY, .help = "Files it may make"),
+    FIELD(sandbox_view, nofile, F_INT, F_READONLY, .help = "Open descriptors of each process"),
+    FIELD(sandbox_view, ttl_ms, F_INT, F_READONLY, .help = "Lifetime; 0 for none"),
+    FIELD(sandbox_view, env, F_MAP, F_READONLY, .help = "Environment of every command"),
+    FIELD(sandbox_view, labels, F_MAP, F_READONLY, .help = "Anything, to find it again"),
+    FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
+    FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),
+    FIELD(sandbox_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
+    FIELD(sandbox_view, changed_at, F_TIME, F_READONLY, .help = "When its state last changed"),
+    FIELD(sandbox_view, expires_at, F_TIME, F_READONLY,
+          .help = "When it will be deleted; null for never"),
+    { 0 },
+};
+
+const struct field stats_fields[] = {
+    FIELD(stats_view, cpu_us, F_INT, F_READONLY, .help = "Processor time used, microseconds"),
+    FIELD(stats_view, memory, F_INT, F_READONLY, .help = "Bytes of memory in use"),
+    FIELD(stats_view, memory_peak, F_INT, F_READONLY, .help = "The most it has used"),
+    FIELD(stats_view, pids, F_INT, F_READONLY, .help = "Processes and threads"),
+    FIELD(stats_view, oom_kills, F_INT, F_READONLY,
+          .help = "Processes that the kernel killed for want of memory"),
+    { 0 },
+};
+
+/* A name stands in paths and tables: lower-case letters, digits, hyphens. */
+static bool name_ok(const char *name)
+{
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name) && name[0] != '-';
+}
+
+static int check_env(const struct field_pair *env, struct err *err)
+{
+    for (; env && env->key; env++)
+        if (strchr(env->key, '='))
+            return err_field(err, "env", "a name must not contain =");
+    return 0;
+}
+
+static void otherwise(int64_t *value, int64_t standard)
+{
+    if (*value == 0)
+        *value = standard;
+}
+
+int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
+{
+    if (spec->name && !name_ok(spec->name))
+        return err_field(err, "name", "lower-case letters, digits and hyphens only");
+    if (spec->name && strncmp(spec->name, "sb", 2) == 0 && strlen(spec->name) >= 20)
+        return err_field(err, "name", "must not look like an id");
+    if (check_env(spec->env, err) < 0)
+        return -1;
+    if (!spec->user)
+        spec->user = "agent";
+    otherwise(&spec->memory, 1ll << 30);
+    otherwise(&spec->pids, 512);
+    otherwise(&spec->cpu_percent, 200);
+    otherwise(&spec->disk, spec->memory / 2);
+    otherwise(&spec->inodes, 100000);
+    otherwise(&spec->nofile, 1024);
+    /* What is written lies in memory and counts as such: a full disk must come before that limit,
+       or writing would end in an out-of-memory kill instead of "no space left". */
+    if (spec->disk > spec->memory / 4 * 3)
+        return err_field(err, "disk", "at most three quarters of memory, which holds it");
+    return 0;
+}
+
+/* ---- exec ---- */
+
+const struct field exec_spec_fields[] = {
+    FIELD(exec_spec, argv, F_STRINGS, 0, .min = 1, .max = EXEC_ARGC_MAX, .each_max = ARG_BYTES_MAX,
+          .help = "Program and arguments; the program is looked for in PATH"),
+    FIELD(exec_spec, command, F_STRING, 0, .min = 1, .max = ARG_BYTES_MAX,
+          .help = "A line for /bin/sh -c, instead of argv"),
+    FIELD(exec_spec, cwd, F_STRING, 0, .max = 4095,
+          .help = "Working directory, absolute; /workspace unless said"),
+    FIELD(exec_spec, user, F_ENUM, 0, .choices = "agent|root",
+          .help = "Who runs it; the sandbox's user unless said"),
+    FIELD(exec_spec, env, F_MAP, 0, .max = 256, .each_max = 32768,
+          .help = "More environment, over the sandbox's"),
+    FIELD(exec_spec, tty, F_BOOL, 0, .help = "A terminal instead of pipes"),
+    FIELD(exec_spec, stdin_open, F_BOOL, 0, .help = "Input will follow; otherwise it is empty"),
+    FIELD(exec_spec, rows, F_INT, 0, .min = 1, .max = 1000, .help = "Of the terminal"),
+    FIELD(exec_spec, cols, F_INT, 0, .min = 1, .max = 1000, .help = "Of the terminal"),
+    FIELD(exec_spec, timeout_ms, F_INT, 0, .min = 1, .max = EXEC_TIMEOUT_MAX_MS,
+          .help = "Then it and everything it started is killed; without it, never"),
+    { 0 },
+};
+
+const struct field exec_fields[] = {
+    FIELD(exec_view, id, F_STRING, F_READONLY, .help = "ex…"),
+    FIELD(exec_view, sandbox, F_STRING, F_READONLY, .help = "Where it runs"),
+    FIELD(exec_view, state, F_STRING, F_READONLY, .help = "starting, running, exited or lost"),
+    FIELD(exec_view, argv, F_STRINGS, F_READONLY, .help = "Program and arguments"),
+    FIELD(exec_view, cwd, F_STRING, F_READONLY, .help = "Working directory"),
+    FIELD(exec_view, user, F_STRING, F_READONLY, .help = "Who runs it"),
+    FIELD(exec_view, tty, F_BOOL, F_READONLY, .help = "Has it a terminal?"),
+    FIELD(exec_view, stdin_open, F_BOOL, F_READONLY, .help = "Was input to follow?"),
+    FIELD(exec_view, timeout_ms, F_INT, F_READONLY, .help = "0 for none"),
+    FIELD(exec_view, pid, F_INT, F_READONLY, .help = "Process id inside"),
+    FIELD(exec_view, exit_code, F_INT, F_READONLY,
+          .help = "As a shell says it (128 + signal); -1 until it has exited"),
+    FIELD(exec_view, signal, F_INT, F_READONLY, .help = "That ended it, or 0"),
+    FIELD(exec_view, timed_out, F_BOOL, F_READONLY, .help = "Ended by timeout_ms"),
+    FIELD(exec_view, stdout_bytes, F_INT, F_READONLY, .help = "Printed so far"),
+    FIELD(exec_view, stderr_bytes, F_INT, F_READONLY, .help = "Printed so far"),
+    FIELD(exec_view, user_us, F_INT, F_READONLY, .help = "Processor time, microseconds"),
+    FIELD(exec_view, system_us, F_INT, F_READONLY, .help = "Likewise, in the kernel"),
+    FIELD(exec_view, maxrss_kb, F_INT, F_READONLY, .help = "Most memory, kibibytes"),
+    FIELD(exec_view, by, F_STRING, F_READONLY, .help = "Who started it"),
+    FIELD(exec_view, started_at, F_TIME, F_READONLY, .help = "When it was started"),
+    FIELD(exec_view, ended_at, F_TIME, F_READONLY, .help = "When it ended; null until then"),
+    FIELD(exec_view, output, F_STRING, F_READONLY,
+          .help = "The first of standard output, when it was waited for; otherwise null"),
+    FIELD(exec_view, errors, F_STRING, F_READONLY, .help = "Likewise, of standard error"),
+    { 0 },
+};
+
+static int check_text_size(const struct exec_spec *spec, struct err *err)
+{
+    size_t total = 0;
+
+    for (const char **arg = spec->argv; *arg; arg++)
+        total += strlen(*arg) + 1;
+    for (const struct field_pair *pair = spec->env; pair && pair->key; pair++)
+        total += strlen(pair->key) + strlen(pair->value) + 2;
+    if (total > EXEC_TEXT_MAX)
+        return err_field(err, "argv", "arguments and environment have more than %d bytes",
+                         EXEC_TEXT_MAX);
+    return 0;
+}
+
+int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err)
+{
+    if (!spec->argv == !spec->command)
+        return err_field(err, spec->argv ? "command" : "argv",
+                         spec->argv ? "argv or command, not both" : "argv or command is needed");
+    if (spec->argv && !spec->argv[0][0])
+        return err_field(err, "argv[0]", "must name a program");
+    if (spec->cwd && spec->cwd[0] != '/')
+        return err_field(err, "cwd", "must be an absolute path");
+    if (check_env(spec->env, err) < 0)
+        return -1;
+    if ((spec->rows || spec->cols) && !spec->tty)
+        return err_field(err, spec->rows ? "rows" : "cols", "only with tty");
+    if (!spec->cwd)
+        spec->cwd = "/workspace";
+    if (!spec->user)
+        spec->user = user;
+    return spec->argv ? check_text_size(spec, err) : 0;
+}
+
+/* ---- signals ---- */
+
+const struct field signal_wish_fields[] = {
+    FIELD(signal_wish, signal, F_STRING, F_REQUIRED, .min = 1, .max = 16,
+          .help = "TERM, SIGINT, 9…"),
+    FIELD(signal_wish, tree, F_BOOL, 0,
+          .help = "To everything it started too, not to its process group alone"),
+    { 0 },
+};
+
+const struct field resize_wish_fields[] = {
+    FIELD(resize_wish, rows, F_INT, F_REQUIRED, .min = 1, .max = 1000, .help = "Lines"),
+    FIELD(resize_wish, cols, F_INT, F_REQUIRED, .min = 1, .max = 1000, .help = "Columns"),
+    { 0 },
+};
+
+int signal_parse(const char *text)
+{
+    uint64_t number;
+
+    if (str_to_u64(str_of(text), &number))
+        return number >= 1 && number <= 64 ? (int)number : 0;
+    if (strncmp(text, "SIG", 3) == 0)
+        text += 3;
+    for (int signal = 1; signal < 32; signal++) {
+        const char *name = sigabbrev_np(signal);
+
+        if (name && strcmp(name, text) == 0)
+            return signal;
+    }
+    return 0;
+}

@@ -1,0 +1,115 @@
+/*
+ * sandbox - the nouns sandbox and exec: what may be wished, what is shown, which states follow
+ * which. No I/O. Texts in these structs are borrowed from whatever arena they were decoded into.
+ */
+#pragma once
+
+#include "model/field.h"
+
+/* ---- sandbox ---- */
+
+enum sandbox_state {
+    SANDBOX_CREATING,
+    SANDBOX_RUNNING,
+    SANDBOX_PAUSED,
+    SANDBOX_STOPPED, /* nothing runs; rows and outputs are kept */
+    SANDBOX_FAILED,  /* it ended by itself; the reason says how */
+    SANDBOX_DELETED,
+    SANDBOX_STATES
+};
+
+const char *sandbox_state_name(enum sandbox_state state);
+must_use bool sandbox_state_parse(struct str text, enum sandbox_state *out);
+bool sandbox_may(enum sandbox_state from, enum sandbox_state to);
+/* Does anything of it run or wait in the kernel? */
+static inline bool sandbox_lives(enum sandbox_state state)
+{
+    return state <= SANDBOX_PAUSED;
+}
+
+#define SANDBOX_NAME_MAX 63
+
+/* What was asked for; zero means the default until sandbox_spec_settle. */
+struct sandbox_spec {
+    const char *name; /* or NULL */
+    const char *user; /* "agent" or "root": who commands run as unless they say otherwise */
+    int64_t memory;   /* bytes */
+    int64_t pids;
+    int64_t cpu_percent; /* 100 is one core */
+    int64_t disk;        /* bytes of everything writable */
+    int64_t inodes;
+    int64_t nofile;
+    int64_t ttl_ms; /* 0: until it is deleted */
+    struct field_pair *env, *labels;
+};
+
+extern const struct field sandbox_spec_fields[]; /* decodes a request, encodes the row */
+/* Fills the defaults in and checks what no table can say. */
+must_use int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err);
+
+struct sandbox_view {
+    const char *id, *name, *state, *reason, *user, *by;
+    int64_t memory, pids, cpu_percent, disk, inodes, nofile, ttl_ms;
+    struct field_pair *env, *labels;
+    int64_t execs_running;
+    int64_t created_at, changed_at, expires_at;
+};
+extern const struct field sandbox_fields[];
+
+struct stats_view {
+    int64_t cpu_us, memory, memory_peak, pids, oom_kills;
+};
+extern const struct field stats_fields[];
+
+/* ---- exec ---- */
+
+enum exec_state {
+    EXEC_STARTING,
+    EXEC_RUNNING,
+    EXEC_EXITED,
+    EXEC_LOST, /* its sandbox ended first */
+    EXEC_STATES
+};
+
+const char *exec_state_name(enum exec_state state);
+must_use bool exec_state_parse(struct str text, enum exec_state *out);
+bool exec_may(enum exec_state from, enum exec_state to);
+
+struct exec_spec {
+    const char **argv;
+    const char *command; /* for /bin/sh -c; instead of argv */
+    const char *cwd, *user;
+    struct field_pair *env;
+    bool tty, stdin_open;
+    int64_t rows, cols, timeout_ms;
+};
+
+extern const struct field exec_spec_fields[];
+/* Defaults (`user` of the sandbox), and what no table can say. */
+must_use int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err);
+
+struct exec_view {
+    const char *id, *sandbox, *state, *command, *cwd, *user, *by;
+    const char **argv;
+    bool tty, stdin_open, timed_out;
+    int64_t timeout_ms, pid;
+    int64_t exit_code, signal; /* exit_code as a shell says it: 128 + signal */
+    int64_t stdout_bytes, stderr_bytes;
+    int64_t user_us, system_us, maxrss_kb;
+    int64_t started_at, ended_at;
+    const char *output, *errors; /* only where a caller waited: up to EXEC_INLINE_MAX each */
+};
+extern const struct field exec_fields[];
+
+struct signal_wish {
+    const char *signal; /* "TERM", "SIGTERM" or "15" */
+    bool tree;
+};
+extern const struct field signal_wish_fields[];
+/* 0 when it is no signal. */
+int signal_parse(const char *text);
+
+struct resize_wish {
+    int64_t rows, cols;
+};
+extern const struct field resize_wish_fields[];

@@ -1,0 +1,187 @@
+/*
+ * What holds for a box, as the kernel tells it: /proc/PID, the cgroups' files, and the filter read
+ * back instruction by instruction. Nothing is taken from the request.
+ *
+ * The filter can be had by ptrace alone, from a process that is stopped: process 1 is stopped for
+ * the moment it takes. One that does not stop at once (frozen) keeps its secret: the digest stays
+ * empty.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "seccomp/seccomp.h"
+#include "warden/box.h"
+
+#define FILTER_MAX 4096 /* instructions; the kernel's own limit */
+#define STOP_TRIES 50
+
+static char text[131072];
+
+static bool read_proc(pid_t pid, const char *name)
+{
+    char path[64];
+    size_t len = 0;
+    ssize_t got;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    while (len < sizeof(text) - 1 && (got = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
+        len += (size_t)got;
+    text[len] = 0;
+    return len > 0;
+}
+
+/* The number after a name at the start of a line. */
+static uint64_t field(const char *name, int base)
+{
+    for (const char *at = text; at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, name, strlen(name)) == 0)
+            return strtoull(at + strlen(name), NULL, base);
+    }
+    return 0;
+}
+
+static void read_status(struct box_applied *out)
+{
+    static const char *const caps[BOX_CAPS_COUNT] = { "CapInh:", "CapPrm:", "CapEff:", "CapBnd:",
+                                                      "CapAmb:" };
+
+    for (int i = 0; i < BOX_CAPS_COUNT; i++)
+        out->caps[i] = field(caps[i], 16);
+    out->uid = (uint32_t)field("Uid:", 10);
+    out->no_new_privs = (uint32_t)field("NoNewPrivs:", 10);
+    out->seccomp_mode = (uint32_t)field("Seccomp:", 10);
+    out->seccomp_filters = (uint32_t)field("Seccomp_filters:", 10);
+}
+
+static int read_namespaces(pid_t pid, struct box_applied *out)
+{
+    static const char *const names[BOX_NS_COUNT] = { "pid", "mnt",    "net", "ipc",
+                                                     "uts", "cgroup", "user" };
+    char path[64];
+    struct stat its, ours;
+
+    for (int i = 0; i < BOX_NS_COUNT; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, names[i]);
+        if (stat(path, &its) < 0)
+            return -1;
+        snprintf(path, sizeof(path), "/proc/self/ns/%s", names[i]);
+        if (stat(path, &ours) < 0)
+            return -1;
+        out->ns[i] = its.st_ino;
+        out->own_ns |= (uint64_t)(its.st_ino != ours.st_ino) << i;
+    }
+    return 0;
+}
+
+static bool read_map(pid_t pid, const char *name, uint32_t *first, uint32_t *count)
+{
+    return read_proc(pid, name) && sscanf(text, " 0 %u %u", first, count) == 2;
+}
+
+/* "36 35 98:0 / /mnt rw,nosuid - ext3 …": the options stand before the dash. */
+static void count_mounts(struct box_applied *out)
+{
+    for (const char *line = text; *line;) {
+        const char *end = strchr(line, '\n'), *option = line;
+
+        out->mounts++;
+        for (int i = 0; i < 5 && option; i++)
+            option = (option = strchr(option, ' ')) ? option + 1 : NULL;
+        if (option && strncmp(option, "rw", 2) == 0)
+            out->mounts_writable++;
+        line = end ? end + 1 : line + strlen(line);
+    }
+}
+
+static void read_limits(pid_t pid, struct box_applied *out)
+{
+    struct rlimit limit;
+
+    if (prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0)
+        out->nofile = limit.rlim_max;
+    if (prlimit(pid, RLIMIT_CORE, NULL, &limit) == 0)
+        out->core = limit.rlim_max;
+}
+
+static void read_disk(pid_t pid, struct box_applied *out)
+{
+    char path[64];
+    struct statfs fs;
+
+    snprintf(path, sizeof(path), "/proc/%d/root/", (int)pid);
+    if (statfs(path, &fs) == 0) {
+        out->disk = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+        out->inodes = (uint64_t)fs.f_files;
+    }
+}
+
+/* ---- the filter ---- */
+
+static bool stopped(pid_t pid)
+{
+    int status;
+
+    for (int i = 0; i < STOP_TRIES; i++) {
+        if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
+            return WIFSTOPPED(status);
+        poll(NULL, 0, i < 5 ? 0 : 1);
+    }
+    return false;
+}
+
+static void read_filter(pid_t pid, struct box_applied *out)
+{
+    static struct sock_filter filter[FILTER_MAX];
+
+    if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
+        return;
+    if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) == 0 && stopped(pid)) {
+        long count = syscall(SYS_ptrace, PTRACE_SECCOMP_GET_FILTER, pid, 0, filter);
+        const char *digest =
+            count > 0 && count <= FILTER_MAX ? seccomp_digest_of(filter, (size_t)count) : NULL;
+
+        snprintf(out->seccomp_digest, sizeof(out->seccomp_digest), "%s",
+                 digest      ? digest
+                 : count > 0 ? "unknown"
+                             : "");
+    }
+    ptrace(PTRACE_DETACH, pid, NULL, NULL);
+}
+
+int applied_read(pid_t pid, const char *id, struct box_applied *out)
+{
+    *out = (struct box_applied){ 0 };
+    if (read_namespaces(pid, out) < 0 || !read_proc(pid, "status"))
+        return -1;
+    read_status(out);
+    if (!read_map(pid, "uid_map", &out->uid_first, &out->uid_count) ||
+        !read_map(pid, "gid_map", &out->gid_first, &out->gid_count) ||
+        !read_proc(pid, "mountinfo")) {
+        errno = EPROTO;
+        return -1;
+    }
+    count_mounts(out);
+    if (read_proc(pid, "oom_score_adj"))
+        out->oom_score_adj = (int32_t)strtol(text, NULL, 10);
+    read_limits(pid, out);
+    read_disk(pid, out);
+    cgroup_applied(id, out);
+    if (!cgroup_frozen(id))
+        read_filter(pid, out);
+    return 0;
+}

@@ -1,0 +1,213 @@
+/*
+ * box - sandboxes, inside the warden: what its files share.
+ *
+ * A box is: a process 1 (atoll-init) in namespaces of its own, a root made of mounts that only it
+ * has, a range of user ids that nobody else has, cgroups with limits, and a filter. It is made by
+ * one clone and a child that walks through box_step in order; the first step that fails ends the
+ * child, is told by name, and everything made so far is taken back. Nothing is left out silently.
+ *
+ * Who owns what: all namespaces are made from the host's user namespace and the box's own user
+ * namespace is entered last, so that root inside has no power over any of them.
+ *
+ *   boxes.c       the table, the verbs, a box's life       make.c    one box: before and around
+ * clone child.c       between clone and exec                   mounts.c  its root namespaces.c  the
+ * pool of them                         cgroup.c  limits, usage, freezer record.c      what is on
+ * disk: adoption and sweep      applied.c what the kernel says holds skeleton.c    the lower layer
+ * of the default image
+ */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/auto.h"
+#include "wire/box.h"
+#include "wire/wire.h"
+
+/* ---- faults: in the builds for tests alone ---- */
+
+#ifdef ATOLL_FAULTS
+extern int box_fault_in;           /* the n-th try from here fails with EIO; 0: none */
+extern uint64_t box_skips;         /* bits of enum box_step: left out, to see what misses them */
+extern enum box_step box_fault_at; /* this step fails, in the warden itself */
+bool box_fault_now(void);
+bool box_fault_here(enum box_step step);
+#define box_skipped(step) ((box_skips >> (step)) & 1)
+#else
+#define box_fault_now() false
+#define box_fault_here(step) false
+#define box_skipped(step) false
+#endif
+
+/* Runs one step; the first that fails ends the function. Needs `enum box_step *step`. */
+#define TRY(which, call)                                                                           \
+    do {                                                                                           \
+        *step = (which);                                                                           \
+        if (!box_skipped(which) && (box_fault_now() || (call) < 0))                                \
+            return -1;                                                                             \
+    } while (0)
+
+/* Where the warden keeps things; descriptors, opened once. */
+struct box_host {
+    int boxes_fd;      /* STATE/boxes: a directory per box */
+    int skeleton_fd;   /* lower layer of the default image */
+    int usr_fd;        /* the host's /usr */
+    int init_fd;       /* sealed memfd with atoll-init */
+    int dev_fd;        /* a /dev made once, detached; -1: the kernel cannot copy such a thing */
+    uint32_t uid_base; /* the ranges begin one range after it: it is the api process's own */
+    int landlock_abi;  /* 0: the kernel has none, and no box is made */
+};
+
+static inline uint32_t box_uid_first(const struct box_host *host, uint32_t slot)
+{
+    return host->uid_base + (slot + 1) * BOX_UIDS;
+}
+
+/* ---- cgroup.c: v1, hybrid and v2 behind one interface ---- */
+
+struct cgroup_doors {
+    int tasks[8]; /* v1: where a new process writes "0" */
+    unsigned count;
+    int into; /* v2: directory for CLONE_INTO_CGROUP, or -1 */
+};
+
+/*
+ * Finds out what this machine has and makes the directory `name` in each hierarchy; the two paths
+ * are /proc/self/mountinfo and /proc/self/cgroup, or a test's. ENOTSUP when a controller is
+ * missing.
+ */
+must_use int cgroup_open(const char *mountinfo, const char *self_cgroup, const char *name);
+void cgroup_close(bool remove);
+const char *cgroup_mode(void); /* "v1", "v2", "hybrid", "none" */
+must_use int cgroup_make(const char *id, const struct box_spec *spec);
+must_use int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent);
+must_use int cgroup_doors(const char *id, struct cgroup_doors *doors);
+void cgroup_doors_close(struct cgroup_doors *doors);
+/* Begins it; on v1 it takes until cgroup_frozen says so. */
+must_use int cgroup_freeze(const char *id, bool freeze);
+bool cgroup_frozen(const char *id);
+void cgroup_usage(const char *id, struct box_usage *out);
+void cgroup_applied(const char *id, struct box_applied *out);
+/* 0 when all are gone; EBUSY while a process is still leaving. */
+must_use int cgroup_remove(const char *id);
+/* Kills whoever is in it; how many were seen. */
+unsigned cgroup_kill(const char *id);
+void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
+
+/* ---- namespaces.c ---- */
+
+/* Both: a descriptor, or -1 with errno. */
+must_use int userns_make(uint32_t first_uid);
+must_use int netns_make(void);
+
+/* ---- make.c ---- */
+
+/* What the child gets open, and what of it the parent keeps. */
+struct box_fds {
+    int listen, link, userns, netns, report;
+    int lower, usr, dev; /* detached copies of mounts: descriptors of the warden's own mount
+                            namespace cannot be cloned from the child's */
+    struct cgroup_doors doors;
+};
+
+struct box_begun {
+    pid_t pid;
+    int pidfd;
+    int link;   /* the first connection to its init */
+    int report; /* ends when the child has become init; before that, a struct box_report */
+};
+
+struct box_report {
+    int32_t step, error;
+};
+
+/*
+ * Everything before and including the clone. `netns` and `userns` are taken and closed. 0, or -1
+ * with errno and *step: then no process was started, and box_unmake takes back the rest.
+ */
+must_use int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
+                       int userns, int netns, struct box_begun *out, enum box_step *step);
+/* Removes cgroups and directory; -1 and EBUSY: again in a moment. From any half-made state. */
+must_use int box_unmake(const struct box_host *host, const char *id);
+/* A new connection to the init of a box that runs. */
+must_use int box_connect(const struct box_host *host, const char *id);
+
+/* ---- mounts.c: in the child, in its own mount namespace ---- */
+
+must_use int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid_first,
+                        enum box_step *step);
+/* In the parent: a detached copy of the mount below this directory; a /dev, detached. */
+must_use int tree_detach(int dir_fd);
+must_use int dev_make(void);
+
+/* ---- child.c: all of the child; returns only on failure ---- */
+
+must_use int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
+                       struct box_fds *fds, enum box_step *step);
+
+/* ---- record.c ---- */
+
+/* What is needed to find a box again: who its process 1 is, in a way that no other can be. */
+struct box_record {
+    uint32_t magic, size;
+    char id[BOX_ID_SIZE];
+    char boot[39]; /* the machine's boot id */
+    uint32_t slot;
+    int32_t pid;
+    uint64_t start, pidns;
+    uint32_t landlock_abi, sum;
+};
+
+/* Fills in what identifies the process `pid`. */
+must_use int record_of(pid_t pid, struct box_record *out);
+must_use int record_write(const struct box_host *host, struct box_record *record);
+void record_remove(const struct box_host *host, const char *id);
+/* A pidfd of the very process that the record of `id` names, or -1. */
+must_use int record_find(const struct box_host *host, const char *id, struct box_record *out);
+/* Calls fn for every directory of a box. */
+void record_each(const struct box_host *host, void (*fn)(const char id[BOX_ID_SIZE]));
+
+/* ---- applied.c ---- */
+
+must_use int applied_read(pid_t pid, const char *id, struct box_applied *out);
+
+/* ---- skeleton.c ---- */
+
+/* STATE/images/host-…, made if it is not there; a descriptor, or -1 with errno. */
+must_use int skeleton_open(int state_fd);
+
+/* ---- boxes.c ---- */
+
+#define BOXES_PENDING_MAX 32                /* creations at once */
+#define BOXES_WAITS (BOXES_PENDING_MAX + 1) /* descriptors to wait for */
+
+/* How an answer goes out; `number` 0 is news. The descriptors stay ours. */
+typedef void boxes_say_fn(void *owner, const struct wire_msg *msg, const int *fds, unsigned count);
+
+/*
+ * Finds what is needed below `state_fd`, takes over the boxes that run, removes all else. 0, or -1
+ * with errno and *what; then every request is answered ENOTSUP.
+ */
+must_use int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *say, void *owner,
+                        const char **what);
+/* The boxes go on; their cgroups stay as long as they do. */
+void boxes_close(void);
+/* A request; false when it is none. */
+bool boxes_hear(const struct wire_msg *msg);
+/* The asker of everything under way is gone. */
+void boxes_forget_asker(void);
+unsigned boxes_waits(struct pollfd waits[BOXES_WAITS]);
+void boxes_woken(const struct pollfd *waits, unsigned count);
+/*
+ * SIGCHLD came: takes the ends of boxes, and of no other process. False: another child's end is in
+ * the way; call again when that was waited for.
+ */
+bool boxes_reap(void);
+/* How many pairs of namespaces to have ready, 4 at most (and at first). */
+void boxes_pool(unsigned size);
+/* Retries, deadlines, the pool. */
+void boxes_run_due(void);
+int64_t boxes_due_ms(void); /* when boxes_run_due wants to be called, monotonic; 0: never */
+bool box_known(const char *id);

@@ -1,0 +1,516 @@
+/* The life of boxes, through the verbs: real ones, as root; and every step failed once. */
+#include "warden/box_rig.h"
+
+TEST(a_box_is_made_runs_commands_and_leaves_nothing)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct rig_box box = rig_create(rig_spec("one"), "one");
+
+    struct rig_ran *ran =
+        rig_sh(&box, "id -u; hostname; echo $$ | wc -c; cat /proc/self/cgroup | head -1", 0);
+    CHECK_INT(ran->code, 0);
+    CHECK(strncmp(ran->out, "1000\none\n", 9) == 0);
+    ran = rig_sh(&box, "id -u; exit 7", INIT_AS_ROOT);
+    CHECK_INT(ran->code, 7);
+    CHECK_STR(ran->out, "0\n");
+    rig_destroy(&box);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+TEST(a_second_box_of_the_same_name_is_refused)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("same"), "same");
+    struct wire_msg spec = rig_spec("same");
+
+    CHECK_INT(rig_ask(&spec).msg.status, EEXIST);
+    CHECK_INT(rig_sh(&box, "true", 0)->code, 0);
+    rig_destroy(&box);
+    CHECK_INT(rig_name(WIRE_BOX_DESTROY, "same").msg.status, ENOENT);
+    rig_close();
+}
+
+TEST(several_are_made_at_once)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct rig_box boxes[8];
+    char ids[8][8];
+    uint32_t numbers[8];
+
+    for (unsigned i = 0; i < 8; i++) {
+        snprintf(ids[i], sizeof(ids[i]), "b%u", i);
+        struct wire_msg spec = rig_spec(ids[i]);
+        spec.number = numbers[i] = ++rig_number;
+        CHECK(boxes_hear(&spec)); /* none is waited for */
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        struct rig_heard heard;
+
+        CHECK(rig_wait(WIRE_BOX_CREATE, numbers[i], 10000, &heard));
+        boxes[i] = rig_made(ids[i], &heard);
+    }
+    for (unsigned i = 0; i < 8; i++)
+        CHECK_INT(rig_sh(&boxes[i], "exit 3", 0)->code, 3);
+    for (unsigned i = 0; i < 8; i++)
+        rig_destroy(&boxes[i]);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+TEST(a_process_1_that_dies_is_news_and_leaves_nothing)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct rig_box box = rig_create(rig_spec("dies"), "dies");
+    struct wire_msg kill9 = { .verb = WIRE_BOX_SIGNAL, .signal = { .number = SIGKILL } };
+    struct rig_heard news;
+
+    snprintf(kill9.signal.name.id, sizeof(kill9.signal.name.id), "dies");
+    CHECK_INT(rig_ask(&kill9).msg.status, 0);
+    CHECK(rig_wait(WIRE_BOX_DIED, 0, 5000, &news));
+    CHECK_STR(news.msg.died.name.id, "dies");
+    CHECK_INT(news.msg.died.signal, SIGKILL);
+    CHECK_INT(news.msg.died.oom_kills, 0);
+    close(box.pidfd);
+    close(box.link);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+TEST(only_a_kill_may_be_sent)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("sig"), "sig");
+    struct wire_msg stop = { .verb = WIRE_BOX_SIGNAL, .signal = { .number = SIGSTOP } };
+
+    snprintf(stop.signal.name.id, sizeof(stop.signal.name.id), "sig");
+    CHECK_INT(rig_ask(&stop).msg.status, EINVAL);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(a_frozen_box_stands_still_and_can_be_destroyed)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("ice"), "ice");
+    const char *texts[] = { "/bin/sh", "-c", "while :; do echo x; sleep 0.01; done", "A=b", "/" };
+    struct pollfd wait = { .fd = box.link, .events = POLLIN };
+    static char frame[INIT_FRAME_MAX];
+
+    rig_start(&box, texts, 3, 1, 0);
+    CHECK_INT(rig_name(WIRE_BOX_FREEZE, "ice").msg.status, 0);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "ice").msg.usage.frozen, 1);
+    while (recv(box.link, frame, sizeof(frame), MSG_DONTWAIT) > 0)
+        ;
+    CHECK_INT(poll(&wait, 1, 100), 0);
+    CHECK_INT(rig_name(WIRE_BOX_THAW, "ice").msg.status, 0);
+    CHECK_INT(poll(&wait, 1, 2000), 1);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "ice").msg.usage.frozen, 0);
+    CHECK_INT(rig_name(WIRE_BOX_FREEZE, "ice").msg.status, 0);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(what_is_applied_is_read_from_the_kernel)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("show");
+    spec.spec.cpu_percent = 150;
+    struct rig_box box = rig_create(spec, "show");
+    struct rig_heard heard = rig_name(WIRE_BOX_APPLIED, "show");
+    const struct box_applied *a = &heard.msg.applied;
+
+    CHECK_INT(heard.msg.status, 0);
+    CHECK_INT(a->own_ns, (1 << BOX_NS_COUNT) - 1);
+    CHECK(a->uid_first > RIG_UID_BASE && a->uid_count == BOX_UIDS);
+    CHECK(a->gid_first == a->uid_first && a->gid_count == BOX_UIDS);
+    CHECK_INT(a->uid, a->uid_first);
+    CHECK_INT(a->seccomp_mode, 2);
+    CHECK_INT(a->seccomp_filters, 1);
+    CHECK(strncmp(a->seccomp_digest, "sha256:", 7) == 0);
+    CHECK_INT(a->no_new_privs, 1);
+    CHECK(a->landlock_abi >= 1);
+    CHECK_INT(a->caps[BOX_CAPS_INHERITABLE] | a->caps[BOX_CAPS_AMBIENT], 0);
+    CHECK_INT(a->caps[BOX_CAPS_PERMITTED] >> 21 & 1, 0); /* SYS_ADMIN */
+    CHECK_INT(a->caps[BOX_CAPS_BOUNDING] >> 21 & 1, 0);
+    CHECK_INT(a->memory, 256u << 20);
+    CHECK_INT(a->pids, 64);
+    CHECK_INT(a->cpu_quota_us, 150000);
+    CHECK_INT(a->cpu_period_us, 100000);
+    CHECK_INT(a->nofile, 1024);
+    CHECK_INT(a->core, 1);
+    CHECK_INT(a->disk, 64u << 20);
+    CHECK_INT(a->oom_score_adj, 300);
+    CHECK(a->mounts > 5 && a->mounts_writable >= 3);
+    CHECK_INT(rig_sh(&box, "true", 0)->code, 0); /* it goes on */
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(limits_change_while_it_runs)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("lim"), "lim");
+    struct wire_msg msg = { .verb = WIRE_BOX_LIMITS,
+                            .limits = { .memory = 512u << 20, .pids = 99, .cpu_percent = 50 } };
+
+    snprintf(msg.limits.name.id, sizeof(msg.limits.name.id), "lim");
+    CHECK_INT(rig_ask(&msg).msg.status, 0);
+    struct rig_heard heard = rig_name(WIRE_BOX_APPLIED, "lim");
+    CHECK_INT(heard.msg.applied.memory, 512u << 20);
+    CHECK_INT(heard.msg.applied.pids, 99);
+    CHECK_INT(heard.msg.applied.cpu_quota_us, 50000);
+    msg.limits = (struct box_limits){ .name = msg.limits.name, .cpu_percent = BOX_CPU_FREE };
+    CHECK_INT(rig_ask(&msg).msg.status, 0);
+    heard = rig_name(WIRE_BOX_APPLIED, "lim");
+    CHECK_INT(heard.msg.applied.cpu_quota_us, 0);
+    CHECK_INT(heard.msg.applied.pids, 99);
+    msg.limits.pids = BOX_PIDS_MIN - 1;
+    CHECK_INT(rig_ask(&msg).msg.status, EINVAL);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(the_list_has_every_box_once)
+{
+    rig_open();
+    struct rig_box boxes[BOX_ROWS + 2];
+    char ids[BOX_ROWS + 2][8];
+    unsigned seen[BOX_ROWS + 2] = { 0 };
+    struct wire_msg list = { .verb = WIRE_BOX_LIST };
+
+    for (unsigned i = 0; i < ARRAY_LEN(boxes); i++) {
+        snprintf(ids[i], sizeof(ids[i]), "l%u", i);
+        boxes[i] = rig_create(rig_spec(ids[i]), ids[i]);
+    }
+    do {
+        struct rig_heard heard = rig_ask(&list);
+        const struct box_rows *rows = &heard.msg.rows;
+
+        for (unsigned k = 0; k < rows->count; k++)
+            for (unsigned i = 0; i < ARRAY_LEN(boxes); i++)
+                if (strcmp(rows->rows[k].id, ids[i]) == 0) {
+                    CHECK_INT(rows->rows[k].pid, boxes[i].pid);
+                    CHECK_INT(rows->rows[k].state, BOX_RUNNING);
+                    seen[i]++;
+                }
+        list.page.from = rows->next;
+    } while (list.page.from);
+    for (unsigned i = 0; i < ARRAY_LEN(boxes); i++)
+        CHECK_INT(seen[i], 1);
+    list.page.from = UINT32_MAX;
+    CHECK_INT(rig_ask(&list).msg.rows.count, 0);
+    for (unsigned i = 0; i < ARRAY_LEN(boxes); i++)
+        rig_destroy(&boxes[i]);
+    rig_close();
+}
+
+TEST(a_new_connection_replaces_the_old)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("open"), "open");
+    struct rig_heard again = rig_name(WIRE_BOX_OPEN, "open");
+    static char frame[INIT_FRAME_MAX];
+
+    CHECK_INT(again.msg.status, 0);
+    CHECK_INT(again.msg.created.pid, box.pid);
+    while (recv(box.link, frame, sizeof(frame), 0) > 0)
+        ; /* the old one ends */
+    close(box.link);
+    close(box.pidfd);
+    box.pidfd = again.fds[0];
+    box.link = again.fds[1];
+    fcntl(box.link, F_SETFL, 0);
+    CHECK_INT(rig_sh(&box, "exit 4", 0)->code, 4);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- hostile requests ---- */
+
+static void check_refused(struct wire_msg msg, int error)
+{
+    struct rig_heard heard = rig_ask(&msg);
+
+    CHECK_INT(heard.msg.status, error);
+    CHECK_INT(heard.count, 0);
+    CHECK_INT(heard.msg.created.step, BOX_STEP_SPEC);
+}
+
+TEST(a_wish_beyond_the_limits_is_refused)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct wire_msg good = rig_spec("bad"), msg;
+
+#define REFUSED(field, value)                                                                      \
+    msg = good;                                                                                    \
+    msg.spec.field = (value);                                                                      \
+    check_refused(msg, EINVAL)
+    REFUSED(memory, BOX_MEMORY_MIN - 1);
+    REFUSED(memory, BOX_MEMORY_MAX + 1);
+    REFUSED(pids, BOX_PIDS_MIN - 1);
+    REFUSED(pids, BOX_PIDS_MAX + 1);
+    REFUSED(disk, BOX_DISK_MIN - 1);
+    REFUSED(disk, BOX_MEMORY_MAX + 1);
+    REFUSED(inodes, BOX_INODES_MIN - 1);
+    REFUSED(inodes, BOX_INODES_MAX + 1);
+    REFUSED(nofile, BOX_NOFILE_MIN - 1);
+    REFUSED(nofile, BOX_NOFILE_MAX + 1);
+    REFUSED(cpu_percent, BOX_CPU_MAX + 1);
+    REFUSED(flags, 1);
+    REFUSED(profile, 2); /* nesting */
+    REFUSED(profile, BOX_PROFILES);
+    REFUSED(image, 1);
+    REFUSED(layer_count, 1);
+    REFUSED(layers[11], 1);
+    REFUSED(net, 1);
+    REFUSED(zero[6], 1);
+    REFUSED(id[0], '/');
+    REFUSED(id[0], '.');
+    REFUSED(id[0], 'A');
+    REFUSED(id[0], 0);
+    REFUSED(id[BOX_ID_SIZE - 1], 'x');
+    memset(msg.spec.id, 'x', sizeof(msg.spec.id));
+    check_refused(msg, EINVAL);
+    snprintf(msg.spec.id, sizeof(msg.spec.id), "../../escape");
+    check_refused(msg, EINVAL);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+TEST(names_of_no_box_are_refused_by_every_verb)
+{
+    rig_open();
+    for (unsigned verb = WIRE_BOX_OPEN; verb < WIRE_BOX_LIST; verb++) {
+        CHECK_INT(rig_name((enum wire_verb)verb, "nobody").msg.status, ENOENT);
+        CHECK_INT(rig_name((enum wire_verb)verb, "No/body").msg.status, EINVAL);
+        CHECK_INT(rig_name((enum wire_verb)verb, "").msg.status, EINVAL);
+    }
+    struct wire_msg died = { .verb = WIRE_BOX_DIED };
+    CHECK(!boxes_hear(&died));
+    rig_close();
+}
+
+TEST(the_asker_that_is_gone_gets_no_answer)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("late");
+    struct rig_heard heard;
+
+    spec.number = ++rig_number;
+    CHECK(boxes_hear(&spec));
+    boxes_forget_asker();
+    CHECK(!rig_wait(WIRE_BOX_CREATE, spec.number, 500, &heard));
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "late").msg.status, 0); /* but the box is there */
+    CHECK_INT(rig_name(WIRE_BOX_DESTROY, "late").msg.status, 0);
+    rig_close();
+}
+
+/* ---- faults ---- */
+
+TEST(every_step_that_fails_is_named_and_undone)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    uint64_t steps = 0;
+    int n = 0;
+
+    for (;;) {
+        struct wire_msg spec = rig_spec("fault");
+
+        rig_settle();
+        box_fault_in = ++n;
+        struct rig_heard heard = rig_ask(&spec);
+        box_fault_in = 0;
+        if (heard.msg.status == 0) {
+            struct rig_box box = rig_made("fault", &heard);
+
+            CHECK_INT(rig_sh(&box, "true", 0)->code, 0);
+            rig_destroy(&box);
+            break;
+        }
+        CHECK_INT(heard.msg.status, EIO);
+        CHECK(heard.msg.created.step > BOX_STEP_SPEC && heard.msg.created.step < BOX_STEPS);
+        steps |= 1ull << heard.msg.created.step;
+        CHECK_INT(heard.count, 0);
+        rig_settle();
+        rig_check_left(state, before);
+    }
+    CHECK(n > 30);
+    CHECK_INT(steps >> BOX_STEP_RECORD & 1, 1);
+    CHECK_INT(steps >> BOX_STEP_SECCOMP & 1, 1);
+    rig_close();
+}
+
+TEST(a_record_that_cannot_be_kept_undoes_the_box)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct wire_msg spec = rig_spec("fault");
+
+    box_fault_at = BOX_STEP_KEEP;
+    struct rig_heard heard = rig_ask(&spec);
+    box_fault_at = BOX_STEP_NONE;
+    CHECK_INT(heard.msg.status, EIO);
+    CHECK_INT(heard.msg.created.step, BOX_STEP_KEEP);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+TEST(a_hundred_cycles_leave_nothing)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+
+    for (int i = 0; i < 100; i++) {
+        struct rig_box box = rig_create(rig_spec("cycle"), "cycle");
+
+        CHECK_INT(rig_sh(&box, "exit 5", 0)->code, 5);
+        rig_destroy(&box);
+    }
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+/* ---- adoption ---- */
+
+TEST(a_box_outlives_the_warden_and_is_taken_over)
+{
+    const char *state = rig_open();
+    pid_t maker = fork();
+
+    CHECK(maker >= 0);
+    if (maker == 0) { /* a warden that dies without a word, with a command under way */
+        struct rig_box box = rig_create(rig_spec("stays"), "stays");
+        const char *texts[] = { "/bin/sh", "-c", "seq 1 20000; sleep 0.3; echo end; exit 9", "A=b",
+                                "/" };
+
+        rig_start(&box, texts, 3, 1, 0);
+        usleep(50000);
+        raise(SIGKILL);
+    }
+    waitpid(maker, NULL, 0);
+    rig_close();
+    rig_open_at(state);
+    struct wire_msg list = { .verb = WIRE_BOX_LIST };
+    struct rig_heard heard = rig_ask(&list);
+    CHECK_INT(heard.msg.rows.count, 1);
+    CHECK_STR(heard.msg.rows.rows[0].id, "stays");
+    heard = rig_name(WIRE_BOX_OPEN, "stays");
+    struct rig_box box = rig_made("stays", &heard);
+    fcntl(box.link, F_SETFL, 0);
+    struct rig_ran *ran = rig_finish(&box, 1); /* every byte, and how it ended */
+    CHECK_INT(ran->code, 9);
+    CHECK_INT(ran->len, 108894 + 4);
+    CHECK(strncmp(ran->out, "1\n2\n3\n", 6) == 0 && strstr(ran->out, "\n19999\n20000\nend\n"));
+    box.execs = 1;
+    CHECK_INT(rig_sh(&box, "exit 6", 0)->code, 6);
+    CHECK_INT(rig_name(WIRE_BOX_APPLIED, "stays").msg.applied.seccomp_mode, 2);
+    rig_destroy(&box);
+    CHECK_INT(rig_left(state).dirs, 0);
+    CHECK_INT(rig_left(state).cgroups, 0);
+    rig_close();
+}
+
+TEST(an_adopted_box_that_dies_is_news)
+{
+    const char *state = rig_open();
+    pid_t maker = fork();
+
+    if (maker == 0) {
+        rig_create(rig_spec("stays"), "stays");
+        raise(SIGKILL);
+    }
+    waitpid(maker, NULL, 0);
+    rig_close();
+    rig_open_at(state);
+    struct wire_msg kill9 = { .verb = WIRE_BOX_SIGNAL, .signal = { .number = SIGKILL } };
+    struct rig_heard news;
+    snprintf(kill9.signal.name.id, sizeof(kill9.signal.name.id), "stays");
+    CHECK_INT(rig_ask(&kill9).msg.status, 0);
+    CHECK(rig_wait(WIRE_BOX_DIED, 0, 5000, &news));
+    CHECK_INT(news.msg.died.code, -1);
+    CHECK_INT(rig_left(state).dirs, 0);
+    CHECK_INT(rig_left(state).cgroups, 0);
+    rig_close();
+}
+
+/* The warden is killed at some instant of a creation: whatever there is then is removed, or runs.
+ */
+TEST(a_warden_killed_while_making_boxes_leaves_nothing_half_made)
+{
+    const char *state = rig_open();
+
+    for (int round = 0; round < 30; round++) {
+        pid_t maker = fork();
+
+        if (maker == 0) {
+            for (unsigned i = 0; i < 6; i++) {
+                char id[8];
+                struct wire_msg spec;
+
+                snprintf(id, sizeof(id), "k%u", i);
+                spec = rig_spec(id);
+                boxes_hear(&spec);
+            }
+            for (;;)
+                rig_pump(1);
+        }
+        usleep(test_rand(8000));
+        kill(maker, SIGKILL);
+        waitpid(maker, NULL, 0);
+        rig_close();
+        rig_open_at(state);
+        struct wire_msg list = { .verb = WIRE_BOX_LIST };
+        struct rig_heard heard = rig_ask(&list);
+        for (unsigned i = 0; i < heard.msg.rows.count; i++) {
+            struct rig_heard open = rig_name(WIRE_BOX_OPEN, heard.msg.rows.rows[i].id);
+            struct rig_box box = rig_made(heard.msg.rows.rows[i].id, &open);
+
+            fcntl(box.link, F_SETFL, 0);
+            CHECK_INT(rig_sh(&box, "exit 2", 0)->code, 2);
+            rig_destroy(&box);
+        }
+        CHECK_INT(rig_left(state).dirs, 0);
+        CHECK_INT(rig_left(state).cgroups, 0);
+    }
+    rig_close();
+}
+
+TEST(a_record_that_names_another_process_is_not_believed)
+{
+    const char *state = rig_open();
+    struct box_record record = { .id = "forged", .slot = 3 };
+    char path[4096];
+    pid_t bystander = fork();
+
+    if (bystander == 0)
+        for (;;)
+            pause();
+    struct box_host host = { .boxes_fd = -1 };
+    snprintf(path, sizeof(path), "%s/boxes", state);
+    host.boxes_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(mkdirat(host.boxes_fd, "forged", 0700) == 0);
+    CHECK(record_of(bystander, &record) == 0);
+    record.start++; /* the number is reused */
+    CHECK(record_write(&host, &record) == 0);
+    rig_close();
+    rig_open_at(state);
+    CHECK_INT(rig_left(state).dirs, 0);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "forged").msg.status, ENOENT);
+    CHECK_INT(waitpid(bystander, NULL, WNOHANG), 0); /* lives */
+    kill(bystander, SIGKILL);
+    waitpid(bystander, NULL, 0);
+    close(host.boxes_fd);
+    rig_close();
+}

@@ -1,0 +1,499 @@
+/*
+ * cgroups behind one interface. Where the controllers are is read from /proc/self/mountinfo and
+ * /proc/self/cgroup, never assumed: each controller is on v1 or v2 by itself (hybrid machines have
+ * both). Ours live in one directory beneath the cgroup we were started in, named after the state
+ * directory, so that two servers do not meet; only what is in it is ever made, changed or removed.
+ * It is made with the first box and opened once; everything goes by that descriptor.
+ *
+ * A new process enters v1 hierarchies by writing "0" to the tasks files it was handed open: moving
+ * oneself as a single thread does not wait for an RCU grace period, which moving another process
+ * through cgroup.procs does (10 ms now and then). Into v2 it is born (CLONE_INTO_CGROUP).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "warden/box.h"
+
+#define PATH_SIZE 700
+#define NAME_SIZE (BOX_ID_SIZE + 40)
+
+enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_COUNT };
+static const char *const controller_names[C_COUNT] = { "memory", "cpu", "cpuacct", "pids",
+                                                       "freezer" };
+
+/* Each hierarchy that we use: one directory of ours in it. */
+struct hierarchy {
+    char path[PATH_SIZE];
+    int fd; /* of it */
+    bool v2;
+    unsigned controllers; /* bits */
+};
+
+static struct hierarchy hierarchies[C_COUNT + 1];
+static unsigned hierarchy_count;
+static int where[C_COUNT]; /* index of the hierarchy, or -1 */
+static const char *mode = "none";
+
+const char *cgroup_mode(void)
+{
+    return mode;
+}
+
+static bool is_v2(enum controller c)
+{
+    return where[c] >= 0 && hierarchies[where[c]].v2;
+}
+
+static ssize_t read_at(int dir, const char *path, char *out, size_t size)
+{
+    autoclose int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+    ssize_t total = 0, got;
+
+    if (fd < 0)
+        return -1;
+    while ((size_t)total < size - 1 && (got = read(fd, out + total, size - 1 - (size_t)total)) > 0)
+        total += got;
+    out[total] = 0;
+    return total;
+}
+
+static int write_at(int dir, const char *path, const char *text)
+{
+    autoclose int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
+
+    return fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) ? -1 : 0;
+}
+
+/* ---- finding them ---- */
+
+/* Is `word` one of a list? */
+static bool listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ", \n");
+
+        if (len == n && strncmp(p, word, n) == 0)
+            return true;
+        p += len + (p[len] != 0);
+    }
+    return false;
+}
+
+/* Our own place in the hierarchy that holds `controller` ("" for v2): "/" or "/some/where". */
+static bool self_path(const char *self, const char *controller, char *out, size_t size)
+{
+    for (const char *line = self; *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : "") {
+        const char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        char list[128];
+
+        if (!path)
+            return false;
+        snprintf(list, sizeof(list), "%.*s", (int)MIN(path - names - 1, 127), names + 1);
+        if (*controller ? listed(list, controller) : list[0] == 0) {
+            snprintf(out, size, "%.*s", (int)MIN(strcspn(path + 1, "\n"), size - 1), path + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add(const char *mount_point, const char *own, bool v2, unsigned controllers,
+                const char *name)
+{
+    struct hierarchy *h = &hierarchies[hierarchy_count];
+
+    if (hierarchy_count == ARRAY_LEN(hierarchies) || !controllers)
+        return;
+    snprintf(h->path, sizeof(h->path), "%.200s%.300s%s%.64s", mount_point, own,
+             strcmp(own, "/") == 0 ? "" : "/", name);
+    h->v2 = v2;
+    h->fd = -1;
+    h->controllers = controllers;
+    for (int c = 0; c < C_COUNT; c++)
+        if (controllers >> c & 1)
+            where[c] = (int)hierarchy_count;
+    hierarchy_count++;
+}
+
+static void add_v1(const char *mount_point, const char *options, const char *self, const char *name)
+{
+    unsigned bits = 0;
+    char own[300] = "/";
+
+    for (int c = 0; c < C_COUNT; c++)
+        if (where[c] < 0 && listed(options, controller_names[c])) {
+            bits |= 1u << c;
+            self_path(self, controller_names[c], own, sizeof(own));
+        }
+    add(mount_point, own, false, bits, name);
+}
+
+static void add_v2(const char *mount_point, const char *self, const char *name)
+{
+    char own[300] = "/", path[PATH_SIZE], list[512];
+    unsigned bits = 0;
+
+    self_path(self, "", own, sizeof(own));
+    snprintf(path, sizeof(path), "%.200s%.300s/cgroup.controllers", mount_point, own);
+    if (read_at(AT_FDCWD, path, list, sizeof(list)) < 0)
+        return;
+    for (int c = C_MEMORY; c <= C_PIDS; c++)
+        if (c != C_CPUACCT && where[c] < 0 && listed(list, controller_names[c]))
+            bits |= 1u << c;
+    if (bits & 1u << C_CPU && where[C_CPUACCT] < 0)
+        bits |= 1u << C_CPUACCT; /* cpu.stat is always there */
+    if (bits && where[C_FREEZER] < 0)
+        bits |= 1u << C_FREEZER;
+    add(mount_point, own, true, bits, name);
+}
+
+/* "36 25 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory" */
+static void scan(const char *mountinfo, const char *self, bool v2, const char *name)
+{
+    for (const char *line = mountinfo; *line;) {
+        char point[200], type[32], options[200];
+        const char *end = strchr(line, '\n'), *dash = strstr(line, " - ");
+        size_t len = end ? (size_t)(end - line) : strlen(line);
+
+        if (dash && (size_t)(dash - line) < len &&
+            sscanf(line, "%*s %*s %*s %*s %199s", point) == 1 &&
+            sscanf(dash + 3, "%31s %*s %199s", type, options) == 2) {
+            if (v2 && strcmp(type, "cgroup2") == 0)
+                add_v2(point, self, name);
+            else if (!v2 && strcmp(type, "cgroup") == 0)
+                add_v1(point, options, self, name);
+        }
+        line += len + (end != NULL);
+    }
+}
+
+/* What the box's directories may control must be switched on above them. */
+static int enable_v2(const struct hierarchy *h)
+{
+    char above[PATH_SIZE], text[64] = "";
+    size_t len = 0;
+
+    for (int c = 0; c < C_COUNT; c++)
+        if (h->controllers >> c & 1 && c != C_CPUACCT && c != C_FREEZER)
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "%s+%s", len ? " " : "",
+                                    controller_names[c]);
+    snprintf(above, sizeof(above), "%s", h->path);
+    *strrchr(above, '/') = 0;
+    autoclose int up = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (up < 0)
+        return -1;
+    (void)!write_at(up, "cgroup.subtree_control", text); /* perhaps it is on, and not ours to set */
+    return write_at(h->fd, "cgroup.subtree_control", text);
+}
+
+/* What an earlier warden left is opened; our own directories are made with the first box. */
+static int open_one(struct hierarchy *h, bool make)
+{
+    if (make && mkdir(h->path, 0755) < 0 && errno != EEXIST)
+        return -1;
+    h->fd = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (h->fd < 0)
+        return make || errno != ENOENT ? -1 : 0;
+    return h->v2 ? enable_v2(h) : 0;
+}
+
+int cgroup_open(const char *mountinfo_path, const char *self_path_, const char *name)
+{
+    static char mountinfo[262144], self[8192];
+    unsigned v1 = 0, v2 = 0;
+
+    cgroup_close(false);
+    for (int c = 0; c < C_COUNT; c++)
+        where[c] = -1;
+    if (read_at(AT_FDCWD, mountinfo_path, mountinfo, sizeof(mountinfo)) < 0 ||
+        read_at(AT_FDCWD, self_path_, self, sizeof(self)) < 0)
+        return -1;
+    scan(mountinfo, self, false, name);
+    scan(mountinfo, self, true, name);
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        hierarchies[i].v2 ? v2++ : v1++;
+    mode = v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none";
+    for (int c = 0; c < C_COUNT; c++)
+        if (where[c] < 0) { /* a box without one of its limits is not made */
+            errno = ENOTSUP;
+            return -1;
+        }
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        if (open_one(&hierarchies[i], false) < 0)
+            return -1;
+    return 0;
+}
+
+void cgroup_close(bool remove)
+{
+    for (unsigned i = 0; i < hierarchy_count; i++) {
+        if (hierarchies[i].fd >= 0)
+            close(hierarchies[i].fd);
+        if (remove)
+            rmdir(hierarchies[i].path); /* not while boxes are in it */
+    }
+    hierarchy_count = 0;
+}
+
+/* ---- one box ---- */
+
+static int set(enum controller c, const char *id, const char *file, const char *text)
+{
+    char path[NAME_SIZE];
+
+    snprintf(path, sizeof(path), "%.32s/%s", id, file);
+    return write_at(hierarchies[where[c]].fd, path, text);
+}
+
+static int set_num(enum controller c, const char *id, const char *file, uint64_t num)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)num);
+    return set(c, id, file, text);
+}
+
+static int limit_memory(const char *id, uint64_t bytes)
+{
+    if (is_v2(C_MEMORY)) {
+        (void)!set(C_MEMORY, id, "memory.swap.max", "0"); /* not there without swap */
+        return set_num(C_MEMORY, id, "memory.max", bytes);
+    }
+    /* Memory may not exceed memory and swap together, whichever way they move. */
+    if (set_num(C_MEMORY, id, "memory.limit_in_bytes", bytes) < 0) {
+        if (errno != EINVAL || set_num(C_MEMORY, id, "memory.memsw.limit_in_bytes", bytes) < 0)
+            return -1;
+        return set_num(C_MEMORY, id, "memory.limit_in_bytes", bytes);
+    }
+    if (set_num(C_MEMORY, id, "memory.memsw.limit_in_bytes", bytes) < 0 && errno != ENOENT)
+        return -1; /* without swap accounting there is no such file */
+    return 0;
+}
+
+static int limit_cpu(const char *id, uint32_t percent)
+{
+    char cpu[64];
+
+    if (!is_v2(C_CPU))
+        return percent == BOX_CPU_FREE ? set(C_CPU, id, "cpu.cfs_quota_us", "-1")
+                                       : set_num(C_CPU, id, "cpu.cfs_quota_us", percent * 1000ull);
+    if (percent == BOX_CPU_FREE)
+        return set(C_CPU, id, "cpu.max", "max 100000");
+    snprintf(cpu, sizeof(cpu), "%llu 100000", percent * 1000ull);
+    return set(C_CPU, id, "cpu.max", cpu);
+}
+
+int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent)
+{
+    if (pids && set_num(C_PIDS, id, "pids.max", pids) < 0)
+        return -1;
+    if (memory && limit_memory(id, memory) < 0)
+        return -1;
+    return cpu_percent ? limit_cpu(id, cpu_percent) : 0;
+}
+
+int cgroup_make(const char *id, const struct box_spec *spec)
+{
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        if ((hierarchies[i].fd < 0 && open_one(&hierarchies[i], true) < 0) ||
+            mkdirat(hierarchies[i].fd, id, 0755) < 0)
+            return -1;
+    return cgroup_limit(id, spec->memory, spec->pids, spec->cpu_percent);
+}
+
+int cgroup_doors(const char *id, struct cgroup_doors *doors)
+{
+    char path[NAME_SIZE];
+
+    *doors = (struct cgroup_doors){ .into = -1 };
+    for (unsigned i = 0; i < hierarchy_count; i++) {
+        bool v2 = hierarchies[i].v2;
+
+        snprintf(path, sizeof(path), "%.32s%s", id, v2 ? "" : "/tasks");
+        int fd = openat(hierarchies[i].fd, path,
+                        v2 ? O_PATH | O_DIRECTORY | O_CLOEXEC : O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+            return -1;
+        if (v2)
+            doors->into = fd;
+        else
+            doors->tasks[doors->count++] = fd;
+    }
+    return 0;
+}
+
+void cgroup_doors_close(struct cgroup_doors *doors)
+{
+    while (doors->count)
+        close(doors->tasks[--doors->count]);
+    if (doors->into >= 0)
+        close(doors->into);
+    doors->into = -1;
+}
+
+int cgroup_freeze(const char *id, bool freeze)
+{
+    if (is_v2(C_FREEZER))
+        return set(C_FREEZER, id, "cgroup.freeze", freeze ? "1" : "0");
+    return set(C_FREEZER, id, "freezer.state", freeze ? "FROZEN" : "THAWED");
+}
+
+static bool get_text(enum controller c, const char *id, const char *file, char *out, size_t size)
+{
+    char path[NAME_SIZE];
+
+    snprintf(path, sizeof(path), "%.32s/%s", id, file);
+    return where[c] >= 0 && read_at(hierarchies[where[c]].fd, path, out, size) > 0;
+}
+
+bool cgroup_frozen(const char *id)
+{
+    char text[256];
+
+    if (is_v2(C_FREEZER))
+        return get_text(C_FREEZER, id, "cgroup.events", text, sizeof(text)) &&
+               strstr(text, "frozen 1") != NULL;
+    return get_text(C_FREEZER, id, "freezer.state", text, sizeof(text)) &&
+           strncmp(text, "FROZEN", 6) == 0;
+}
+
+/* The number after `key` at the start of a line, or of the whole file; UINT64_MAX for "max", -1. */
+static uint64_t get(enum controller c, const char *id, const char *file, const char *key)
+{
+    char text[4096];
+    const char *at = text;
+
+    if (!get_text(c, id, file, text, sizeof(text)))
+        return 0;
+    while (key && at && strncmp(at, key, strlen(key)) != 0) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    if (!at)
+        return 0;
+    at += key ? strlen(key) : 0;
+    return *at == 'm' || *at == '-' ? UINT64_MAX : strtoull(at, NULL, 10);
+}
+
+void cgroup_usage(const char *id, struct box_usage *out)
+{
+    bool v2 = is_v2(C_MEMORY);
+
+    *out = (struct box_usage){
+        .cpu_us = is_v2(C_CPUACCT) ? get(C_CPUACCT, id, "cpu.stat", "usage_usec ")
+                                   : get(C_CPUACCT, id, "cpuacct.usage", NULL) / 1000,
+        .memory = get(C_MEMORY, id, v2 ? "memory.current" : "memory.usage_in_bytes", NULL),
+        .memory_peak = get(C_MEMORY, id, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL),
+        .pids = get(C_PIDS, id, "pids.current", NULL),
+        .oom_kills = get(C_MEMORY, id, v2 ? "memory.events" : "memory.oom_control", "oom_kill "),
+        .frozen = cgroup_frozen(id),
+    };
+}
+
+void cgroup_applied(const char *id, struct box_applied *out)
+{
+    char text[64] = "";
+
+    out->memory = get(C_MEMORY, id, is_v2(C_MEMORY) ? "memory.max" : "memory.limit_in_bytes", NULL);
+    out->pids = get(C_PIDS, id, "pids.max", NULL);
+    if (!is_v2(C_CPU)) {
+        uint64_t quota = get(C_CPU, id, "cpu.cfs_quota_us", NULL);
+
+        out->cpu_quota_us = quota == UINT64_MAX ? 0 : quota;
+        out->cpu_period_us = get(C_CPU, id, "cpu.cfs_period_us", NULL);
+    } else if (get_text(C_CPU, id, "cpu.max", text, sizeof(text))) {
+        const char *space = strchr(text, ' ');
+
+        out->cpu_quota_us = *text == 'm' ? 0 : strtoull(text, NULL, 10);
+        out->cpu_period_us = space ? strtoull(space + 1, NULL, 10) : 0;
+    }
+    snprintf(out->cgroup_mode, sizeof(out->cgroup_mode), "%s", mode);
+}
+
+/* ---- its end ---- */
+
+int cgroup_remove(const char *id)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        if (hierarchies[i].fd >= 0 && unlinkat(hierarchies[i].fd, id, AT_REMOVEDIR) < 0 &&
+            errno != ENOENT)
+            rc = -1;
+    return rc;
+}
+
+static unsigned kill_in(const struct hierarchy *h, const char *id)
+{
+    static char text[65536];
+    char path[NAME_SIZE];
+    unsigned found = 0;
+
+    snprintf(path, sizeof(path), "%.32s/cgroup.procs", id);
+    if (read_at(h->fd, path, text, sizeof(text)) <= 0)
+        return 0;
+    for (char *at = text, *end; *at; at = end + (*end == '\n')) {
+        long pid = strtol(at, &end, 10);
+
+        if (end == at)
+            break;
+        found++;
+        if (pid > 1) /* 0: of a pid namespace that we do not see; that one is not ours */
+            kill((pid_t)pid, SIGKILL);
+    }
+    return found;
+}
+
+/*
+ * Only for what no record and no pidfd tells about: a box whose maker died on the way. The numbers
+ * are used at once; a process that ends in between frees its number, but reuse within microseconds
+ * needs the whole range of numbers to be used up first.
+ */
+unsigned cgroup_kill(const char *id)
+{
+    unsigned found = 0;
+
+    (void)!cgroup_freeze(id, false); /* the frozen do not die */
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        found += kill_in(&hierarchies[i], id);
+    return found;
+}
+
+static void each_in(int dir_fd, void (*fn)(const char id[BOX_ID_SIZE]))
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((entry = readdir(dir))) {
+        char id[BOX_ID_SIZE] = "";
+
+        if (entry->d_type != DT_DIR || strlen(entry->d_name) >= sizeof(id))
+            continue;
+        memcpy(id, entry->d_name, strlen(entry->d_name));
+        if (box_id_ok(id))
+            fn(id);
+    }
+    closedir(dir);
+}
+
+void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]))
+{
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        each_in(hierarchies[i].fd, fn);
+}

@@ -1,0 +1,195 @@
+/*
+ * The child between clone and exec: it gives away, step by step, everything it was born with. The
+ * order matters: cgroup and network while it still may, mounts, then the user namespace, then
+ * capabilities, then what forbids the rest (no_new_privs, Landlock, seccomp last). It runs in a
+ * copy of the warden, so it allocates nothing and trusts nothing it inherited but its descriptors.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "seccomp/seccomp.h"
+#include "warden/box.h"
+
+#define LANDLOCK_SCOPES_ 3u /* abstract Unix sockets and signals, since ABI 6 */
+
+/* What process 1 needs to serve as the workload's user and to look after it. */
+static const uint32_t kept_caps[] = {
+    CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,           CAP_FSETID,  CAP_KILL,       CAP_SETGID,
+    CAP_SETUID, CAP_SETPCAP,      CAP_NET_BIND_SERVICE, CAP_SETFCAP, CAP_SYS_PTRACE,
+};
+
+static uint64_t kept_mask(void)
+{
+    uint64_t mask = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(kept_caps); i++)
+        mask |= 1ull << kept_caps[i];
+    return mask;
+}
+
+static int drop_caps(void)
+{
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    uint64_t mask = kept_mask();
+    struct __user_cap_data_struct data[2] = {
+        { (uint32_t)mask, (uint32_t)mask, 0 },
+        { (uint32_t)(mask >> 32), (uint32_t)(mask >> 32), 0 },
+    };
+
+    for (unsigned long cap = 0; cap < 64; cap++)
+        if (!(mask >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+            if (errno == EINVAL && cap > CAP_LAST_CAP)
+                break;
+            if (errno != EINVAL)
+                return -1;
+        }
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+        return -1;
+    return (int)syscall(SYS_capset, &head, data);
+}
+
+static int set_limit(int which, rlim_t value)
+{
+    struct rlimit limit = { value, value };
+    struct rlimit now;
+
+    if (getrlimit(which, &now) == 0 && now.rlim_max < value)
+        limit.rlim_cur = limit.rlim_max = now.rlim_max; /* never upwards */
+    return setrlimit(which, &limit);
+}
+
+static int set_limits(const struct box_spec *spec)
+{
+    /* A core size of 1 also keeps a piped core handler of the host from being started; 0 does not.
+     */
+    return set_limit(RLIMIT_CORE, 1) < 0 || set_limit(RLIMIT_NOFILE, spec->nofile) < 0 ||
+                   set_limit(RLIMIT_MEMLOCK, 8u << 20) < 0 ||
+                   set_limit(RLIMIT_MSGQUEUE, 819200) < 0 ||
+                   set_limit(RLIMIT_SIGPENDING, 4096) < 0 || set_limit(RLIMIT_NICE, 0) < 0 ||
+                   set_limit(RLIMIT_RTPRIO, 0) < 0
+               ? -1
+               : 0;
+}
+
+/* One rule on "/": it makes a leaked descriptor of the host useless and costs next to nothing. */
+static int enter_landlock(int abi)
+{
+    static const uint64_t rights[] = { 0, 0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff, 0xffff };
+    struct {
+        uint64_t fs, net, scoped;
+    } attr = { .fs = rights[abi < 6 ? abi : 6], .scoped = abi >= 6 ? LANDLOCK_SCOPES_ : 0 };
+    size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
+    autoclose int rules = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+    autoclose int root = open("/", O_PATH | O_CLOEXEC);
+    struct landlock_path_beneath_attr beneath = { .allowed_access = attr.fs, .parent_fd = root };
+
+    if (rules < 0 || root < 0 ||
+        syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0)
+        return -1;
+    return (int)syscall(SYS_landlock_restrict_self, rules, 0);
+}
+
+static int enter_userns(int fd)
+{
+    return setns(fd, CLONE_NEWUSER) < 0 || setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
+                   setresuid(0, 0, 0) < 0
+               ? -1
+               : 0;
+}
+
+/* 0-2 are /dev/null, 3 listens, 4 is the first connection, the rest closes with exec. */
+static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int *init_at,
+                     int *report_at)
+{
+    int high[4] = { fcntl(listen_fd, F_DUPFD_CLOEXEC, 64), fcntl(link_fd, F_DUPFD_CLOEXEC, 64),
+                    fcntl(init_fd, F_DUPFD_CLOEXEC, 64), fcntl(report_fd, F_DUPFD_CLOEXEC, 64) };
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int i = 0; i < 4; i++)
+        if (high[i] < 0)
+            return -1;
+    if (null < 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (dup2(null, i) < 0)
+            return -1;
+    if (dup2(high[0], 3) < 0 || dup2(high[1], 4) < 0 || dup3(high[2], 5, O_CLOEXEC) < 0 ||
+        dup3(high[3], 6, O_CLOEXEC) < 0)
+        return -1;
+    *init_at = 5;
+    *report_at = 6;
+    return (int)syscall(SYS_close_range, 7u, ~0u, 0);
+}
+
+/* It begins with the warden's own score, which is the lowest on the machine. */
+static int oom_score(void)
+{
+    autoclose int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    return fd < 0 || write(fd, "300", 3) != 3 ? -1 : 0;
+}
+
+/*
+ * Until it has a user of its own (then the kernel forgets this), it dies with a warden that dies:
+ * before it is in its cgroup nobody would find it. After that, its cgroup tells. Who died before
+ * this was set has closed the other end of the report pipe; a parent outside of the own pid
+ * namespace cannot be asked for by number.
+ */
+static int die_with_parent(int report)
+{
+    struct pollfd other_end = { .fd = report };
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || poll(&other_end, 1, 0) < 0)
+        return -1;
+    if (other_end.revents & POLLERR)
+        _exit(1);
+    return 0;
+}
+
+static int enter_cgroups(const struct cgroup_doors *doors)
+{
+    for (unsigned i = 0; i < doors->count; i++)
+        if (write(doors->tasks[i], "0", 1) != 1)
+            return -1;
+    return 0;
+}
+
+int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
+              struct box_fds *fds, enum box_step *step)
+{
+    static char *const argv[] = { (char *)"atoll-init", NULL }, *const env[] = { NULL };
+    int init_at = -1;
+
+    TRY(BOX_STEP_CLONE, die_with_parent(fds->report));
+    TRY(BOX_STEP_ENTER_CGROUP, enter_cgroups(&fds->doors));
+    TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
+    if (box_mounts(spec, fds, box_uid_first(host, slot), step) < 0)
+        return -1;
+    TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
+    TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
+    TRY(BOX_STEP_OOM, oom_score());
+    TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns));
+    TRY(BOX_STEP_STDIO,
+        set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
+    TRY(BOX_STEP_RLIMITS, set_limits(spec));
+    TRY(BOX_STEP_CAPS, drop_caps());
+    umask(022);
+    TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi));
+    TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
+    TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));
+    return -1;
+}

@@ -1,0 +1,325 @@
+/*
+ * Real boxes from inside: every escape that the probe (tests/escape/probe.c) tries is refused, to
+ * both users; every limit holds; and for each guard a box is made without it, in which the probe
+ * that watches it must see the difference. So no probe holds by accident.
+ */
+#include <sys/un.h>
+
+#include "warden/box_rig.h"
+
+/* Writes the probe into the box through the input of a command. */
+static void bring_probe(struct rig_box *box)
+{
+    static char data[32768];
+    const char *texts[] = { "/bin/sh", "-c", "cat > /tmp/probe && chmod 755 /tmp/probe",
+                            "PATH=/usr/bin:/bin", "/" };
+    char path[4096];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 32), got;
+
+    CHECK(len > 0);
+    path[len] = 0;
+    for (int up = 0; up < 3; up++) /* BUILD/test/warden/escape_test */
+        *strrchr(path, '/') = 0;
+    snprintf(path + strlen(path), 16, "/probe");
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    uint32_t exec = rig_start(box, texts, 3, 1, INIT_STDIN_OPEN);
+    while ((got = read(fd, data, sizeof(data))) > 0) {
+        rig_send(box, INIT_STDIN, exec, data, (size_t)got, NULL, 0);
+        usleep(3000); /* input beyond what the command has taken would be refused */
+    }
+    rig_send(box, INIT_STDIN, exec, NULL, 0, NULL, 0);
+    CHECK_INT(rig_finish(box, exec)->code, 0);
+}
+
+static struct rig_ran *probe(struct rig_box *box, uint32_t flags)
+{
+    const char *texts[] = { "/tmp/probe", "PATH=/usr/bin:/bin", "/tmp" };
+
+    return rig_finish(box, rig_start(box, texts, 1, 1, flags));
+}
+
+static struct rig_box probed_box(uint64_t skips)
+{
+    box_skips = skips;
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+    box_skips = 0;
+    bring_probe(&box);
+    return box;
+}
+
+TEST(nothing_escapes_as_either_user)
+{
+    rig_open();
+    struct rig_box box = probed_box(0);
+
+    for (int root = 0; root < 2; root++) {
+        struct rig_ran *ran = probe(&box, root ? INIT_AS_ROOT : 0);
+
+        if (ran->code != 0 || strstr(ran->out, "BROKEN") || !strstr(ran->out, " probes, 0 broken"))
+            test_fail(__FILE__, __LINE__, "as %s:\n%s", root ? "root" : "agent", ran->out);
+    }
+    rig_destroy(&box);
+    rig_close();
+}
+
+#define BIT(step) (UINT64_C(1) << (step))
+
+/* Without the guard, these are seen to be broken. */
+static void check_missed(uint64_t skips, uint32_t flags, const char *const *names)
+{
+    rig_open();
+    struct rig_box box = probed_box(skips);
+    struct rig_ran *ran = probe(&box, flags);
+
+    for (; *names; names++) {
+        char line[64];
+
+        snprintf(line, sizeof(line), "BROKEN %s ", *names);
+        if (!strstr(ran->out, line))
+            test_fail(__FILE__, __LINE__, "%s held without its guard:\n%s", *names, ran->out);
+    }
+    rig_destroy(&box);
+    rig_close();
+}
+
+#define MISSED(test, skips, flags, ...)                                                            \
+    TEST(test)                                                                                     \
+    {                                                                                              \
+        const char *const names[] = { __VA_ARGS__, NULL };                                         \
+        check_missed(skips, flags, names);                                                         \
+    }
+
+MISSED(without_seccomp_much_is_open, BIT(BOX_STEP_SECCOMP), 0, "filtered", "io_uring",
+       "clone3_hidden", "add_a_key", "keyctl_get", "vsock", "entry_32", "persona")
+MISSED(without_no_new_privs, BIT(BOX_STEP_NNP) | BIT(BOX_STEP_LANDLOCK) | BIT(BOX_STEP_SECCOMP), 0,
+       "no_new_privs")
+MISSED(without_masks, BIT(BOX_STEP_MASKS), 0, "masked")
+MISSED(without_a_network_of_its_own, BIT(BOX_STEP_ENTER_NETNS), 0, "only_loopback")
+MISSED(without_a_cgroup_namespace, BIT(BOX_STEP_CGROUPNS), 0, "own_cgroup")
+MISSED(without_resource_limits, BIT(BOX_STEP_RLIMITS), 0, "no_core")
+MISSED(without_an_oom_score, BIT(BOX_STEP_OOM), 0, "oom_score")
+MISSED(without_a_hostname, BIT(BOX_STEP_HOSTNAME), 0, "own_name")
+/* Process 1 itself; its commands drop them a second time. */
+TEST(without_dropped_capabilities)
+{
+    rig_open();
+    box_skips = BIT(BOX_STEP_CAPS);
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+    box_skips = 0;
+    struct rig_heard heard = rig_name(WIRE_BOX_APPLIED, "probe");
+    CHECK_INT(heard.msg.applied.caps[BOX_CAPS_PERMITTED] >> 21 & 1, 1);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(without_a_user_namespace)
+{
+    rig_open();
+    box_skips = BIT(BOX_STEP_ENTER_USERNS);
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+    box_skips = 0;
+    struct rig_ran *ran = rig_sh(&box, "cat /proc/self/uid_map", 0);
+    CHECK_INT(strtoul(strchr(ran->out, '0') + 1, NULL, 10), 0); /* the host's own ids */
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(without_cgroups_nothing_is_counted)
+{
+    rig_open();
+    box_skips = BIT(BOX_STEP_ENTER_CGROUP);
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+    box_skips = 0;
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "probe").msg.usage.pids, 0);
+    rig_destroy(&box);
+    box = rig_create(rig_spec("probe"), "probe");
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "probe").msg.usage.pids, 1);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- where a command starts ---- */
+
+TEST(a_working_directory_is_found_inside_or_refused)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("cwd"), "cwd");
+    static const char *const refused[] = { "/proc",       "/proc/self/fd", "/proc/self/cwd",
+                                           "/dev",        "/dev/shm",      "/sys",
+                                           "/nowhere",    "/tmp/to-proc",  "/proc/1/root",
+                                           "/etc/passwd", "/root" };
+
+    CHECK_INT(rig_sh(&box, "ln -s /proc /tmp/to-proc; ln -s ../../../../.. /tmp/up", 0)->code, 0);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        const char *texts[] = { "/bin/pwd", refused[i] };
+        struct rig_ran *ran = rig_finish(&box, rig_start(&box, texts, 1, 0, 0));
+
+        if (ran->error == 0 || ran->step != INIT_STEP_CWD)
+            test_fail(__FILE__, __LINE__, "%s was let in: %s", refused[i], ran->out);
+    }
+    const char *up[] = { "/bin/ls", "/tmp/up" };
+    struct rig_ran *ran = rig_finish(&box, rig_start(&box, up, 1, 0, 0));
+    CHECK_INT(ran->code, 0);
+    CHECK(strstr(ran->out, "workspace")); /* the box's own root */
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- limits ---- */
+
+TEST(a_fork_bomb_meets_its_limit)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("bomb"), "bomb");
+    struct rig_ran *ran =
+        rig_sh(&box, "i=0; while [ $i -lt 200 ]; do sleep 2 & i=$((i+1)); done; wait; echo all", 0);
+
+    CHECK(!strstr(ran->out, "all") || ran->code != 0);
+    CHECK(rig_name(WIRE_BOX_STAT, "bomb").msg.usage.pids <= 64);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(too_much_memory_is_told_from_a_kill)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("mem");
+    spec.spec.memory = 32u << 20;
+    struct rig_box box = rig_create(spec, "mem");
+
+    CHECK_INT(rig_sh(&box, "kill -9 $$", 0)->signal, SIGKILL);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "mem").msg.usage.oom_kills, 0);
+    rig_sh(&box, "head -c 64M /dev/zero | tail", 0);
+    CHECK(rig_name(WIRE_BOX_STAT, "mem").msg.usage.oom_kills > 0);
+    CHECK_INT(rig_sh(&box, "exit 3", 0)->code, 3); /* process 1 was spared */
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(a_full_disk_is_full_inside)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("disk");
+    spec.spec.disk = 4u << 20;
+    spec.spec.inodes = 200;
+    struct rig_box box = rig_create(spec, "disk");
+
+    /* check-style: allow machine-path: the sandbox's own home */
+    static const char *const places[] = { "/tmp", "/dev/shm", "/home/agent", "/workspace" };
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        char script[256];
+
+        snprintf(script, sizeof(script),
+                 "dd if=/dev/zero of=%s/f bs=64k count=128 2>&1; stat -c %%s %s/f; rm %s/f",
+                 places[i], places[i], places[i]);
+        struct rig_ran *ran = rig_sh(&box, script, 0);
+        if (!strstr(ran->out, "No space left"))
+            test_fail(__FILE__, __LINE__, "%s: %s", places[i], ran->out);
+    }
+    struct rig_ran *ran = rig_sh(
+        &box, "i=0; while [ $i -lt 300 ] && : > /tmp/n$i; do i=$((i+1)); done; echo made $i", 0);
+    CHECK(!strstr(ran->out, "made 300"));
+    CHECK(strstr(ran->out, "No space left"));
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(descriptors_and_terminals_are_limited)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("fds");
+    spec.spec.nofile = 32;
+    struct rig_box box = rig_create(spec, "fds");
+    struct rig_ran *ran = rig_sh(&box, "ulimit -Hn; ulimit -n 64 || echo refused", 0);
+
+    CHECK(strncmp(ran->out, "32\n", 3) == 0 && strstr(ran->out, "refused"));
+    rig_destroy(&box);
+    spec = rig_spec("pts");
+    box = rig_create(spec, "pts");
+    ran = rig_sh(&box,
+                 "perl -e 'my $n=0; my @k; while (open(my $f, q(+<), q(/dev/ptmx)))"
+                 " { push @k, $f; $n++; last if $n > 500 } print qq($n\\n)'",
+                 0);
+    CHECK_INT(strtol(ran->out, NULL, 10), 64);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(a_flood_of_output_is_bounded_and_whole)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("flood"), "flood");
+    struct rig_ran *ran = rig_sh(&box, "head -c 20000000 /dev/zero", 0);
+
+    CHECK_INT(ran->code, 0);
+    CHECK_INT(ran->len, 20000000);
+    /* Nobody reads: the command waits, process 1 stays small. */
+    const char *texts[] = { "/usr/bin/yes", "A=b", "/" };
+    rig_start(&box, texts, 1, 1, 0);
+    usleep(300000);
+    CHECK(rig_name(WIRE_BOX_STAT, "flood").msg.usage.memory < 32u << 20);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(the_cpu_quota_holds)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("cpu");
+    spec.spec.cpu_percent = 10;
+    struct rig_box box = rig_create(spec, "cpu");
+    const char *texts[] = { "/bin/sh", "-c", "while :; do :; done", "A=b", "/" };
+
+    rig_start(&box, texts, 3, 1, 0);
+    uint64_t before = rig_name(WIRE_BOX_STAT, "cpu").msg.usage.cpu_us;
+    usleep(1000000);
+    CHECK(rig_name(WIRE_BOX_STAT, "cpu").msg.usage.cpu_us - before < 300000);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- process 1 ---- */
+
+TEST(a_tree_is_killed_whole)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("tree"), "tree");
+    const char *texts[] = { "/bin/sh", "-c",
+                            "setsid sh -c 'setsid sleep 100 & sleep 100' & sleep 100", "PATH=/bin",
+                            "/" };
+    struct init_signal kill9 = { .number = SIGKILL, .tree = 1 };
+    uint32_t exec = rig_start(&box, texts, 3, 1, 0);
+
+    usleep(100000);
+    CHECK(rig_name(WIRE_BOX_STAT, "tree").msg.usage.pids >= 5);
+    rig_send(&box, INIT_SIGNAL, exec, &kill9, sizeof(kill9), NULL, 0);
+    CHECK_INT(rig_finish(&box, exec)->signal, SIGKILL);
+    usleep(50000);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "tree").msg.usage.pids, 1);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(garbage_ends_the_connection_and_not_the_init)
+{
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("junk"), "junk");
+    char junk[300], frame[4096];
+
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < sizeof(junk); i++)
+            junk[i] = (char)test_rand(256);
+        CHECK(send(box.link, junk, test_rand(sizeof(junk)) + 1, MSG_NOSIGNAL) > 0);
+        while (recv(box.link, frame, sizeof(frame), 0) > 0)
+            ;
+        close(box.link);
+        close(box.pidfd);
+        struct rig_heard again = rig_name(WIRE_BOX_OPEN, "junk");
+        box = rig_made("junk", &again);
+        fcntl(box.link, F_SETFL, 0);
+    }
+    CHECK_INT(rig_sh(&box, "exit 8", 0)->code, 8);
+    rig_destroy(&box);
+    rig_close();
+}

@@ -1,0 +1,194 @@
+/*
+ * Making and unmaking a box, seen from outside. The parent prepares what can be prepared before
+ * (directory, cgroups, socket, copies of mounts), clones, and does not wait: the report pipe closes
+ * by itself when the child has become atoll-init, or carries the step and errno of what failed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "warden/box.h"
+
+#define BOX_SOCKET "init.sock"
+#define LISTEN_BACKLOG 4
+
+#ifdef ATOLL_FAULTS
+int box_fault_in;
+uint64_t box_skips;
+enum box_step box_fault_at;
+
+bool box_fault_here(enum box_step step)
+{
+    errno = EIO;
+    return step == box_fault_at;
+}
+
+bool box_fault_now(void)
+{
+    if (box_fault_in == 0 || --box_fault_in)
+        return false;
+    errno = EIO;
+    return true;
+}
+#endif
+
+static int box_dir(const struct box_host *host, const char *id)
+{
+    return openat(host->boxes_fd, id, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* By a path below /proc/self/fd, so that no length and no symlink matters. */
+static void socket_name(int dir, struct sockaddr_un *out)
+{
+    *out = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/" BOX_SOCKET, dir);
+}
+
+static int make_listener(const struct box_host *host, const char *id)
+{
+    struct sockaddr_un name;
+    autoclose int dir = box_dir(host, id);
+    autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    if (dir < 0 || fd < 0)
+        return -1;
+    socket_name(dir, &name);
+    if (bind(fd, (struct sockaddr *)&name, sizeof(name)) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
+int box_connect(const struct box_host *host, const char *id)
+{
+    struct sockaddr_un name;
+    autoclose int dir = box_dir(host, id);
+    autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (dir < 0 || fd < 0)
+        return -1;
+    socket_name(dir, &name);
+    if (connect(fd, (struct sockaddr *)&name, sizeof(name)) < 0)
+        return -1; /* EAGAIN: an init that does not take connections */
+    return take_fd(&fd);
+}
+
+static int prepare(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
+                   int link[2], enum box_step *step)
+{
+    TRY(BOX_STEP_RECORD, mkdirat(host->boxes_fd, spec->id, 0700));
+    TRY(BOX_STEP_CGROUP, cgroup_make(spec->id, spec));
+    TRY(BOX_STEP_CGROUP, cgroup_doors(spec->id, &fds->doors));
+    TRY(BOX_STEP_SOCKET, fds->listen = make_listener(host, spec->id));
+    TRY(BOX_STEP_SOCKET, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
+    fds->link = link[1];
+    TRY(BOX_STEP_LOWER, fds->lower = tree_detach(host->skeleton_fd));
+    TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
+    if (host->dev_fd >= 0)
+        TRY(BOX_STEP_DEV, fds->dev = tree_detach(host->dev_fd));
+    return 0;
+}
+
+static _Noreturn void be_child(const struct box_host *host, const struct box_spec *spec,
+                               uint32_t slot, struct box_fds *fds)
+{
+    enum box_step step = BOX_STEP_CLONE;
+
+    (void)!box_child(host, spec, slot, fds, &step);
+    struct box_report report = { (int32_t)step, errno };
+    (void)!write(fds->report, &report, sizeof(report));
+    _exit(1);
+}
+
+static int start(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
+                 struct box_fds *fds, struct box_begun *out, enum box_step *step)
+{
+    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
+                                        CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
+                               .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
+                               .exit_signal = SIGCHLD };
+    int report[2];
+
+    if (fds->doors.into >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (unsigned)fds->doors.into;
+    }
+    TRY(BOX_STEP_CLONE, pipe2(report, O_CLOEXEC | O_NONBLOCK));
+    fds->report = report[1];
+    *step = BOX_STEP_CLONE;
+    pid_t pid = box_fault_now() ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        close(report[0]); /* so that it ends with the parent */
+        be_child(host, spec, slot, fds);
+    }
+    if (pid < 0) {
+        int error = errno;
+
+        close(report[0]);
+        errno = error;
+        return -1;
+    }
+    out->pid = pid;
+    out->report = report[0];
+    return 0;
+}
+
+static void close_fds(struct box_fds *fds)
+{
+    const int all[] = { fds->listen, fds->link,  fds->userns, fds->netns,
+                        fds->report, fds->lower, fds->usr,    fds->dev };
+
+    cgroup_doors_close(&fds->doors);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i] >= 0)
+            close(all[i]);
+}
+
+int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot, int userns,
+              int netns, struct box_begun *out, enum box_step *step)
+{
+    struct box_fds fds = { .listen = -1,
+                           .link = -1,
+                           .userns = userns,
+                           .netns = netns,
+                           .report = -1,
+                           .lower = -1,
+                           .usr = -1,
+                           .dev = -1,
+                           .doors = { .into = -1 } };
+    int link[2] = { -1, -1 };
+
+    *out = (struct box_begun){ .pidfd = -1, .link = -1, .report = -1 };
+    int rc = prepare(host, spec, &fds, link, step);
+    if (rc == 0)
+        rc = start(host, spec, slot, &fds, out, step);
+    int error = errno;
+    close_fds(&fds);
+    if (rc == 0) {
+        out->link = link[0];
+        return 0;
+    }
+    if (link[0] >= 0)
+        close(link[0]);
+    errno = error;
+    return -1;
+}
+
+int box_unmake(const struct box_host *host, const char *id)
+{
+    if (cgroup_remove(id) < 0)
+        return -1;
+    record_remove(host, id);
+    autoclose int dir = box_dir(host, id);
+    if (dir >= 0 && unlinkat(dir, BOX_SOCKET, 0) < 0 && errno != ENOENT)
+        return -1;
+    return unlinkat(host->boxes_fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
+}

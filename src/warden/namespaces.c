@@ -1,0 +1,122 @@
+/*
+ * User and network namespaces, made ahead of need and kept as descriptors.
+ *
+ * A network namespace is made by stepping into a new one and back: this process has one thread and
+ * no business with the network. A user namespace cannot be stepped out of, so a short-lived child
+ * is born into it; the descriptor keeps it when the child is gone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "warden/box.h"
+
+static int write_file(const char *path, const char *text)
+{
+    autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return -1;
+    return write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+/* ---- user ---- */
+
+static int map_ids(pid_t pid, uint32_t first)
+{
+    char path[64], text[64];
+
+    snprintf(text, sizeof(text), "0 %u %u\n", first, BOX_UIDS);
+    snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+    if (write_file(path, text) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
+    return write_file(path, text);
+}
+
+/*
+ * In the child: once it is told that it is mapped, it turns off further user namespaces below it
+ * (the setting is the namespace's own), says so, and stays until nobody needs it to be there.
+ */
+static _Noreturn void userns_child(int talk)
+{
+    char byte;
+
+    if (read(talk, &byte, 1) != 1)
+        _exit(1);
+    byte = write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
+    if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
+        _exit(0);
+    _exit(1);
+}
+
+static int userns_take(pid_t pid, int talk, uint32_t first_uid)
+{
+    char path[64], byte = 0;
+
+    if (map_ids(pid, first_uid) < 0 || write(talk, "", 1) != 1)
+        return -1;
+    if (read(talk, &byte, 1) != 1 || byte != 0) {
+        errno = EPROTO;
+        return -1;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+int userns_make(uint32_t first_uid)
+{
+    int talk[2];
+
+    if (box_fault_now() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
+        return -1;
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        close(talk[0]);
+        userns_child(talk[1]);
+    }
+    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], first_uid), error = errno;
+    close(talk[0]);
+    close(talk[1]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    errno = error;
+    return fd;
+}
+
+/* ---- network ---- */
+
+static int loopback_up(void)
+{
+    struct ifreq lo = { .ifr_name = "lo" };
+    autoclose int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &lo) < 0)
+        return -1;
+    lo.ifr_flags |= IFF_UP;
+    return ioctl(fd, SIOCSIFFLAGS, &lo);
+}
+
+int netns_make(void)
+{
+    autoclose int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), fd = -1;
+
+    if (home < 0 || box_fault_now() || unshare(CLONE_NEWNET) < 0)
+        return -1;
+    if (loopback_up() == 0)
+        fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    int error = errno;
+    if (setns(home, CLONE_NEWNET) < 0)
+        abort(); /* never go on in a stranger's network */
+    errno = error;
+    return take_fd(&fd);
+}

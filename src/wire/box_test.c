@@ -1,0 +1,91 @@
+/* The checks of requests about sandboxes, at each limit and one beyond; and random bytes. */
+#include "wire/box.h"
+
+#include <string.h>
+
+#include "base/test.h"
+#include "wire/wire.h"
+
+static struct box_spec good(void)
+{
+    return (struct box_spec){ .id = "a1",
+                              .memory = BOX_MEMORY_MIN,
+                              .disk = BOX_DISK_MIN,
+                              .inodes = BOX_INODES_MIN,
+                              .nofile = BOX_NOFILE_MIN,
+                              .pids = BOX_PIDS_MIN };
+}
+
+TEST(a_wish_is_good_up_to_its_limits)
+{
+    struct box_spec spec = good();
+
+    CHECK(box_spec_ok(&spec));
+    spec.memory = spec.disk = BOX_MEMORY_MAX;
+    spec.inodes = BOX_INODES_MAX;
+    spec.nofile = BOX_NOFILE_MAX;
+    spec.pids = BOX_PIDS_MAX;
+    spec.cpu_percent = BOX_CPU_MAX;
+    spec.profile = BOX_PROFILES - 1;
+    CHECK(box_spec_ok(&spec));
+    memset(spec.id, 'z', BOX_ID_SIZE - 1);
+    CHECK(box_spec_ok(&spec));
+    spec.cpu_percent++;
+    CHECK(!box_spec_ok(&spec));
+}
+
+TEST(an_id_is_small_letters_and_digits)
+{
+    static const char *const bad[] = { "", "A", "a/b", "..", "a-b", "a b", "a.", "\xc3\xa4" };
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char id[BOX_ID_SIZE] = "";
+
+        memcpy(id, bad[i], strlen(bad[i]));
+        CHECK(!box_id_ok(id));
+    }
+    char id[BOX_ID_SIZE] = "0az9";
+    CHECK(box_id_ok(id));
+    id[6] = 'x'; /* after the NUL */
+    CHECK(!box_id_ok(id));
+    memset(id, 'a', sizeof(id)); /* no NUL */
+    CHECK(!box_id_ok(id));
+}
+
+TEST(limits_change_only_within_their_limits)
+{
+    struct box_limits limits = { .name = { .id = "a" }, .cpu_percent = BOX_CPU_FREE };
+
+    CHECK(box_limits_ok(&limits));
+    limits.cpu_percent = BOX_CPU_FREE - 1;
+    CHECK(!box_limits_ok(&limits));
+    limits.cpu_percent = 0;
+    limits.memory = BOX_MEMORY_MIN - 1;
+    CHECK(!box_limits_ok(&limits));
+    limits.memory = BOX_MEMORY_MIN;
+    CHECK(box_limits_ok(&limits));
+    limits.pids = BOX_PIDS_MAX + 1;
+    CHECK(!box_limits_ok(&limits));
+}
+
+TEST(one_bit_of_a_good_wish_that_flips_never_leaves_the_limits)
+{
+    for (size_t bit = 0; bit < sizeof(struct box_spec) * 8; bit++) {
+        struct box_spec spec = good();
+
+        ((unsigned char *)&spec)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        if (!box_spec_ok(&spec))
+            continue;
+        CHECK(strspn(spec.id, "abcdefghijklmnopqrstuvwxyz0123456789") == strlen(spec.id));
+        CHECK(spec.memory >= BOX_MEMORY_MIN && spec.memory <= BOX_MEMORY_MAX);
+        CHECK(spec.pids >= BOX_PIDS_MIN && spec.pids <= BOX_PIDS_MAX && spec.flags == 0);
+    }
+}
+
+TEST(every_step_has_a_name)
+{
+    for (uint32_t step = 0; step < BOX_STEPS; step++)
+        CHECK(strcmp(box_step_name(step), "?") != 0);
+    CHECK_STR(box_step_name(BOX_STEPS), "?");
+    CHECK_STR(box_step_name(UINT32_MAX), "?");
+}

@@ -1,0 +1,153 @@
+/*
+ * init - what the api process and a sandbox's process 1 say to each other.
+ *
+ * SOCK_SEQPACKET, one frame a datagram: a fixed head, then a payload of at most INIT_PAYLOAD_MAX
+ * bytes. Both ends treat the other as hostile: the init runs among the workload, and a frame is
+ * believed only after init_frame_ok. Numbers are in the host's byte order; both ends are one
+ * machine.
+ *
+ * Output is never lost and never doubled. Each byte of a stream has a position, counted from 0. The
+ * init holds every byte until the api has said ACK for it (the api has put it into a file by then);
+ * when INIT_RING_SIZE bytes wait it stops reading, so the command blocks instead. An api that comes
+ * back says ATTACH with the positions it has, and gets the rest. EXITED is said again after each
+ * ATTACH until FORGET.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+
+#define INIT_MAGIC 0x31494c41u /* "ALI1" */
+#define INIT_FRAME_MAX 65536
+#define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
+#define INIT_RING_SIZE 262144
+#define INIT_EXECS_MAX 256 /* living or not yet forgotten */
+#define INIT_ARGS_MAX                                                                              \
+    (1024u * 1024u) /* argv, env and cwd together; beyond a frame they come in a memfd */
+#define INIT_ARGC_MAX 4096
+#define INIT_STDIN_QUEUE 262144 /* unsent input of one exec; more is refused */
+
+enum init_type {
+    /* api to init */
+    INIT_EXEC = 1, /* struct init_exec, then (or in a memfd beside it) the texts */
+    INIT_STDIN,    /* bytes; an empty payload is the end */
+    INIT_SIGNAL,   /* struct init_signal */
+    INIT_RESIZE,   /* struct init_resize */
+    INIT_ACK,      /* struct init_ack */
+    INIT_ATTACH,   /* struct init_attach: exec = 0 begins a connection, else one exec */
+    INIT_FORGET,   /* no payload: an ended exec */
+    INIT_LIST,     /* no payload */
+    INIT_PING,
+    /* init to api */
+    INIT_READY = 64, /* struct init_ready */
+    INIT_STARTED,    /* struct init_started */
+    INIT_OUTPUT,     /* struct init_output, then bytes */
+    INIT_EXITED,     /* struct init_exited */
+    INIT_LISTED,     /* struct init_listed[] */
+    INIT_ERROR,      /* struct init_error: the frame it answers was refused */
+    INIT_STDIN_ROOM, /* struct init_room: all input so far was taken, so much may be sent now;
+                      * input beyond it is refused (EAGAIN), input after its end EPIPE */
+    INIT_PONG,
+};
+
+struct init_head {
+    uint32_t magic;
+    uint16_t type;
+    uint16_t flags;
+    uint32_t exec; /* the api's own number of the command; 0 for none */
+    uint32_t len;  /* of the payload */
+};
+
+enum { INIT_OUT = 0, INIT_ERR = 1, INIT_STREAMS = 2 }; /* a terminal has only OUT */
+
+enum init_exec_flag {
+    INIT_TTY = 1,        /* a terminal instead of pipes */
+    INIT_STDIN_OPEN = 2, /* input will follow; otherwise it is at its end */
+    INIT_AS_ROOT = 4,    /* user 0 inside, with the short capability list */
+    INIT_TEXT_FD = 8,    /* the texts are in the descriptor beside the frame */
+};
+
+/* Texts follow: `argc` NUL-terminated arguments, `envc` NUL-terminated settings, then the cwd. */
+struct init_exec {
+    uint32_t flags;
+    uint32_t argc, envc, text_len;
+    uint16_t rows, cols;
+    uint32_t timeout_ms; /* 0: none; at the end the whole tree is killed */
+    uint32_t nofile;     /* 0: as init has it */
+};
+
+struct init_signal {
+    int32_t number;
+    uint32_t tree; /* 0: the command's process group; 1: every descendant too */
+};
+
+struct init_resize {
+    uint16_t rows, cols;
+};
+
+struct init_ack {
+    uint64_t position[INIT_STREAMS]; /* everything before these is safe elsewhere */
+};
+
+struct init_attach {
+    uint64_t position[INIT_STREAMS];
+};
+
+struct init_ready {
+    uint32_t version, execs;
+};
+
+struct init_started {
+    int32_t pid;   /* inside; 0 when it did not start */
+    int32_t error; /* errno, with pid 0 */
+    uint32_t step; /* enum init_step: where it failed */
+};
+
+enum init_step {
+    INIT_STEP_NONE,
+    INIT_STEP_LIMIT,
+    INIT_STEP_TEXT,
+    INIT_STEP_PIPES,
+    INIT_STEP_TTY,
+    INIT_STEP_SPAWN,
+    INIT_STEP_CWD,
+    INIT_STEP_USER,
+    INIT_STEP_FIND,
+    INIT_STEP_EXECVE
+};
+
+struct init_output {
+    uint32_t stream, unused;
+    uint64_t position;
+};
+
+struct init_exited {
+    int32_t code;       /* of exit, or -1 */
+    int32_t signal;     /* that ended it, or 0 */
+    uint32_t timed_out; /* by timeout_ms */
+    uint32_t unused;
+    uint64_t end[INIT_STREAMS]; /* final positions */
+    uint64_t user_us, system_us, maxrss_kb;
+};
+
+struct init_listed {
+    uint32_t exec, running;
+    uint64_t begin[INIT_STREAMS], end[INIT_STREAMS]; /* what is held */
+};
+
+struct init_error {
+    int32_t error;
+    uint32_t type; /* of the frame */
+};
+
+struct init_room {
+    uint64_t bytes;
+};
+
+/* Is this datagram a whole, known frame going `to_init` (or from it)? Payload sizes are checked
+ * too. */
+bool init_frame_ok(const void *data, size_t len, bool to_init);
+const char *init_step_name(uint32_t step);
