@@ -7,12 +7,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
@@ -33,7 +35,8 @@ struct prelude {
     struct start start;
     struct state state;
     int listeners[LISTENERS_MAX];
-    int64_t api_uid; /* -1: ours */
+    int64_t api_uid;      /* -1: ours */
+    int64_t listen_until; /* how long a taken address is tried again; 0: not yet */
     int warden_fd, atoll_fd, start_fd, settings_fd;
 };
 
@@ -89,6 +92,21 @@ static int add_listener(struct prelude *p, int fd, const char *text, bool tls)
     return 0;
 }
 
+/*
+ * A server that was killed while one of its threads waited for the disk keeps its sockets until
+ * that write returns, although its lock is free and its first thread gone. So a taken address is
+ * tried for a while; nothing tells when it becomes free. True: waited a little, try again.
+ */
+static bool may_be_dying(struct prelude *p, const struct err *err)
+{
+    if (!p->listen_until)
+        p->listen_until = clock_mono_ms() + LISTEN_WAIT_MS;
+    if (err->code != ERR_CONFLICT || clock_mono_ms() >= p->listen_until)
+        return false;
+    poll(NULL, 0, 20);
+    return true;
+}
+
 static int listen_one(struct prelude *p, const char *wish, struct err *err)
 {
     struct conf_listen parsed;
@@ -103,6 +121,8 @@ static int listen_one(struct prelude *p, const char *wish, struct err *err)
         snprintf(text, sizeof(text), "%s%s%s:%u", v6 ? "[" : "", parsed.host, v6 ? "]" : "",
                  parsed.port);
     int fd = sock_listen(text, LISTEN_BACKLOG, actual, err);
+    while (fd < 0 && may_be_dying(p, err))
+        fd = sock_listen(text, LISTEN_BACKLOG, actual, err);
     return fd < 0 ? -1 : add_listener(p, fd, actual, parsed.tls);
 }
 
@@ -111,6 +131,8 @@ static int listen_all(struct prelude *p, struct err *err)
 {
     int fd = state_listen(&p->state, LISTEN_BACKLOG, err);
 
+    while (fd < 0 && may_be_dying(p, err))
+        fd = state_listen(&p->state, LISTEN_BACKLOG, err);
     if (fd < 0)
         return -1;
     add_listener(p, fd, arena_printf(&p->arena, "unix:%s/%s", p->state.dir, STATE_SOCKET), false);
