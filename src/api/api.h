@@ -5,13 +5,13 @@
  * OpenAPI and the reference page. A handler reads top to bottom: decode, look up, act, reply; where
  * it runs is the route's word:
  *
- *   ON_LOOP    bounded work, no waiting, no db
- *   ON_READER  on a reader thread with call->db
- *   ON_WRITER  on the writer thread inside a savepoint, with call->db; replies after the commit.
- * Each success is audited by the framework under the route's name ON_STREAM  on the loop; the
- * handler takes call->req over (SSE, WebSocket, gRPC, large bodies)
- *   ON_LATER   on the loop; the handler returns and says call_finish in a later round. What changes
- * something is recorded by call_record, inside the write job that stores the change
+ * - ON_LOOP: bounded work, no waiting, no db.
+ * - ON_READER: on a reader thread with call->db.
+ * - ON_WRITER: on the writer thread inside a savepoint, with call->db; replies after the commit.
+ * Each success is audited by the framework under the route's name.
+ * - ON_STREAM: on the loop; the handler takes call->req over (SSE, WebSocket, gRPC, large bodies).
+ * - ON_LATER: on the loop; the handler returns and says call_finish in a later round. What changes
+ *   something is recorded by call_record, inside the write job that stores the change.
  */
 #pragma once
 
