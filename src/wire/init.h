@@ -26,7 +26,7 @@
 #define INIT_RING_SIZE 262144
 #define INIT_EXECS_MAX 256 /* living or not yet forgotten */
 #define INIT_ARGS_MAX                                                                              \
-    (1024u * 1024u) /* argv, env and cwd together; beyond a frame they come in a memfd */
+    1048576u /* argv, env and cwd together; beyond a frame they come in a memfd */
 #define INIT_ARGC_MAX 4096
 #define INIT_STDIN_QUEUE 262144 /* unsent input of one exec; more is refused */
 
