@@ -24,9 +24,8 @@
 #define INIT_FRAME_MAX 65536
 #define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
 #define INIT_RING_SIZE 262144
-#define INIT_EXECS_MAX 256 /* living or not yet forgotten */
-#define INIT_ARGS_MAX                                                                              \
-    (1024u * 1024u) /* argv, env and cwd together; beyond a frame they come in a memfd */
+#define INIT_EXECS_MAX 256     /* living or not yet forgotten */
+#define INIT_ARGS_MAX 1048576u /* argv, env and cwd; beyond a frame they come in a memfd */
 #define INIT_ARGC_MAX 4096
 #define INIT_STDIN_QUEUE 262144 /* unsent input of one exec; more is refused */
 
