@@ -102,7 +102,6 @@
 #define API_RESTART_MIN_MS 50 /* first restart after a crash */
 #define API_RESTART_MAX_MS 5000
 #define API_FAILED_STARTS_MAX 10 /* deaths in a row before READY: then the warden gives up */
-#define LISTEN_WAIT_MS 1500      /* for the sockets of a predecessor that is still dying */
 #define DRAIN_MS 10000           /* SIGTERM: time for requests under way */
 #define DRAIN_GRACE_MS 2000      /* and for closing the store, before SIGKILL */
 #define WARDEN_DRAIN_MAX_MS 700000

@@ -50,7 +50,7 @@ struct running {
 static int post(struct running *run, const char *what, struct str body)
 {
     struct client_options options = { .ca_file = run->cli->at.ca,
-                                      .deadline_ms = clock_mono_ms() + 3600 * 1000ll };
+                                      .deadline_ms = clock_mono_ms() + 3600000 };
     struct client_reply reply = { 0 };
     autobuf struct buf answer = { 0 };
     autofree char *path = xprintf("%s/%s", run->path, what);

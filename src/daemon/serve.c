@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
@@ -27,6 +26,8 @@
 #endif
 #define WARDEN_NAME "atoll-warden"
 #define LISTEN_BACKLOG 4096
+#define LEAVING_MS 2000
+#define LEAVING_STEP_MS 20
 
 /* All that is gathered for the warden. */
 struct prelude {
@@ -35,9 +36,10 @@ struct prelude {
     struct start start;
     struct state state;
     int listeners[LISTENERS_MAX];
-    int64_t api_uid;      /* -1: ours */
-    int64_t listen_until; /* how long a taken address is tried again; 0: not yet */
+    int64_t api_uid; /* -1: ours */
     int warden_fd, atoll_fd, start_fd, settings_fd;
+    bool killed;   /* the server before us did not end by itself */
+    int waited_ms; /* for its listeners */
 };
 
 static void prelude_free(struct prelude *p)
@@ -93,17 +95,15 @@ static int add_listener(struct prelude *p, int fd, const char *text, bool tls)
 }
 
 /*
- * A server that was killed while one of its threads waited for the disk keeps its sockets until
- * that write returns, although its lock is free and its first thread gone. So a taken address is
- * tried for a while; nothing tells when it becomes free. True: waited a little, try again.
+ * We hold the lock, so a listener that is still there belongs to a server that was killed and whose
+ * last process takes a moment to end. A server that ended by itself removed its socket.
  */
-static bool may_be_dying(struct prelude *p, const struct err *err)
+static bool still_leaving(struct prelude *p, const struct err *err)
 {
-    if (!p->listen_until)
-        p->listen_until = clock_mono_ms() + LISTEN_WAIT_MS;
-    if (err->code != ERR_CONFLICT || clock_mono_ms() >= p->listen_until)
+    if (err->code != ERR_CONFLICT || !p->killed || p->waited_ms >= LEAVING_MS)
         return false;
-    poll(NULL, 0, 20);
+    poll(NULL, 0, LEAVING_STEP_MS); /* at the start nothing else waits for us */
+    p->waited_ms += LEAVING_STEP_MS;
     return true;
 }
 
@@ -120,19 +120,22 @@ static int listen_one(struct prelude *p, const char *wish, struct err *err)
     else
         snprintf(text, sizeof(text), "%s%s%s:%u", v6 ? "[" : "", parsed.host, v6 ? "]" : "",
                  parsed.port);
-    int fd = sock_listen(text, LISTEN_BACKLOG, actual, err);
-    while (fd < 0 && may_be_dying(p, err))
+    int fd;
+    do
         fd = sock_listen(text, LISTEN_BACKLOG, actual, err);
+    while (fd < 0 && still_leaving(p, err));
     return fd < 0 ? -1 : add_listener(p, fd, actual, parsed.tls);
 }
 
 /* The Unix socket of the state directory comes first, so that the warden's last act is known. */
 static int listen_all(struct prelude *p, struct err *err)
 {
-    int fd = state_listen(&p->state, LISTEN_BACKLOG, err);
+    int fd;
 
-    while (fd < 0 && may_be_dying(p, err))
+    p->killed = faccessat(p->state.dir_fd, STATE_SOCKET, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    do
         fd = state_listen(&p->state, LISTEN_BACKLOG, err);
+    while (fd < 0 && still_leaving(p, err));
     if (fd < 0)
         return -1;
     add_listener(p, fd, arena_printf(&p->arena, "unix:%s/%s", p->state.dir, STATE_SOCKET), false);

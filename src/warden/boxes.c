@@ -750,7 +750,7 @@ extern const char init_image_end[] __attribute__((visibility("hidden")));
 static int init_memfd(void)
 {
     autoclose int fd = memfd_create("atoll-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    size_t len = (size_t)(init_image_end - init_image);
+    size_t len = (size_t)((uintptr_t)init_image_end - (uintptr_t)init_image);
 
     if (fd < 0 || fchmod(fd, 0555) < 0 || write(fd, init_image, len) != (ssize_t)len ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
