@@ -34,7 +34,7 @@ else ifeq ($(SAN),fuzz)
 CC := $(CLANG)
 OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
        -fno-sanitize-recover=all
-WARN := -Wall -Wextra -Wno-unknown-warning-option
+WARN := -Wall -Wextra -Wno-unknown-warning-option -Wno-missing-field-initializers
 HARDEN :=
 SAN_LINK := -fsanitize=address,undefined
 else ifeq ($(SAN),analyze)
