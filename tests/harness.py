@@ -298,7 +298,7 @@ class Server:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def kill9_all(self):
+    def kill9_all(self, wait=True):
         """Everything at once, supervisor first, as when the machine's OOM killer runs amok."""
         self.note_processes()
         pids = [self.warden_pid] + descendants(self.warden_pid)
@@ -308,7 +308,8 @@ class Server:
             except ProcessLookupError:
                 pass
         self.process.wait(STOP_SECONDS)
-        self.wait_gone()
+        if wait:
+            self.wait_gone()
 
     def restart(self, ready=True):
         if self.process and self.process.poll() is None:

@@ -241,7 +241,8 @@ class Run:
         end = self.killed_at + 5 * READY_SECONDS
         while not await self.ready():
             if self.server.process.poll() is not None:
-                raise Violation(f"the warden ended by itself:\n{self.server.log_tail()}")
+                ended = self.server.process.returncode
+                raise Violation(f"the warden ended by itself with {ended}:\n{self.server.log_tail()}")
             if time.monotonic() > end:
                 raise Violation(f"not ready {5 * READY_SECONDS} s after the kill:\n{self.server.log_tail()}")
             await asyncio.sleep(0.005)
