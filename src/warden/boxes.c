@@ -37,6 +37,7 @@
 #define END_LATER_MS 1000
 #define END_TRIES 3000
 #define FREEZE_STEP_MS 1
+#define FREEZE_AGAIN 50 /* looks after which the order is given once more */
 
 struct box {
     char id[BOX_ID_SIZE];
@@ -527,6 +528,14 @@ static void freeze_look(struct box *box)
         (void)!cgroup_freeze(box->id, false);
         answer_asked(box, &msg, ETIMEDOUT, NULL, 0);
     } else {
+        /*
+         * The v1 freezer can get stuck half way when processes come and go meanwhile; its kernel
+         * documentation says to try again. A moment of running lets them get past that point.
+         */
+        if (box->tries % FREEZE_AGAIN == 0) {
+            (void)!cgroup_freeze(box->id, false);
+            (void)!cgroup_freeze(box->id, true);
+        }
         set_due(box, FREEZE_STEP_MS);
     }
 }

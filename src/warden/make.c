@@ -115,7 +115,7 @@ static int start(const struct box_host *host, const struct box_spec *spec, uint3
                                         CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
                                .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
                                .exit_signal = SIGCHLD };
-    int report[2];
+    int report[2] = { -1, -1 };
 
     if (fds->doors.into >= 0) {
         args.flags |= CLONE_INTO_CGROUP;

@@ -9,10 +9,18 @@ import pytest
 
 
 def hold(family, address):
-    """Listens where the server wants to."""
+    """Listens where the server wants to, as soon as the killed one has let go."""
     sock = socket.socket(family)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(address)
+    end = time.monotonic() + 5 * harness.SLOW
+    while True:
+        try:
+            sock.bind(address)
+            break
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
     sock.listen(1)
     return sock
 
