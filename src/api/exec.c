@@ -607,9 +607,6 @@ static int stdin_post(struct call *call, struct err *err)
     return 0;
 }
 
-#define ROLE_USE (ROLE_STEER | ROLE_AGENT)
-#define ROLE_LOOK (ROLE_PEOPLE | ROLE_AGENT)
-
 const struct route exec_routes[] = {
     { .name = "exec.create",
       .method = "POST",

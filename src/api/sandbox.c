@@ -283,9 +283,6 @@ static int applied_get(struct call *call, struct err *err)
     return box_applied(box, &pending->applied, &pending->op, err);
 }
 
-#define ROLE_USE (ROLE_STEER | ROLE_AGENT)
-#define ROLE_LOOK (ROLE_PEOPLE | ROLE_AGENT)
-
 const struct route sandbox_routes[] = {
     { .name = "sandbox.create",
       .method = "POST",

@@ -32,7 +32,7 @@ static const struct field token_wish_fields[] = {
 struct token_view {
     const char *id, *name, *role, *tenant, *scopes, *token;
     bool signing;
-    int64_t created_at, expires_at, revoked_at, last_used_at;
+    int64_t created_at, expires_at, revoked_at;
 };
 
 static const struct field token_fields[] = {
@@ -47,8 +47,6 @@ static const struct field token_fields[] = {
     FIELD(token_view, expires_at, F_TIME, F_READONLY, .help = "When it ends; null for never"),
     FIELD(token_view, revoked_at, F_TIME, F_READONLY,
           .help = "When it was revoked; null while it lives"),
-    FIELD(token_view, last_used_at, F_TIME, F_READONLY,
-          .help = "Not kept yet by every way in; null when unknown"),
     { 0 },
 };
 
@@ -77,8 +75,7 @@ static struct token_view view_of(const struct token_row *row)
                                 .signing = row->signing,
                                 .created_at = row->created_ms,
                                 .expires_at = row->expires_ms,
-                                .revoked_at = row->revoked_ms,
-                                .last_used_at = row->used_ms };
+                                .revoked_at = row->revoked_ms };
 }
 
 /* Another tenant's tokens are for admins of the tenant that owns the server. */

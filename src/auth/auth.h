@@ -38,7 +38,9 @@ enum role {
 #define ROLE_ANY 31u /* every authenticated principal */
 #define ROLE_PEOPLE (ROLE_VIEWER | ROLE_OPERATOR | ROLE_ADMIN)
 #define ROLE_STEER (ROLE_OPERATOR | ROLE_ADMIN)
-#define ROLE_PUBLIC 32u /* routes that need nobody */
+#define ROLE_USE (ROLE_STEER | ROLE_AGENT)   /* who works with sandboxes */
+#define ROLE_LOOK (ROLE_PEOPLE | ROLE_AGENT) /* who watches them */
+#define ROLE_PUBLIC 32u                      /* routes that need nobody */
 
 const char *role_name(enum role role);
 must_use bool role_parse(struct str text, enum role *out);
