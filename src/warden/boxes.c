@@ -379,6 +379,8 @@ static int check_new(const struct box_spec *spec)
 {
     if (!box_spec_ok(spec) || spec->profile == SECCOMP_NESTING)
         return EINVAL;
+    if (spec->upper || spec->layer_count || spec->flags)
+        return ENOTSUP; /* until disks are there */
     if (find(spec->id))
         return EEXIST;
     return pending_count == BOXES_PENDING_MAX ? EAGAIN : 0;

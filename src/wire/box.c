@@ -11,6 +11,8 @@ _Static_assert(sizeof(struct box_row) == 44, "fixed");
 _Static_assert(sizeof(struct box_rows) <= WIRE_PAYLOAD, "fits a message");
 _Static_assert(sizeof(struct box_applied) <= WIRE_PAYLOAD, "fits a message");
 _Static_assert(sizeof(struct box_died) == 72, "fixed");
+_Static_assert(sizeof(struct box_mount) == 328, "fixed");
+_Static_assert(sizeof(struct disk_rows) <= WIRE_PAYLOAD, "fits a message");
 
 /* clang-format off */
 static const char *const step_names[BOX_STEPS] = {
@@ -66,22 +68,78 @@ static bool within(uint64_t value, uint64_t least, uint64_t most)
     return value >= least && value <= most;
 }
 
+/* As many as it says, none of them 0, nor the one that is written to. */
+static bool layers_ok(const struct box_spec *spec)
+{
+    if (spec->layer_count > BOX_LAYERS_MAX)
+        return false;
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (!spec->layers[i] || spec->layers[i] == spec->upper)
+            return false;
+    return all_zero(spec->layers + spec->layer_count,
+                    (BOX_LAYERS_MAX - spec->layer_count) * sizeof(spec->layers[0]));
+}
+
 bool box_spec_ok(const struct box_spec *spec)
 {
-    return box_id_ok(spec->id) && all_zero(spec->zero, sizeof(spec->zero)) && spec->flags == 0 &&
-           spec->profile < BOX_PROFILES && within(spec->memory, BOX_MEMORY_MIN, BOX_MEMORY_MAX) &&
+    return box_id_ok(spec->id) && all_zero(spec->zero, sizeof(spec->zero)) &&
+           !(spec->flags & ~BOX_FLAGS) && spec->profile < BOX_PROFILES &&
+           within(spec->memory, BOX_MEMORY_MIN, BOX_MEMORY_MAX) &&
            within(spec->disk, BOX_DISK_MIN, BOX_MEMORY_MAX) &&
            within(spec->inodes, BOX_INODES_MIN, BOX_INODES_MAX) &&
            within(spec->nofile, BOX_NOFILE_MIN, BOX_NOFILE_MAX) &&
            within(spec->pids, BOX_PIDS_MIN, BOX_PIDS_MAX) && spec->cpu_percent <= BOX_CPU_MAX &&
-           spec->image == 0 && spec->layer_count == 0 && spec->net == 0 &&
-           all_zero(spec->layers, sizeof(spec->layers));
+           spec->net == 0 && layers_ok(spec);
 }
 
 bool box_limits_ok(const struct box_limits *limits)
 {
-    return box_name_ok(&limits->name) &&
+    return box_name_ok(&limits->name) && limits->zero == 0 &&
+           (!limits->disk || within(limits->disk, BOX_DISK_MIN, BOX_MEMORY_MAX)) &&
+           (!limits->inodes || within(limits->inodes, BOX_INODES_MIN, BOX_INODES_MAX)) &&
            (!limits->memory || within(limits->memory, BOX_MEMORY_MIN, BOX_MEMORY_MAX)) &&
            (!limits->pids || within(limits->pids, BOX_PIDS_MIN, BOX_PIDS_MAX)) &&
            (limits->cpu_percent <= BOX_CPU_MAX || limits->cpu_percent == BOX_CPU_FREE);
+}
+
+/* Where a mount may go: the parts are looked up one by one, so each must be a name. */
+static bool target_ok(const char target[BOX_TARGET_SIZE])
+{
+    static const char *const kept[] = { "/proc", "/sys", "/dev" };
+    size_t len = strnlen(target, BOX_TARGET_SIZE);
+
+    if (len < 2 || len >= BOX_TARGET_SIZE || target[0] != '/' ||
+        !all_zero(target + len, BOX_TARGET_SIZE - len))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        size_t n = strlen(kept[i]);
+
+        if (strncmp(target, kept[i], n) == 0 && (target[n] == '/' || target[n] == 0))
+            return false;
+    }
+    for (const char *part = target; *part;) {
+        size_t n = strcspn(++part, "/");
+
+        if (n == 0 || (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
+            return false;
+        part += n;
+    }
+    return true;
+}
+
+bool box_mount_ok(const struct box_mount *mount)
+{
+    bool ticket = mount->flags & BOX_MOUNT_TICKET;
+
+    return box_name_ok(&mount->name) && mount->zero == 0 &&
+           !(mount->flags &
+             ~(uint32_t)(BOX_MOUNT_READ_ONLY | BOX_MOUNT_TICKET | BOX_MOUNT_AS_ROOT)) &&
+           (ticket ? mount->disk == 0 : mount->disk != 0 && all_zero(mount->ticket, 16)) &&
+           target_ok(mount->target);
+}
+
+bool disk_wish_ok(const struct disk_wish *wish)
+{
+    return wish->id != 0 && wish->from != wish->id &&
+           (!wish->bytes || within(wish->bytes, BOX_DISK_MIN, BOX_MEMORY_MAX));
 }

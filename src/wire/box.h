@@ -17,6 +17,17 @@
  *   WIRE_BOX_LIST     box_page          box_rows
  *   WIRE_BOX_DIED     (the warden's)    box_died             number 0; never for a box that was
  *                                                            asked to be destroyed
+ *   WIRE_BOX_MOUNT    box_mount         -                    into a box that runs
+ *   WIRE_DISK_MAKE    disk_wish         -                    empty, or a copy of another
+ *   WIRE_DISK_LIMIT   disk_wish         -                    new size
+ *   WIRE_DISK_STAT    disk_wish         disk_usage
+ *   WIRE_DISK_DROP    disk_wish         -                    ENOENT when there is none
+ *   WIRE_DISK_LIST    disk_page         disk_rows
+ *
+ * A disk is a numbered tree of files with a size, on a file system of the warden's own that can
+ * copy one in a moment. It is what every kept thing is made of: the writable layer of a box that
+ * may be stopped, a layer of an image, a volume, a snapshot. The api chooses the number and knows
+ * which is what. A copy of a disk in use is as of one instant if its box is frozen.
  *
  * Whatever ends a box, everything of it is gone when DIED or the answer to DESTROY is said: its
  * processes, cgroups, mounts and its directory. The warden chooses the range of user ids.
@@ -32,9 +43,10 @@
 
 #include "base/auto.h"
 
-#define BOX_ID_SIZE 33  /* [a-z0-9]{1,32} and the NUL; the rest of the field is NULs */
-#define BOX_UIDS 65536u /* user ids of a box */
-#define BOX_SLOTS 4096u /* boxes at once */
+#define BOX_ID_SIZE 33      /* [a-z0-9]{1,32} and the NUL; the rest of the field is NULs */
+#define BOX_UIDS 65536u     /* user ids of a box */
+#define BOX_SLOTS 4096u     /* boxes at once */
+#define BOX_TARGET_SIZE 256 /* a path inside, with its NUL */
 #define BOX_LAYERS_MAX 12
 #define BOX_MEMORY_MIN (8ull << 20)
 #define BOX_MEMORY_MAX (4ull << 40)
@@ -48,20 +60,27 @@
 #define BOX_NOFILE_MAX 65536u
 #define BOX_PROFILES 4u /* enum seccomp_profile: agent, root, nesting, debug */
 
+enum box_flag {
+    BOX_WITH_SYS = 1,  /* a read-only /sys */
+    BOX_WITH_TOOL = 2, /* the atoll program itself, read-only, at /run/atoll: for our own helpers */
+};
+#define BOX_FLAGS 3u
+
 /* What a caller may wish for. */
 struct box_spec {
     char id[BOX_ID_SIZE];
     uint8_t zero[7];
-    uint32_t flags;   /* none are known yet: 0 */
+    uint32_t flags;   /* enum box_flag */
     uint32_t profile; /* enum seccomp_profile; nesting is refused for now */
     uint64_t memory;  /* bytes; what is written to tmpfs counts too */
     uint64_t disk;    /* bytes of everything writable */
     uint32_t inodes, nofile;
     uint32_t pids;
     uint32_t cpu_percent; /* 100 is one core; 0 unlimited */
-    uint64_t image;       /* 0: the host's /usr over a generated skeleton; others refused for now */
-    uint32_t layer_count, net; /* net 0: a network of its own with nothing but loopback */
-    uint64_t layers[BOX_LAYERS_MAX];
+    uint64_t upper;       /* disk that is the writable layer; 0: memory, gone with the box */
+    uint32_t layer_count; /* 0: the host's /usr over a generated skeleton */
+    uint32_t net;         /* 0: a network of its own with nothing but loopback */
+    uint64_t layers[BOX_LAYERS_MAX]; /* disks, the lowest first; each is only read */
 };
 
 struct box_name {
@@ -81,9 +100,52 @@ struct box_signal {
     int32_t number;
 };
 
+enum box_mount_flag {
+    BOX_MOUNT_READ_ONLY = 1,
+    BOX_MOUNT_TICKET = 2,  /* a directory that was left at the warden's door, not a disk */
+    BOX_MOUNT_AS_ROOT = 4, /* with a ticket: its owner is the box's root instead of its agent */
+};
+
+/*
+ * Puts a disk, or a directory left at the door, at `target` in a box that runs. The target is a
+ * path inside: absolute, without empty, "." or ".." parts and not below /proc, /sys or /dev; what
+ * is missing of it is made (as the box's root), and a symlink on the way is a refusal. EBUSY: the
+ * ticket was used; ETIMEDOUT: it is too old or unknown.
+ */
+struct box_mount {
+    struct box_name name;
+    uint32_t flags, zero;
+    uint64_t disk;
+    uint8_t ticket[16];
+    char target[BOX_TARGET_SIZE];
+};
+
+struct disk_wish {
+    uint64_t id;    /* never 0 */
+    uint64_t bytes; /* how much may be written to it; of an existing one it can be made smaller,
+                     * too: then nothing can be written until enough is removed */
+    uint64_t from;  /* MAKE: the disk that it begins as a copy of; 0: empty */
+};
+
+struct disk_usage {
+    uint64_t used, bytes; /* what it has beyond what it was a copy of; its limit */
+};
+
+struct disk_page {
+    uint64_t after; /* 0 first, then the last id of the answer before */
+};
+#define DISK_ROWS 60
+struct disk_rows {
+    uint32_t count, more; /* in rising order; more: there are further ones */
+    uint64_t ids[DISK_ROWS];
+};
+
 /* Only what is not 0 changes. */
 struct box_limits {
     struct box_name name;
+    uint64_t disk;   /* of a box that writes to memory */
+    uint32_t inodes; /* the same */
+    uint32_t zero;
     uint64_t memory;
     uint32_t pids;
     uint32_t cpu_percent; /* BOX_CPU_FREE lifts the limit */
@@ -181,3 +243,27 @@ bool box_id_ok(const char id[BOX_ID_SIZE]);
 bool box_spec_ok(const struct box_spec *spec);
 bool box_name_ok(const struct box_name *name);
 bool box_limits_ok(const struct box_limits *limits);
+bool box_mount_ok(const struct box_mount *mount);
+bool disk_wish_ok(const struct disk_wish *wish);
+
+/* ---- the door ---- */
+
+/*
+ * A caller on this machine leaves a directory for a box to use: it connects to STATE/door.sock (a
+ * SOCK_SEQPACKET socket of the warden's), sends one door_leave with the open directory beside it
+ * and gets one door_left with a ticket. The ticket is good once, for DOOR_TICKET_MS; whoever has it
+ * may ask the api to mount that directory, in which the box can then do what the caller can: files
+ * of the caller's user and group are the box's agent's own, nobody else's are.
+ */
+#define DOOR_MAGIC 0x524f4f44u /* "DOOR" */
+#define DOOR_SOCKET "door.sock"
+#define DOOR_TICKET_MS 60000
+#define DOOR_TICKETS_MAX 64
+struct door_leave {
+    uint32_t magic, zero;
+};
+struct door_left {
+    uint32_t magic;
+    int32_t error; /* errno, or 0 */
+    uint8_t ticket[16];
+};

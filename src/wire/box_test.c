@@ -78,8 +78,80 @@ TEST(one_bit_of_a_good_wish_that_flips_never_leaves_the_limits)
             continue;
         CHECK(strspn(spec.id, "abcdefghijklmnopqrstuvwxyz0123456789") == strlen(spec.id));
         CHECK(spec.memory >= BOX_MEMORY_MIN && spec.memory <= BOX_MEMORY_MAX);
-        CHECK(spec.pids >= BOX_PIDS_MIN && spec.pids <= BOX_PIDS_MAX && spec.flags == 0);
+        CHECK(spec.pids >= BOX_PIDS_MIN && spec.pids <= BOX_PIDS_MAX && spec.flags <= BOX_FLAGS);
+        CHECK(spec.layer_count == 0 && spec.net == 0);
     }
+}
+
+TEST(layers_are_as_many_as_they_say)
+{
+    struct box_spec spec = good();
+
+    spec.layer_count = BOX_LAYERS_MAX;
+    for (int i = 0; i < BOX_LAYERS_MAX; i++)
+        spec.layers[i] = (uint64_t)i + 1;
+    CHECK(box_spec_ok(&spec));
+    spec.upper = 3; /* one of them */
+    CHECK(!box_spec_ok(&spec));
+    spec.upper = 99;
+    CHECK(box_spec_ok(&spec));
+    spec.layer_count--; /* one too many is named */
+    CHECK(!box_spec_ok(&spec));
+    spec.layers[spec.layer_count] = 0;
+    CHECK(box_spec_ok(&spec));
+    spec.layers[0] = 0;
+    CHECK(!box_spec_ok(&spec));
+    spec.layer_count = BOX_LAYERS_MAX + 1;
+    CHECK(!box_spec_ok(&spec));
+}
+
+TEST(a_mount_goes_to_a_plain_path_inside)
+{
+    static const char *const good_ones[] = { "/a", "/workspace", "/mnt/b c/..d", "/process",
+                                             "/a/dev" };
+    static const char *const bad[] = { "",    "/",     "a",      "/a/",   "//a",    "/a//b",  "/.",
+                                       "/..", "/a/..", "/a/./b", "/proc", "/dev/x", "/sys/fs" };
+    struct box_mount mount = { .name = { .id = "a" }, .disk = 1 };
+
+    for (size_t i = 0; i < ARRAY_LEN(good_ones) + ARRAY_LEN(bad); i++) {
+        bool fine = i < ARRAY_LEN(good_ones);
+        const char *path = fine ? good_ones[i] : bad[i - ARRAY_LEN(good_ones)];
+
+        memset(mount.target, 0, sizeof(mount.target));
+        memcpy(mount.target, path, strlen(path));
+        CHECK(box_mount_ok(&mount) == fine);
+    }
+    memset(mount.target, 'a', sizeof(mount.target) - 1);
+    mount.target[0] = '/';
+    CHECK(box_mount_ok(&mount));
+    mount.target[BOX_TARGET_SIZE - 1] = 'a'; /* no NUL */
+    CHECK(!box_mount_ok(&mount));
+    mount.target[BOX_TARGET_SIZE - 1] = 0;
+    mount.ticket[3] = 1; /* both */
+    CHECK(!box_mount_ok(&mount));
+    mount.flags = BOX_MOUNT_TICKET;
+    CHECK(!box_mount_ok(&mount));
+    mount.disk = 0;
+    CHECK(box_mount_ok(&mount));
+    mount.flags = 8;
+    CHECK(!box_mount_ok(&mount));
+}
+
+TEST(a_disk_has_a_number_and_a_size)
+{
+    struct disk_wish wish = { .id = 1, .bytes = BOX_DISK_MIN };
+
+    CHECK(disk_wish_ok(&wish));
+    wish.bytes--;
+    CHECK(!disk_wish_ok(&wish));
+    wish.bytes = BOX_MEMORY_MAX + 1;
+    CHECK(!disk_wish_ok(&wish));
+    wish.bytes = 0; /* where only the number matters */
+    CHECK(disk_wish_ok(&wish));
+    wish.from = 1; /* of itself */
+    CHECK(!disk_wish_ok(&wish));
+    wish.id = 0;
+    CHECK(!disk_wish_ok(&wish));
 }
 
 TEST(every_step_has_a_name)

@@ -13,7 +13,7 @@
 #include "wire/box.h"
 
 #define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 #define WIRE_SIZE 512
 #define WIRE_PAYLOAD (WIRE_SIZE - 16)
 #define WIRE_FDS_MAX 4
@@ -39,6 +39,12 @@ enum wire_verb {
     WIRE_BOX_DESTROY,
     WIRE_BOX_LIST,
     WIRE_BOX_DIED,
+    WIRE_BOX_MOUNT,
+    WIRE_DISK_MAKE,
+    WIRE_DISK_LIMIT,
+    WIRE_DISK_STAT,
+    WIRE_DISK_DROP,
+    WIRE_DISK_LIST,
     WIRE_VERBS
 };
 
@@ -65,6 +71,11 @@ struct wire_msg {
         struct box_page page;
         struct box_rows rows;
         struct box_died died;
+        struct box_mount mount;
+        struct disk_wish disk;
+        struct disk_usage disk_usage;
+        struct disk_page disk_page;
+        struct disk_rows disk_rows;
     };
 };
 _Static_assert(sizeof(struct wire_msg) == WIRE_SIZE, "the wire is fixed");
