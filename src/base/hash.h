@@ -9,10 +9,14 @@
 
 #define SHA256_SIZE 32
 #define SHA256_HEX_SIZE 65 /* with the NUL */
+#define SHA1_SIZE 20
+#define SHA1_HEX_SIZE 41
 
 void sha256(const void *data, size_t len, unsigned char out[SHA256_SIZE]);
 /* Of several pieces one after another. */
 void sha256_parts(const struct str *parts, size_t count, unsigned char out[SHA256_SIZE]);
+/* Only because git names files by it: it proves nothing. */
+void sha1_parts(const struct str *parts, size_t count, unsigned char out[SHA1_SIZE]);
 void hmac_sha256(struct str key, struct str data, unsigned char out[SHA256_SIZE]);
 
 void hex_text(const void *data, size_t len, char *out /* 2*len+1 */);

@@ -145,3 +145,8 @@
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
+
+/* Differences and patches */
+#define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */
+#define DIFF_WORK_MAX (1ll << 27)  /* steps of search; then the rest counts as replaced */
+#define DIFF_FILE_MAX (64ll << 20) /* of one side of a file; larger ones are in no patch */
