@@ -58,8 +58,9 @@
 /* Auth */
 #define TOKEN_NAME_MAX 64
 #define TOKENS_MAX 10000
-#define AUTH_FAILS_PER_MIN 10 /* per peer, then 429 */
-#define AUTH_SKEW_MS 60000    /* signed requests */
+#define TOKEN_USED_EVERY_MS 60000 /* between two notes that a token was used */
+#define AUTH_FAILS_PER_MIN 10     /* per peer, then 429 */
+#define AUTH_SKEW_MS 60000        /* signed requests */
 #define AUTH_NONCE_MAX 64
 #define AUTH_NONCE_MIN 8
 #define AUTH_PEERS_MAX 2048     /* whose failures are remembered; the oldest makes room */
