@@ -131,6 +131,8 @@
 #define SANDBOX_PIDS_MAX 32768
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
+#define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
+#define DISK_NAME_MAX 63     /* of a volume or a snapshot */
 #define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
