@@ -26,8 +26,8 @@ enum route_on { ON_LOOP, ON_READER, ON_WRITER, ON_STREAM, ON_LATER };
 
 enum route_flag {
     ROUTE_CREATES = 1,  /* honours Idempotency-Key; a success is 201 */
-    ROUTE_SSE = 2,      /* taken when the caller accepts text/event-stream */
-    ROUTE_WS = 4,       /* taken when the caller asks for a WebSocket */
+    ROUTE_SSE = 2,      /* taken when the caller accepts text/event-stream… */
+    ROUTE_WS = 4,       /* …or asks for a WebSocket; of neither: every other caller */
     ROUTE_ANY_HOST = 8, /* no Host check: probes come by address */
     ROUTE_NO_RATE = 16, /* not counted against the caller's rate */
     ROUTE_BODY = 32,    /* ON_STREAM: the handler reads the body itself */

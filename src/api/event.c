@@ -216,7 +216,7 @@ static void ws_begin(struct stream *stream)
 
 static void stream_begin(struct stream *stream)
 {
-    if (stream->call->route->flags & ROUTE_WS)
+    if (ws_wanted(stream->call->req))
         ws_begin(stream);
     else
         sse_begin(stream);
@@ -434,50 +434,32 @@ static int note_post(struct call *call, struct err *err)
     return call_reply(call, &note);
 }
 
+/* The same stream under its two paths. */
+#define EVENT_STREAM                                                                               \
+    .name = "event.read", .method = "GET", .on = ON_STREAM, .roles = ROLE_LOOK, .fn = stream_open, \
+    .query = "since:int,type:string,object:string", .flags = ROUTE_SSE | ROUTE_WS
+
 const struct route event_routes[] = {
     { .name = "event.read",
       .method = "GET",
       .path = "/api/v1/events",
       .on = ON_READER,
-      .roles = ROLE_PEOPLE | ROLE_AGENT,
+      .roles = ROLE_LOOK,
       .fn = page_get,
       .query = "since:int,limit:int,type:string,object:string",
       .summary = "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
                  "a WebSocket, they go on live." },
-    { .name = "event.read",
-      .method = "GET",
-      .path = "/api/v1/events",
-      .on = ON_STREAM,
-      .roles = ROLE_PEOPLE | ROLE_AGENT,
-      .fn = stream_open,
-      .query = "since:int,type:string,object:string",
-      .flags = ROUTE_SSE,
-      .summary = "Server-sent events; Last-Event-ID or `since` replays what was missed, 410 when "
-                 "that is no longer kept." },
-    { .name = "event.read",
-      .method = "GET",
-      .path = "/api/v1/events",
-      .on = ON_STREAM,
-      .roles = ROLE_PEOPLE | ROLE_AGENT,
-      .fn = stream_open,
-      .query = "since:int,type:string,object:string",
-      .flags = ROUTE_WS,
-      .summary = "The same over a WebSocket, one JSON text message an event." },
-    { .name = "event.read",
-      .method = "GET",
-      .path = "/events",
-      .on = ON_STREAM,
-      .roles = ROLE_PEOPLE | ROLE_AGENT,
-      .fn = stream_open,
-      .query = "since:int,type:string,object:string",
-      .flags = ROUTE_SSE,
-      .surface = SURFACE_HUB,
+    { EVENT_STREAM, .path = "/api/v1/events",
+      .summary = "Server-sent events, or over a WebSocket one JSON text message an event; "
+                 "Last-Event-ID or `since` replays what was missed, 410 when that is no longer "
+                 "kept." },
+    { EVENT_STREAM, .path = "/events", .surface = SURFACE_HUB,
       .summary = "The live event stream under the hub's path." },
     { .name = "note.create",
       .method = "POST",
       .path = "/api/v1/notes",
       .on = ON_WRITER,
-      .roles = ROLE_STEER | ROLE_AGENT,
+      .roles = ROLE_USE,
       .fn = note_post,
       .takes = note_wish_fields,
       .gives = note_fields,

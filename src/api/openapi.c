@@ -234,9 +234,9 @@ void api_reference(struct buf *out)
             if (route->flags & ROUTE_HIDDEN)
                 continue;
             buf_printf(out, "## %s %s%s\n\n%s\n\nAction `%s`; roles:", route->method, route->path,
-                       route->flags & ROUTE_SSE  ? " (event stream)"
-                       : route->flags & ROUTE_WS ? " (WebSocket)"
-                                                 : "",
+                       route->flags & ROUTE_WS    ? " (event stream, WebSocket)"
+                       : route->flags & ROUTE_SSE ? " (event stream)"
+                                                  : "",
                        route->summary, route->name);
             put_role_words(route, out);
             buf_puts(out, ".\n\n");

@@ -16,7 +16,11 @@ static const struct route table[] = {
     { .name = "a.one", .method = "GET", .path = "/a/{id}", .fn = never },
     { .name = "a.special", .method = "GET", .path = "/a/special", .fn = never },
     { .name = "a.part", .method = "DELETE", .path = "/a/{id}/parts/{part}", .fn = never },
-    { .name = "only.sse", .method = "GET", .path = "/live", .fn = never, .flags = ROUTE_SSE },
+    { .name = "only.live",
+      .method = "GET",
+      .path = "/live",
+      .fn = never,
+      .flags = ROUTE_SSE | ROUTE_WS },
     { 0 },
 };
 static const struct route *const tables[] = { table, NULL };
@@ -44,7 +48,9 @@ TEST(router_picks_by_path_method_and_wish)
     CHECK_STR(pick(router, "PUT", "/a", 0), "405");
     CHECK_STR(pick(router, "GET", "/a/special", 0), "a.special");
     CHECK_STR(pick(router, "GET", "/a/x", 0), "a.one");
-    CHECK_STR(pick(router, "GET", "/live", 0), "only.sse");
+    CHECK_STR(pick(router, "GET", "/live", 0), "only.live");
+    CHECK_STR(pick(router, "GET", "/live", ROUTE_SSE), "only.live");
+    CHECK_STR(pick(router, "GET", "/live", ROUTE_WS), "only.live");
     CHECK_STR(pick(router, "DELETE", "/a/1/parts/2", 0), "a.part");
     CHECK_STR(pick(router, "GET", "/a/", 0), "404");
     CHECK_STR(pick(router, "GET", "/a/x/", 0), "404");

@@ -32,34 +32,32 @@ static const struct field token_wish_fields[] = {
 struct token_view {
     const char *id, *name, *role, *tenant, *scopes, *token;
     bool signing;
-    int64_t created_at, expires_at, revoked_at;
+    int64_t created_at, expires_at, used_at, revoked_at;
 };
 
+/* What every reply about a token begins with. */
+#define TOKEN_FIELDS                                                                               \
+    FIELD(token_view, id, F_STRING, F_READONLY, .help = "tok…"),                                   \
+        FIELD(token_view, name, F_STRING, F_READONLY, .help = "What it is for"),                   \
+        FIELD(token_view, role, F_STRING, F_READONLY, .help = "What it may do"),                   \
+        FIELD(token_view, tenant, F_STRING, F_READONLY, .help = "Whose objects it sees"),          \
+        FIELD(token_view, scopes, F_STRING, F_READONLY,                                            \
+              .help = "Comma list; empty means all that the role may"),                            \
+        FIELD(token_view, signing, F_BOOL, F_READONLY, .help = "May sign requests"),               \
+        FIELD(token_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),             \
+        FIELD(token_view, expires_at, F_TIME, F_READONLY, .help = "When it ends; null for never")
+
 static const struct field token_fields[] = {
-    FIELD(token_view, id, F_STRING, F_READONLY, .help = "tok…"),
-    FIELD(token_view, name, F_STRING, F_READONLY, .help = "What it is for"),
-    FIELD(token_view, role, F_STRING, F_READONLY, .help = "What it may do"),
-    FIELD(token_view, tenant, F_STRING, F_READONLY, .help = "Whose objects it sees"),
-    FIELD(token_view, scopes, F_STRING, F_READONLY,
-          .help = "Comma list; empty means all that the role may"),
-    FIELD(token_view, signing, F_BOOL, F_READONLY, .help = "May sign requests"),
-    FIELD(token_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
-    FIELD(token_view, expires_at, F_TIME, F_READONLY, .help = "When it ends; null for never"),
+    TOKEN_FIELDS,
+    FIELD(token_view, used_at, F_TIME, F_READONLY,
+          .help = "When it was last used, to about a minute; null for not yet"),
     FIELD(token_view, revoked_at, F_TIME, F_READONLY,
           .help = "When it was revoked; null while it lives"),
     { 0 },
 };
 
 static const struct field token_made_fields[] = {
-    FIELD(token_view, id, F_STRING, F_READONLY, .help = "tok…"),
-    FIELD(token_view, name, F_STRING, F_READONLY, .help = "What it is for"),
-    FIELD(token_view, role, F_STRING, F_READONLY, .help = "What it may do"),
-    FIELD(token_view, tenant, F_STRING, F_READONLY, .help = "Whose objects it sees"),
-    FIELD(token_view, scopes, F_STRING, F_READONLY,
-          .help = "Comma list; empty means all that the role may"),
-    FIELD(token_view, signing, F_BOOL, F_READONLY, .help = "May sign requests"),
-    FIELD(token_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
-    FIELD(token_view, expires_at, F_TIME, F_READONLY, .help = "When it ends; null for never"),
+    TOKEN_FIELDS,
     FIELD(token_view, token, F_STRING, F_READONLY | F_SECRET,
           .help = "The token itself, shown this once; null when replayed by Idempotency-Key"),
     { 0 },
@@ -75,6 +73,7 @@ static struct token_view view_of(const struct token_row *row)
                                 .signing = row->signing,
                                 .created_at = row->created_ms,
                                 .expires_at = row->expires_ms,
+                                .used_at = row->used_ms,
                                 .revoked_at = row->revoked_ms };
 }
 
@@ -170,15 +169,6 @@ static int token_event(struct call *call, const char *type, const struct token_r
     return call_event(call, type, call->object, buf_view(&body), err);
 }
 
-/* A tenant comes into being with its first token. */
-static int tenant_ensure(struct db *db, const char *tenant, struct err *err)
-{
-    autoquery struct query *q = db_query(db, "INSERT INTO tenant (id, event_seq, event_floor)"
-                                             " VALUES ($1, 0, 1) ON CONFLICT (id) DO NOTHING");
-    query_text(q, 1, tenant);
-    return query_run(q, err) < 0 ? err_wrap(err, "tenant %s", tenant) : 0;
-}
-
 static int token_post(struct call *call, struct err *err)
 {
     struct token_wish wish = { 0 };
@@ -187,10 +177,8 @@ static int token_post(struct call *call, struct err *err)
 
     if (call_decode(call, &wish, err) < 0 || wish_to_row(call, &wish, &wanted, err) < 0)
         return -1;
-    if (tenant_ensure(call->db, wanted.tenant, err) < 0 ||
-        token_create(call->db, &wanted, row, plain, err) < 0)
-        return -1;
-    if (token_event(call, "token.created", row, err) < 0)
+    if (token_create(call->db, &wanted, row, plain, err) < 0 ||
+        token_event(call, "token.created", row, err) < 0)
         return -1;
     call->state = row;
     call->committed = token_added;
@@ -391,7 +379,7 @@ const struct route token_routes[] = {
       .fn = token_get,
       .query = "tenant:string",
       .summary =
-          "All tokens of the caller's tenant, newest first, without the tokens themselves." },
+          "All tokens of the caller's tenant, oldest first, without the tokens themselves." },
     { .name = "token.revoke",
       .method = "DELETE",
       .path = "/api/v1/tokens/{id}",

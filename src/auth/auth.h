@@ -71,6 +71,7 @@ struct auth_options {
     bool open;          /* auth = open */
     unsigned owner_uid; /* Unix peers with this uid, or 0, are admin */
     int64_t rate_per_second, rate_burst;
+    struct store *store; /* for when tokens were last used; NULL: that is not kept */
 };
 
 /* Starts empty; auth_load (on a reader or the opening thread) fills it. */
@@ -138,6 +139,8 @@ must_use int token_list(struct db *db, const char *tenant,
 /* By id or unique name. ERR_NOT_FOUND; ERR_CONFLICT when already revoked. */
 must_use int token_revoke(struct db *db, const char *tenant, const char *id_or_name,
                           struct token_row *out, struct err *err);
+/* Notes a use, unless a later one is noted. */
+must_use int token_used(struct db *db, const char *id, int64_t at_ms, struct err *err);
 /* Is it a token as token_create writes them? */
 bool token_shaped(struct str text);
 

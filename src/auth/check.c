@@ -110,20 +110,22 @@ static int malformed(struct auth *auth, const struct http_req *req, const char *
 /* ---- bearer token ---- */
 
 struct remembered {
-    const struct live *live; /* borrowed while the generation stands */
+    struct live *live; /* borrowed while the generation stands */
     uint64_t generation;
     uint8_t len;
     char value[8 + TOKEN_TEXT_SIZE]; /* of Authorization */
 };
 
-static bool recall(const struct auth *auth, const struct http_req *req, struct str value,
+static bool recall(struct auth *auth, const struct http_req *req, struct str value,
                    struct principal *who)
 {
     const struct remembered *last = req->peer->app;
+    int64_t now_ms = auth->wall_ms();
 
     if (!last || last->generation != auth->generation || last->len != value.n ||
-        !secret_eq(last->value, value.p, value.n) || !live_now(last->live, auth->wall_ms()))
+        !secret_eq(last->value, value.p, value.n) || !live_now(last->live, now_ms))
         return false;
+    used_note(auth, last->live, now_ms);
     *who = last->live->who;
     return true;
 }
@@ -135,7 +137,7 @@ static void forget(void *app)
 }
 
 static void remember(const struct auth *auth, const struct http_req *req, struct str value,
-                     const struct live *live)
+                     struct live *live)
 {
     struct remembered *last = req->peer->app;
 
@@ -159,10 +161,12 @@ static int check_bearer(struct auth *auth, struct http_req *req, struct str valu
 
     if (!str_eq_nocase(str_cut(&token, ' '), STR("Bearer")) || !token_shaped(token))
         return malformed(auth, req, "Authorization must be \"Bearer\" and a token", err);
+    int64_t now_ms = auth->wall_ms();
     sha256(token.p, token.n, hash);
-    const struct live *live = live_by_hash(&auth->tokens, hash, auth->wall_ms());
+    struct live *live = live_by_hash(&auth->tokens, hash, now_ms);
     if (!live)
         return wrong(auth, req, err);
+    used_note(auth, live, now_ms);
     *who = live->who;
     remember(auth, req, value, live);
     return 0;
@@ -288,7 +292,7 @@ int auth_signed(struct auth *auth, struct http_req *req, struct str body, struct
     if (check_signed_head(auth, req, &creds, given, err) < 0)
         return -1;
     snprintf(id, sizeof(id), "%.*s", STR_FMT(creds.value[C_KEY]));
-    const struct live *live = live_by_id(&auth->tokens, id, auth->wall_ms());
+    struct live *live = live_by_id(&auth->tokens, id, auth->wall_ms());
     if (live && !live->signing)
         live = NULL;
     /* The same work for a key that is not there. */
@@ -307,6 +311,7 @@ int auth_signed(struct auth *auth, struct http_req *req, struct str body, struct
     default:
         break;
     }
+    used_note(auth, live, auth->wall_ms());
     *who = live->who;
     who->via = VIA_SIGNED;
     snprintf(nonce_key, 160, "%s:%.*s", id, STR_FMT(creds.value[C_NONCE]));

@@ -82,6 +82,7 @@ static void sweep(struct timer *timer)
     struct auth *auth = container_of(timer, struct auth, sweep);
     int64_t now_ms = auth->wall_ms();
 
+    used_write(auth);
     living_sweep(auth, &auth->tokens, now_ms);
     living_sweep(auth, &auth->sessions, now_ms);
     timer_set(auth->loop, &auth->sweep, SWEEP_MS);
@@ -109,6 +110,7 @@ struct auth *auth_new(struct loop *loop, const struct auth_options *options)
     auth->wall_ms = clock_wall_ms;
     auth->mono_ms = clock_mono_ms;
     auth->sweep.fn = sweep;
+    auth->used.fn = used_soon;
     auth_reload(auth, options);
     timer_set(loop, &auth->sweep, SWEEP_MS);
     return auth;
@@ -119,6 +121,7 @@ void auth_free(struct auth *auth)
     if (!auth)
         return;
     timer_cancel(auth->loop, &auth->sweep);
+    timer_cancel(auth->loop, &auth->used);
     living_free(&auth->tokens);
     living_free(&auth->sessions);
     limit_free(&auth->limit);
@@ -137,7 +140,9 @@ void auth_reload(struct auth *auth, const struct auth_options *options)
 
 void auth_token_added(struct auth *auth, const struct token_row *row)
 {
-    struct live live = { .signing = row->signing };
+    struct live live = { .signing = row->signing,
+                         .used_ms = row->used_ms,
+                         .noted_ms = row->used_ms };
 
     if (row->revoked_ms)
         return;

@@ -16,6 +16,8 @@ struct live {
     unsigned char hash[SHA256_SIZE];
     unsigned char key[SHA256_SIZE]; /* of a token: signing key; of a session: CSRF value */
     bool signing;
+    int64_t used_ms;  /* of a token: last use, and… */
+    int64_t noted_ms; /* …the last one that was given to the store */
 };
 
 /* By hash for who shows the secret, by id for who names it. */
@@ -28,7 +30,7 @@ struct auth {
     struct auth_options options;
     struct living tokens, sessions; /* apart: a cookie is no bearer token, nor the reverse */
     uint64_t generation;            /* changes whenever something stops being alive */
-    struct timer sweep;
+    struct timer sweep, used;
     struct limit limit;
     struct replay replay;
     int64_t (*wall_ms)(void);
@@ -44,6 +46,11 @@ static inline bool live_now(const struct live *live, int64_t now_ms)
 {
     return live->who.expires_ms == 0 || live->who.expires_ms > now_ms;
 }
+
+/* used.c: a token was used; write what is due; `used` has run out. */
+void used_note(struct auth *auth, struct live *live, int64_t now_ms);
+void used_write(struct auth *auth);
+void used_soon(struct timer *timer);
 
 /* 256 random bits as text: a prefix of four characters, then base64url. */
 void secret_make(const char *prefix, char out[TOKEN_TEXT_SIZE], unsigned char hash[SHA256_SIZE]);

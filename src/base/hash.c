@@ -118,6 +118,18 @@ void sha256_drop(struct sha256_stream *stream)
     free(stream);
 }
 
+void sha1_parts(const struct str *parts, size_t count, unsigned char out[SHA1_SIZE])
+{
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+
+    must(md && EVP_DigestInit_ex(md, EVP_sha1(), NULL) == 1);
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].n)
+            must(EVP_DigestUpdate(md, parts[i].p, parts[i].n) == 1);
+    must(EVP_DigestFinal_ex(md, out, NULL) == 1);
+    EVP_MD_CTX_free(md);
+}
+
 void hmac_sha256(struct str key, struct str data, unsigned char out[SHA256_SIZE])
 {
     EVP_MAC_CTX *mac = contexts()->mac;

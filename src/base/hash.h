@@ -9,6 +9,8 @@
 
 #define SHA256_SIZE 32
 #define SHA256_HEX_SIZE 65 /* with the NUL */
+#define SHA1_SIZE 20
+#define SHA1_HEX_SIZE 41
 
 void sha256(const void *data, size_t len, unsigned char out[SHA256_SIZE]);
 /* Of several pieces one after another. */
@@ -20,6 +22,8 @@ void sha256_put(struct sha256_stream *stream, const void *data, size_t len);
 void sha256_end(struct sha256_stream *stream, unsigned char out[SHA256_SIZE]);
 void sha256_drop(struct sha256_stream *stream); /* without a digest; NULL is fine */
 
+/* Only because git names files by it: it proves nothing. */
+void sha1_parts(const struct str *parts, size_t count, unsigned char out[SHA1_SIZE]);
 void hmac_sha256(struct str key, struct str data, unsigned char out[SHA256_SIZE]);
 
 void hex_text(const void *data, size_t len, char *out /* 2*len+1 */);

@@ -213,3 +213,14 @@ TEST(secrets_compare_by_every_byte)
     }
     CHECK(secret_eq(a, "", 0));
 }
+
+TEST(sha1_names_a_file_as_git_does)
+{
+    const struct str parts[] = { STR("blob 6\0"), STR_NONE, STR("hello\n") };
+    unsigned char digest[SHA1_SIZE];
+    char text[SHA1_HEX_SIZE];
+
+    sha1_parts(parts, ARRAY_LEN(parts), digest);
+    hex_text(digest, sizeof(digest), text);
+    CHECK_STR(text, "ce013625030ba8dba906f756967f9e9ca394464a");
+}

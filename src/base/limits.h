@@ -58,8 +58,9 @@
 /* Auth */
 #define TOKEN_NAME_MAX 64
 #define TOKENS_MAX 10000
-#define AUTH_FAILS_PER_MIN 10 /* per peer, then 429 */
-#define AUTH_SKEW_MS 60000    /* signed requests */
+#define TOKEN_USED_EVERY_MS 60000 /* between two notes that a token was used */
+#define AUTH_FAILS_PER_MIN 10     /* per peer, then 429 */
+#define AUTH_SKEW_MS 60000        /* signed requests */
 #define AUTH_NONCE_MAX 64
 #define AUTH_NONCE_MIN 8
 #define AUTH_PEERS_MAX 2048     /* whose failures are remembered; the oldest makes room */
@@ -130,6 +131,8 @@
 #define SANDBOX_PIDS_MAX 32768
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
+#define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
+#define DISK_NAME_MAX 63     /* of a volume or a snapshot */
 #define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
@@ -161,3 +164,8 @@
 #define IMAGE_INDEXES_MAX 8                /* an index that names an index that… */
 #define IMAGE_LAYERS_MAX 128
 #define IMAGE_INFO_MAX 262144 /* what an unpacker says about an image */
+
+/* Differences and patches */
+#define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */
+#define DIFF_WORK_MAX (1ll << 27)  /* steps of search; then the rest counts as replaced */
+#define DIFF_FILE_MAX (64ll << 20) /* of one side of a file; larger ones are in no patch */

@@ -5,11 +5,13 @@
  */
 #include "base/test.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -18,8 +20,7 @@
 
 static struct test_case *first, **last = &first;
 static uint64_t rand_state;
-static char *dirs[256];
-static size_t dir_count;
+static char base_dir[256]; /* all directories of this program, also those its children ask for */
 static unsigned passed, skipped;
 
 void test_register(struct test_case *test)
@@ -69,15 +70,31 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+/*
+ * The names are made by mkdtemp as well, because children of the program ask too, at the same time;
+ * they stay allocated, because a child that is killed could not free them either.
+ */
 const char *test_dir(void)
 {
-    const char *base = getenv("TMPDIR");
-    char *path = xprintf("%s/atoll-test-XXXXXX", base ? base : "/tmp");
+    static char *paths[256];
+    static size_t count;
+    char *path = xprintf("%s/XXXXXX", base_dir);
 
-    if (!mkdtemp(path) || dir_count == ARRAY_LEN(dirs))
+    if (count == ARRAY_LEN(paths) || !mkdtemp(path))
         test_fail(__FILE__, __LINE__, "cannot make a temporary directory");
-    dirs[dir_count++] = path;
+    paths[count++] = path; /* reachable, for the leak checker */
     return path;
+}
+
+static void make_base_dir(void)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    snprintf(base_dir, sizeof(base_dir), "%s/atoll-test-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(base_dir) || chmod(base_dir, 0711) < 0) {
+        fprintf(stderr, "cannot make a temporary directory: %s\n", strerror(errno));
+        exit(1);
+    }
 }
 
 static void run_one(void **state)
@@ -103,11 +120,9 @@ int main(int argc, char **argv)
         tests[count++] =
             (struct CMUnitTest){ .name = t->name, .test_func = run_one, .initial_state = t };
     }
+    make_base_dir();
     int failed = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL);
-    for (size_t i = 0; i < dir_count; i++) {
-        nftw(dirs[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
-        free(dirs[i]);
-    }
+    nftw(base_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     free(tests);
     /* A filter that matches nothing must not look like success. */
     if (count == 0)

@@ -77,12 +77,12 @@ static int list_run(struct cli *cli, struct err *err)
     if (cli->json)
         return cli_put_reply(cli);
     return cli_table(cli, json_get(reply, "items"),
-                     "id,name,role,tenant,scopes,expires_at,revoked_at");
+                     "id,name,role,tenant,scopes,expires_at,used_at,revoked_at");
 }
 
 const struct command cmd_token_list = {
     .name = "token list",
-    .help = "List tokens, newest first, without the tokens themselves.",
+    .help = "List tokens, oldest first, without the tokens themselves.",
     .traits = CMD_REMOTE,
     .run = list_run,
 };

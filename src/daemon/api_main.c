@@ -154,7 +154,8 @@ static struct auth_options auth_options(void)
     return (struct auth_options){ .open = strcmp(setting("auth"), "open") == 0,
                                   .owner_uid = server.start.owner_uid,
                                   .rate_per_second = number("rate_per_second"),
-                                  .rate_burst = number("rate_burst") };
+                                  .rate_burst = number("rate_burst"),
+                                  .store = server.store };
 }
 
 /* What of the settings lives elsewhere; at the start and after a reload. */
@@ -263,7 +264,7 @@ static void on_link(struct watch *watch, uint32_t events)
         stop();
     else if (msg.verb == WIRE_RELOAD)
         on_reload(&msg, fds, count);
-    else if (msg.verb >= WIRE_BOX_CREATE && msg.verb <= WIRE_BOX_DIED && server.boxes) {
+    else if (msg.verb >= WIRE_BOX_CREATE && msg.verb < WIRE_VERBS && server.boxes) {
         boxes_heard(server.boxes, &msg, fds, count);
         count = 0;
     }
@@ -386,6 +387,35 @@ static const char *base_url(void)
     return url;
 }
 
+/* A word for the shell. */
+static void put_word(struct buf *out, const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "/._-+:@%,=";
+
+    if (strspn(word, plain) == strlen(word)) {
+        buf_puts(out, word);
+        return;
+    }
+    buf_putc(out, '\'');
+    for (; *word; word++)
+        *word == '\'' ? buf_puts(out, "'\\''") : buf_putc(out, *word);
+    buf_putc(out, '\'');
+}
+
+/* A command that works as it stands, in the directory where the server was started. */
+static void put_hint(struct buf *out, const char *command)
+{
+    buf_puts(out, "  ");
+    put_word(out, server.start.command);
+    buf_printf(out, " %s", command);
+    if (server.start.state_named) {
+        buf_puts(out, " --state ");
+        put_word(out, server.start.state);
+    }
+    buf_putc(out, '\n');
+}
+
 static void announce(void)
 {
     const struct start_listener *listener = browser_listener();
@@ -395,7 +425,9 @@ static void announce(void)
         buf_printf(&out, "Dashboard (the link works once, for %lld minutes):\n  %s/#login=%s\n",
                    LOGIN_LINK_MS / 60000, server.api.options.base_url, server.login_code);
     }
-    buf_puts(&out, "Try:\n  atoll health\n  atoll event tail\n");
+    buf_puts(&out, "Try:\n");
+    put_hint(&out, "health");
+    put_hint(&out, "event tail");
     for (size_t at = 0; at < out.len;) {
         ssize_t n = write(1, out.data + at, out.len - at);
 
@@ -535,8 +567,6 @@ static int build(struct err *err)
     const struct store_options store = { .path = STATE_DB,
                                          .readers = (unsigned)number("readers"),
                                          .on_event = on_event };
-    struct auth_options auth = auth_options();
-
     server.link = (struct watch){ .fd = API_FD_LINK, .events = EPOLLIN, .fn = on_link };
     server.lag.fn = on_lag;
     server.sweep.fn = on_sweep;
@@ -546,6 +576,7 @@ static int build(struct err *err)
         return err_wrap(err, "the store");
     if (bus_new(&server.bus, server.loop, server.store, err) < 0)
         return -1;
+    struct auth_options auth = auth_options();
     server.auth = auth_new(server.loop, &auth);
     if (build_boxes(err) < 0)
         return -1;

@@ -244,6 +244,7 @@ static int prepare(struct prelude *p, struct err *err)
     if (state_open(&p->state, conf_text(p->conf, "state"), p->api_uid, err) < 0)
         return -1;
     p->start.state = p->state.dir;
+    p->start.state_named = conf_source(p->conf, "state", NULL) != CONF_DEFAULT;
     p->start.owner_uid = geteuid();
     if (state_token(&p->state, p->start.admin_hash, err) < 0 || listen_all(p, err) < 0)
         return -1;
@@ -274,6 +275,7 @@ int serve_main(struct conf *conf, int argc, char **argv)
     umask(022);
     log_setup(settings_log_level(conf), settings_log_format(conf), "serve");
     raise_nofile();
+    p.start.command = argv[0];
     if (prepare(&p, &err) == 0)
         become_warden(&p, argc, argv, &err); /* comes back only when it failed */
     if (p.start.listener_count && p.state.dir_fd >= 0)

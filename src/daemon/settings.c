@@ -36,6 +36,8 @@ void start_pack(const struct start *start, const struct conf *conf, struct buf *
     hex_text(start->admin_hash, SHA256_SIZE, hash);
     json_open(&json, '{');
     json_kv_text(&json, "state", start->state);
+    json_kv_text(&json, "command", start->command);
+    json_kv_bool(&json, "state_named", start->state_named);
     json_kv_int(&json, "owner_uid", start->owner_uid);
     json_kv_text(&json, "admin_hash", hash);
     json_key(&json, "listeners");
@@ -117,6 +119,8 @@ int start_unpack(struct start *out, struct arena *arena, struct str start, struc
     if (json_parse(arena, start, &doc, err) < 0)
         return err_wrap(err, "what serve said at its start");
     got.state = text_in(arena, doc, "state");
+    got.command = text_in(arena, doc, "command");
+    got.state_named = json_true(doc, "state_named");
     got.owner_uid = (unsigned)json_num(doc, "owner_uid", UINT32_MAX);
     if (!hex_bytes(json_text(doc, "admin_hash"), got.admin_hash, SHA256_SIZE))
         return err_set(err, ERR_INVALID, "what serve said at its start: no admin_hash");

@@ -25,7 +25,9 @@ struct start_listener {
 };
 
 struct start {
-    const char *state; /* the directory */
+    const char *state;   /* the directory */
+    const char *command; /* how this program was called: "build/atoll" */
+    bool state_named;    /* whether clients must be told which state directory */
     unsigned owner_uid;
     unsigned char admin_hash[SHA256_SIZE];
     struct start_listener listeners[LISTENERS_MAX];

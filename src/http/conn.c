@@ -402,6 +402,37 @@ static void shake_hands(struct http_conn *conn)
         http_conn_again(conn);
 }
 
+/* Plain HTTP on a listener with TLS is told so, whatever it asks for; other noise is not answered.
+ */
+static size_t no_tls_data(struct http_conn *conn, const char *data, size_t len)
+{
+    const struct http_app *app = &conn->server->app;
+    autobuf struct buf body = { 0 }, head = { 0 };
+    struct err err = { 0 };
+
+    if (!len)
+        return 0;
+    err_set(&err, ERR_INVALID, "this address speaks TLS: use https://");
+    if (app->error_body)
+        app->error_body(app->ctx, &err, &body);
+    buf_printf(&head,
+               "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+               "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+               body.len);
+    if (data[0] >= 'A' && data[0] <= 'Z')
+        http_conn_write(conn, (struct str[]){ buf_view(&head), buf_view(&body) }, 2);
+    http_conn_finish(conn, "plain HTTP on a TLS listener");
+    return len;
+}
+
+static const struct http_proto no_tls = {
+    .name = "not TLS",
+    .on_data = no_tls_data,
+    .on_eof = sniff_eof,
+    .on_tick = sniff_tick,
+    .on_drain = sniff_drain,
+};
+
 /* The first byte on a listener with TLS: looks without taking it. True: wait or it is TLS. */
 static bool peek_tls(struct http_conn *conn)
 {
@@ -412,8 +443,10 @@ static bool peek_tls(struct http_conn *conn)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     conn->tls_server = NULL;
-    if (n != 1 || first != 0x16)
+    if (n != 1 || first != 0x16) {
+        conn->proto = &no_tls;
         return false;
+    }
     if (tls_conn_new(&conn->tls, tls, conn->watch.fd, NULL) < 0) {
         http_conn_cut(conn, "no memory for TLS");
         return true;

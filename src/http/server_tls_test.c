@@ -1,4 +1,4 @@
-/* The same server behind TLS: on one port with plain HTTP, with large bodies and slow readers. */
+/* The same server behind TLS: with large bodies, with slow readers, and without plain HTTP. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -42,7 +42,7 @@ static void on_request(void *ctx, struct http_req *req)
         http_reply_begin(req, 200, NULL, 0);
         produce(req);
     } else {
-        http_reply(req, 200, NULL, 0, req->peer->tls ? STR("secret") : STR("plain"));
+        http_reply(req, 200, NULL, 0, req->peer->tls ? STR("secret") : STR("leaked"));
     }
 }
 
@@ -97,14 +97,40 @@ static void read_until(SSL *ssl, struct buf *in, const char *text)
     }
 }
 
-TEST(one_port_takes_both)
+TEST(plain_http_is_refused)
 {
-    autoanswer struct answer answer = { 0 };
+    static const char *const asked[] = { "GET / HTTP/1.1" H "\r\n",
+                                         "POST /echo HTTP/1.1" H "Content-Length: 5\r\n\r\nhello",
+                                         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" };
+
+    start(NULL);
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        autoanswer struct answer answer = { 0 };
+
+        rig_ask(asked[i], &answer);
+        CHECK_INT(answer.status, 400);
+        CHECK(body_is(&answer, "{\"error\":\"invalid\"}"));
+    }
+    CHECK_INT(rig.requests, 0);
+    stop();
+}
+
+TEST(what_is_neither_tls_nor_http_is_not_answered)
+{
+    char byte;
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    CHECK(send(fd, "\x80\x2e\x01", 3, 0) == 3);
+    CHECK_INT(recv(fd, &byte, 1, 0), 0);
+    stop();
+}
+
+TEST(requests_follow_each_other_with_and_without_alpn)
+{
     autobuf struct buf in = { 0 };
 
     start(NULL);
-    rig_ask("GET / HTTP/1.1" H "\r\n", &answer);
-    CHECK(body_is(&answer, "plain"));
     static const char *const offers[] = { NULL, "\x08http/1.1" };
     for (size_t i = 0; i < ARRAY_LEN(offers); i++) {
         autoclose int fd = rig_connect();

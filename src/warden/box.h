@@ -9,11 +9,11 @@
  * Who owns what: all namespaces are made from the host's user namespace and the box's own user
  * namespace is entered last, so that root inside has no power over any of them.
  *
- *   boxes.c       the table, the verbs, a box's life       make.c    one box: before and around
- * clone child.c       between clone and exec                   mounts.c  its root namespaces.c  the
- * pool of them                         cgroup.c  limits, usage, freezer record.c      what is on
- * disk: adoption and sweep      applied.c what the kernel says holds skeleton.c    the lower layer
- * of the default image
+ *   boxes.h       the table of them and their lives     make.c      one box: before and after clone
+ *   child.c       between clone and exec                 mounts.c    its root
+ *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
+ *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
+ *   skeleton.c    the lower layer of the default image
  */
 #pragma once
 

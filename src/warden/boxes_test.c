@@ -264,10 +264,9 @@ TEST(a_wish_beyond_the_limits_is_refused)
     REFUSED(nofile, BOX_NOFILE_MIN - 1);
     REFUSED(nofile, BOX_NOFILE_MAX + 1);
     REFUSED(cpu_percent, BOX_CPU_MAX + 1);
-    REFUSED(flags, 1);
+    REFUSED(flags, BOX_FLAGS + 1);
     REFUSED(profile, 2); /* nesting */
     REFUSED(profile, BOX_PROFILES);
-    REFUSED(image, 1);
     REFUSED(layer_count, 1);
     REFUSED(layers[11], 1);
     REFUSED(net, 1);

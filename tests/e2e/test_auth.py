@@ -515,3 +515,13 @@ def test_the_page_works_from_the_keyboard(fresh_server, chromium):
         seen.append(chromium.run("document.activeElement.id || document.activeElement.innerText"))
     for name in ("Skip to the events", "Log out", "note", "filter"):
         assert name in seen, seen
+
+
+def test_the_list_says_when_a_token_was_last_used(server):
+    made = server.new_token("viewer", name="rarely-used")
+    used = lambda: next(t for t in server.get("/api/v1/tokens").json()["items"] if t["id"] == made["id"])["used_at"]
+    assert used() is None
+    assert server.get("/api/v1/whoami", token=made["token"]).status == 200
+    harness.wait_until(used, 10, "the use to be noted")
+    listed = server.cli("token", "list").stdout
+    assert used()[:10] in next(line for line in listed.splitlines() if "rarely-used" in line)

@@ -204,6 +204,15 @@ def test_the_login_link_is_printed_once(fresh_server):
     assert log.count("atoll health") == 1 and log.count("atoll event tail") == 1
 
 
+def test_the_printed_commands_work_as_they_stand(fresh_server):
+    hints = fresh_server.log().split("Try:\n")[1].splitlines()[:2]
+    assert [hint.split()[1:3] for hint in hints] == [["health", "--state"], ["event", "tail"]]
+    done = subprocess.run(hints[0], shell=True, capture_output=True, text=True, timeout=20,
+                          env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done
+    assert "Ready        yes" in done.stdout
+
+
 def test_the_printed_link_logs_in(fresh_server):
     code = fresh_server.log().split("/#login=")[1].split()[0]
     reply = fresh_server.post("/login", {"code": code}, token=None)

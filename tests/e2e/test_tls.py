@@ -105,6 +105,15 @@ def test_an_http_origin_is_foreign_under_tls(tls_server):
     assert tls_server.get("/api/v1/whoami", headers={"Origin": f"https://{tls_server.host}"}).status == 200
 
 
+def test_plain_http_on_the_same_port_is_told_to_use_https(tls_server):
+    with socket.create_connection(("127.0.0.1", tls_server.port)) as sock:
+        sock.sendall(f"GET /healthz HTTP/1.1\r\nHost: {tls_server.host}\r\n\r\n".encode())
+        reply = harness.read_all(sock)
+    assert reply.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(reply.split(b"\r\n\r\n")[1])["error"] == {
+        "code": "invalid", "message": "this address speaks TLS: use https://", "field": None, "request_id": None}
+
+
 def test_garbage_instead_of_a_handshake(tls_server):
     for data in (b"\x16\x03\x01\x00\x05hello", b"\x16" * 500, b"\x80\x2e\x01\x00\x02",
                  b"\x16\x03\x01\xff\xff" + b"x" * 70000):

@@ -1,0 +1,249 @@
+/*
+ * How a box begins and ends.
+ *
+ * For its own children the warden holds no descriptor: SIGCHLD tells of their end, and until it has
+ * waited for one its number is its own. A box of an earlier warden is nobody's child here, so for
+ * those a pidfd is kept.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "seccomp/seccomp.h"
+#include "warden/boxes.h"
+
+#define END_SOON_MS 1 /* cgroups are busy for a moment after the last exit */
+#define END_LATER_MS 1000
+#define END_TRIES 3000
+
+static void end_try(struct box *box);
+
+/* ---- the end of a box ---- */
+
+void life_kill(const struct box *box)
+{
+    if (box->gone || !box->pid)
+        return;
+    if (box->pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+    else
+        kill(box->pid, SIGKILL);          /* our child, not waited for: the number is its own */
+    (void)!cgroup_freeze(box->id, false); /* the frozen do not die */
+}
+
+static void end_begin(struct box *box)
+{
+    if (box->state == BOX_CREATING)
+        table_pending_remove(box);
+    box->state = BOX_ENDING;
+    box->tries = 0;
+    record_remove(&box_host, box->id);
+    close_one(&box->link);
+    close_one(&box->report);
+    table_due_off(box);
+    life_kill(box);
+    if (box->gone || !box->pid)
+        end_try(box);
+}
+
+static void say_created(struct box *box, const int *fds, unsigned count)
+{
+    struct wire_msg msg = { .created = { .step = box->step,
+                                         .slot = table_slot(box),
+                                         .pid = box->error ? 0 : box->pid,
+                                         .uid_first = box_uid_first(&box_host, table_slot(box)) } };
+
+    say_answer(box, &msg, box->error, fds, count);
+}
+
+static void say_died(struct box *box)
+{
+    struct wire_msg msg = { .verb = WIRE_BOX_DIED, .died = box->last };
+
+    memcpy(msg.died.name.id, box->id, BOX_ID_SIZE);
+    msg.died.code = box->status != -1 && WIFEXITED(box->status) ? WEXITSTATUS(box->status) : -1;
+    msg.died.signal = box->status != -1 && WIFSIGNALED(box->status) ? WTERMSIG(box->status) : 0;
+    say(&msg, NULL, 0);
+}
+
+/* Everything of it is gone: whoever waits for that is told, once. */
+static void ended(struct box *box)
+{
+    struct wire_msg msg = { 0 };
+
+    if (box->error)
+        say_created(box, NULL, 0);
+    else if (box->asked)
+        say_answer(box, &msg, box->asked == WIRE_BOX_DESTROY ? 0 : ESRCH, NULL, 0);
+    else
+        say_died(box);
+    table_leave(box);
+    pool_wish();
+}
+
+static void end_try(struct box *box)
+{
+    if (box_unmake(&box_host, box->id) == 0) {
+        ended(box);
+        return;
+    }
+    if (++box->tries == END_TRIES)
+        log_error("a sandbox that ended cannot be cleaned up yet", kv_str("box", box->id),
+                  kv_str("error", strerror(errno)));
+    table_due(box, box->tries < END_TRIES ? END_SOON_MS : END_LATER_MS);
+}
+
+static void read_last(struct box *box)
+{
+    struct box_usage usage;
+
+    cgroup_usage(box->id, &usage);
+    box->last.oom_kills = usage.oom_kills;
+    box->last.cpu_us = usage.cpu_us;
+    box->last.memory_peak = usage.memory_peak;
+}
+
+void life_died(struct box *box, int status)
+{
+    box->gone = true;
+    box->status = status;
+    if (box->state == BOX_ENDING) {
+        end_try(box);
+        return;
+    }
+    if (box->state == BOX_CREATING && !box->error) { /* a report would have been read before */
+        box->error = ECHILD;
+        box->step = BOX_STEP_INIT;
+    }
+    read_last(box);
+    end_begin(box);
+}
+
+/* ---- creating ---- */
+
+static int check_new(const struct box_spec *spec)
+{
+    if (!box_spec_ok(spec) || spec->profile == SECCOMP_NESTING)
+        return EINVAL;
+    if (spec->upper || spec->layer_count || spec->flags)
+        return ENOTSUP; /* until disks are there */
+    if (table_find(spec->id))
+        return EEXIST;
+    return table_pending() == BOXES_PENDING_MAX ? EAGAIN : 0;
+}
+
+static void refuse_new(const struct wire_msg *request, int error, enum box_step step)
+{
+    struct wire_msg msg = { .verb = request->verb, .number = request->number, .status = error };
+
+    msg.created.step = step;
+    say(&msg, NULL, 0);
+}
+
+void life_create(const struct wire_msg *request)
+{
+    const struct box_spec *spec = &request->spec;
+    struct box_begun begun;
+    enum box_step step = BOX_STEP_SPEC;
+    int userns = -1, netns = -1, refused = check_new(spec);
+    struct box *box = refused ? NULL : pool_take(&userns, &netns, &step);
+
+    pool_wish();
+    if (!box) {
+        refuse_new(request, refused ? refused : errno, step);
+        return;
+    }
+    table_take(box, spec->id, BOX_CREATING);
+    say_later(box, request);
+    box->landlock_abi = (uint32_t)box_host.landlock_abi;
+    if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
+        box->error = errno;
+        box->step = step;
+        end_begin(box);
+        return;
+    }
+    box->pid = begun.pid;
+    box->pidfd = begun.pidfd;
+    box->link = begun.link;
+    box->report = begun.report;
+    table_pending_add(box);
+    table_due(box, BOX_CREATE_MS);
+}
+
+void life_failed(struct box *box, int error, uint32_t step)
+{
+    box->error = error ? error : EPROTO;
+    box->step = step;
+    end_begin(box);
+}
+
+static int keep_record(const struct box *box)
+{
+    struct box_record record = { .slot = table_slot(box), .landlock_abi = box->landlock_abi };
+
+    memcpy(record.id, box->id, BOX_ID_SIZE);
+    if (box_fault_here(BOX_STEP_KEEP) || record_of(box->pid, &record) < 0)
+        return -1;
+    return record_write(&box_host, &record);
+}
+
+/* Its child has become init. */
+static void created(struct box *box)
+{
+    if (keep_record(box) < 0) {
+        life_failed(box, errno, BOX_STEP_KEEP);
+        return;
+    }
+    int fds[2] = { box->pidfd, box->link };
+
+    table_pending_remove(box);
+    box->state = BOX_RUNNING;
+    table_due_off(box);
+    say_created(box, fds, 2);
+    close_one(&box->pidfd);
+    close_one(&box->link);
+    close_one(&box->report);
+}
+
+void life_report(struct box *box)
+{
+    struct box_report report;
+    ssize_t got = read(box->report, &report, sizeof(report));
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got == 0)
+        created(box);
+    else
+        life_failed(box, got == (ssize_t)sizeof(report) ? report.error : EPROTO,
+                    got == (ssize_t)sizeof(report) ? (uint32_t)report.step : BOX_STEP_INIT);
+}
+
+/* ---- what was asked, and when its time has come ---- */
+
+void life_destroy(const struct wire_msg *request)
+{
+    struct box *box = box_name_ok(&request->name) ? table_find(request->name.id) : NULL;
+
+    if (!box || box->state == BOX_CREATING || box->asked) {
+        say_status(request, !box_name_ok(&request->name) ? EINVAL : box ? EBUSY : ENOENT);
+        return;
+    }
+    say_later(box, request);
+    if (box->state == BOX_RUNNING)
+        end_begin(box);
+}
+
+void life_due(struct box *box)
+{
+    if (box->state == BOX_CREATING)
+        life_failed(box, ETIMEDOUT, BOX_STEP_TIME);
+    else if (box->state == BOX_ENDING)
+        end_try(box);
+    else
+        freeze_look(box);
+}

@@ -1,0 +1,119 @@
+/*
+ * A user and a network namespace cost more than the rest of a box together. A few pairs are made
+ * ahead, each for one free index, when nothing else is to be done; none is ever used twice.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "warden/boxes.h"
+
+#define POOL_SIZE 4
+#define POOL_REST_MS 1    /* after the last request, before the pool is filled */
+#define POOL_PAUSE_MS 500 /* after a namespace could not be made */
+
+static struct {
+    uint32_t slot;
+    int userns, netns;
+} pool[POOL_SIZE];
+static unsigned pool_count, pool_size = POOL_SIZE;
+static int64_t due_ms;
+static bool pool_is_on;
+
+void pool_on(bool on)
+{
+    pool_is_on = on;
+    due_ms = 0;
+}
+
+int64_t pool_due_ms(void)
+{
+    return due_ms;
+}
+
+static int pair_make(uint32_t slot, int *userns, int *netns, enum box_step *step)
+{
+    *step = BOX_STEP_USERNS;
+    autoclose int user = userns_make(box_uid_first(&box_host, slot));
+    if (user < 0)
+        return -1;
+    *step = BOX_STEP_NETNS;
+    if ((*netns = netns_make()) < 0)
+        return -1;
+    *userns = take_fd(&user);
+    return 0;
+}
+
+static int fill_one(void)
+{
+    struct box *box = table_free();
+    enum box_step step;
+
+    if (!box)
+        return 0;
+    if (pair_make(table_slot(box), &pool[pool_count].userns, &pool[pool_count].netns, &step) < 0)
+        return -1;
+    box->reserved = true;
+    pool[pool_count++].slot = table_slot(box);
+    return 0;
+}
+
+void pool_wish(void)
+{
+    if (pool_is_on && pool_count < pool_size && !due_ms)
+        due_ms = clock_mono_ms() + POOL_REST_MS;
+}
+
+static void give_back(unsigned keep)
+{
+    while (pool_count > keep) {
+        table_at(pool[--pool_count].slot)->reserved = false;
+        close(pool[pool_count].userns);
+        close(pool[pool_count].netns);
+    }
+}
+
+void pool_empty(void)
+{
+    give_back(0);
+}
+
+void boxes_pool(unsigned size)
+{
+    pool_size = MIN(size, POOL_SIZE);
+    give_back(pool_size);
+    pool_wish();
+}
+
+void pool_run_due(int64_t now_ms)
+{
+    if (!due_ms || due_ms > now_ms)
+        return;
+    due_ms = 0;
+    if (table_pending() == 0 && pool_count < pool_size && fill_one() < 0) {
+        log_debug("no namespaces in advance", kv_str("error", strerror(errno)));
+        due_ms = clock_mono_ms() + POOL_PAUSE_MS;
+        return;
+    }
+    pool_wish();
+}
+
+struct box *pool_take(int *userns, int *netns, enum box_step *step)
+{
+    if (pool_count) {
+        struct box *box = table_at(pool[--pool_count].slot);
+
+        *userns = pool[pool_count].userns;
+        *netns = pool[pool_count].netns;
+        box->reserved = false;
+        return box;
+    }
+    struct box *box = table_free();
+    *step = BOX_STEP_SPEC;
+    if (!box) {
+        errno = ENOSPC;
+        return NULL;
+    }
+    return pair_make(table_slot(box), userns, netns, step) < 0 ? NULL : box;
+}
