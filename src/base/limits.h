@@ -148,6 +148,23 @@
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
 
+/* Images */
+#define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
+#define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
+#define IMAGE_ENTRIES_MAX 1048576      /* of one layer */
+#define IMAGE_RATIO_MAX 200            /* bytes that may come out of one compressed byte… */
+#define IMAGE_RATIO_FREE (32ull << 20) /* …once this many have come out */
+#define IMAGE_DEPTH_MAX 255            /* directories in a name */
+#define IMAGE_PATH_MAX 4095
+#define IMAGE_DIRS_BYTES_MAX (96ull << 20) /* of the names of a layer's directories */
+#define IMAGE_XATTRS_MAX 128               /* of one file */
+#define IMAGE_XATTR_MAX 65536              /* bytes of one */
+#define IMAGE_PARTS_MAX 4096               /* files in a docker or OCI archive */
+#define IMAGE_JSON_MAX 4194304             /* of a manifest, an index or a config */
+#define IMAGE_INDEXES_MAX 8                /* an index that names an index that… */
+#define IMAGE_LAYERS_MAX 128
+#define IMAGE_INFO_MAX 262144 /* what an unpacker says about an image */
+
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */
 #define DIFF_WORK_MAX (1ll << 27)  /* steps of search; then the rest counts as replaced */
