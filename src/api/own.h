@@ -50,6 +50,8 @@ must_use int idempotency_keep(struct running *run, struct db *db, struct err *er
 /* sandbox.c: the sandbox that the path names, if it is the caller's. */
 struct box;
 must_use int call_box(struct call *call, struct box **out, struct err *err);
+/* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
+must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
 /* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute. */
 struct refusals *refusals_new(struct api *api);
