@@ -73,6 +73,7 @@
 #define RATE_PER_SECOND 2000 /* per principal, unless configured */
 #define RATE_BURST 4000
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
+#define REFUSALS_AUDITED_MAX 1200    /* of all peers, per minute; likewise */
 
 /* Store, events */
 #define STORE_BATCH_MAX 256              /* calls sharing one commit */
