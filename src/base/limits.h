@@ -132,6 +132,8 @@
 #define SANDBOX_PIDS_MAX 32768
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
+#define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
+#define DISK_NAME_MAX 63     /* of a volume or a snapshot */
 #define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
@@ -146,6 +148,23 @@
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
+
+/* Images */
+#define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
+#define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
+#define IMAGE_ENTRIES_MAX 1048576      /* of one layer */
+#define IMAGE_RATIO_MAX 200            /* bytes that may come out of one compressed byte… */
+#define IMAGE_RATIO_FREE (32ull << 20) /* …once this many have come out */
+#define IMAGE_DEPTH_MAX 255            /* directories in a name */
+#define IMAGE_PATH_MAX 4095
+#define IMAGE_DIRS_BYTES_MAX (96ull << 20) /* of the names of a layer's directories */
+#define IMAGE_XATTRS_MAX 128               /* of one file */
+#define IMAGE_XATTR_MAX 65536              /* bytes of one */
+#define IMAGE_PARTS_MAX 4096               /* files in a docker or OCI archive */
+#define IMAGE_JSON_MAX 4194304             /* of a manifest, an index or a config */
+#define IMAGE_INDEXES_MAX 8                /* an index that names an index that… */
+#define IMAGE_LAYERS_MAX 128
+#define IMAGE_INFO_MAX 262144 /* what an unpacker says about an image */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

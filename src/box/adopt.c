@@ -5,6 +5,9 @@
  *   row without box the sandbox ended while nobody looked: failed, its commands lost
  *   box without row made just before a kill, never acknowledged to anybody: destroyed
  *
+ * Then the same for disks (disk.c): after the boxes, because a box without a row may still hold
+ * one.
+ *
  * The same opening is used when a connection breaks in mid-life.
  */
 #include <errno.h>
@@ -127,7 +130,7 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
     while ((rc = query_step(q, err)) > 0)
         if (load_box(boxes, q, err) < 0)
             return -1;
-    if (rc < 0)
+    if (rc < 0 || disks_load(boxes, db, err) < 0)
         return -1;
     list_each (pos, &boxes->all)
         if (load_execs(list_entry(pos, struct box, node), db, err) < 0)
@@ -180,11 +183,30 @@ void box_reopen(struct box *box)
 
 /* ---- what there is ---- */
 
+static void open_all(struct boxes *boxes);
+
+/* When every box that nobody knows is gone. */
+static void list_disks(struct boxes *boxes)
+{
+    if (boxes->boxes_listed && !boxes->destroying && !boxes->stopping)
+        disks_start(boxes, open_all);
+}
+
+static void all_listed(struct boxes *boxes)
+{
+    boxes->boxes_listed = true;
+    list_disks(boxes);
+}
+
 static void destroyed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
 {
     (void)fds;
+    struct boxes *boxes = ask->out;
+
     log_warn("destroyed a sandbox that was never acknowledged", kv_str("sandbox", ask->msg.name.id),
              kv_int("status", msg ? msg->status : -1));
+    boxes->destroying--;
+    list_disks(boxes);
 }
 
 static void take_rows(struct boxes *boxes, const struct box_rows *rows)
@@ -202,6 +224,8 @@ static void take_rows(struct boxes *boxes, const struct box_rows *rows)
         }
         struct ask *ask = ask_new(WIRE_BOX_DESTROY, row->id);
         ask->answered = destroyed;
+        ask->out = boxes;
+        boxes->destroying++;
         ask_send(boxes, ask);
     }
 }
@@ -242,14 +266,14 @@ static void listed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS
         /* Nothing can be said about any box: those of the rows are lost to us. */
         log_warn("the warden keeps no sandboxes",
                  kv_str("status", msg ? strerrordesc_np(msg->status) : "no answer"));
-        open_all(boxes);
+        all_listed(boxes);
         return;
     }
     take_rows(boxes, &msg->rows);
     if (msg->rows.next > ask->msg.page.from)
         ask_page(boxes, msg->rows.next);
     else
-        open_all(boxes);
+        all_listed(boxes);
 }
 
 static void ask_page(struct boxes *boxes, uint32_t from)

@@ -38,6 +38,8 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->send = options->send;
     boxes->ctx = options->ctx;
     list_init(&boxes->all);
+    list_init(&boxes->disks);
+    list_init(&boxes->drops);
     asks_init(boxes);
     return boxes;
 }
@@ -50,6 +52,7 @@ void boxes_free(struct boxes *boxes)
     asks_free(boxes);
     while (!list_empty(&boxes->all))
         box_free(list_entry(boxes->all.next, struct box, node));
+    disks_free(boxes);
     map_free(&boxes->by_id);
     map_free(&boxes->listed);
     if (boxes->spool_dir >= 0)

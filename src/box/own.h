@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "box/boxes.h"
+#include "box/disk.h"
 #include "box/spool.h"
 
 #define BOX_TENANT_MAX 32
@@ -57,6 +58,15 @@ struct boxes {
     void *started_ctx;
     unsigned opening;
     struct map listed;
+    unsigned destroying; /* boxes that no row knows: their disks are dropped after them */
+    bool boxes_listed;
+    /* disk.c */
+    struct list disks; /* oldest first */
+    struct list drops; /* to be tried again */
+    struct timer drop_timer;
+    bool disks_asked;
+    int disks_status; /* errno that the warden answered the list with */
+    void (*disks_listed)(struct boxes *boxes);
 };
 
 /* A frame that did not fit into the socket. */
@@ -163,6 +173,19 @@ void exec_close_files(struct box_exec *exec);
 
 void adopt_opened(struct boxes *boxes);
 void box_reopen(struct box *box);
+
+/* ---- disk.c ---- */
+
+struct drop {
+    struct list node;
+    struct boxes *boxes;
+    uint64_t number;
+    unsigned tries;
+};
+must_use int disks_load(struct boxes *boxes, struct db *db, struct err *err);
+/* Asks the warden what it has, drops what no row names, and calls `listed`. */
+void disks_start(struct boxes *boxes, void (*listed)(struct boxes *boxes));
+void disks_free(struct boxes *boxes);
 
 /* ---- rows.c: what is stored, and the jobs that do it ---- */
 

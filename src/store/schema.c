@@ -163,9 +163,34 @@ static const char sandbox_tables[] =
     ") {clustered};"
     "CREATE UNIQUE INDEX exec_by_sandbox ON exec (sandbox, number);";
 
+/* Trees of files that the warden keeps under their numbers (box/disk.h). */
+static const char disk_tables[] =
+    "CREATE TABLE disk ("
+    "  number BIGINT NOT NULL PRIMARY KEY,"
+    "  id TEXT NOT NULL,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  kind TEXT NOT NULL,"
+    "  name TEXT NOT NULL,"
+    "  sandbox TEXT NOT NULL," /* whose root it is, or whose snapshot it was */
+    "  spec TEXT NOT NULL,"    /* of a snapshot: what that sandbox was asked to be */
+    "  bytes BIGINT NOT NULL,"
+    "  state TEXT NOT NULL,"
+    "  by TEXT NOT NULL,"
+    "  made_ms BIGINT NOT NULL"
+    ") {clustered};"
+    "CREATE UNIQUE INDEX disk_name ON disk (tenant, kind, sandbox, name) WHERE name <> '';"
+    "CREATE TABLE disk_number ("
+    "  id BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),"
+    "  last BIGINT NOT NULL" /* newest number given out; none is given out twice */
+    ") {clustered};"
+    "INSERT INTO disk_number (id, last) VALUES (1, 0);"
+    "ALTER TABLE sandbox ADD COLUMN disk BIGINT NOT NULL DEFAULT 0;"    /* its root; 0: memory */
+    "ALTER TABLE sandbox ADD COLUMN asleep BIGINT NOT NULL DEFAULT 0;"; /* by its idle policy */
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
+    { 3, "disks", disk_tables },
     { 0 },
 };
 /* clang-format on */

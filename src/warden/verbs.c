@@ -157,9 +157,11 @@ bool verbs_hear(const struct wire_msg *request, bool usable)
 {
     const struct verb *verb = request->verb < WIRE_VERBS ? &verbs[request->verb] : NULL;
 
-    if (!verb || (!verb->of_box && !verb->any))
+    bool done_here = verb && (verb->of_box || verb->any);
+
+    if (!done_here && (!verb || request->verb <= WIRE_BOX_DIED))
         return false;
-    if (!usable)
+    if (!usable || !done_here)
         say_status(request, ENOTSUP);
     else if (verb->of_box)
         hear_of_box(verb, request);

@@ -1,0 +1,693 @@
+/*
+ * Rows of disks, and the questions to the warden about them. What is here in memory is what the
+ * rows say; what the warden has is asked once, at the start. A drop that fails (something may still
+ * hold the tree for a moment) is tried again for a while, and then by the next start.
+ */
+#include "box/disk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "box/own.h"
+
+#define DROP_RETRY_MS 1000
+#define DROP_TRIES 60
+
+static const char *const kind_names[DISK_KINDS] = { "root", "layer", "volume", "snapshot" };
+static const char *const id_prefixes[DISK_KINDS] = { NULL, NULL, "vo", "sn" };
+
+const char *disk_kind_name(enum disk_kind kind)
+{
+    return kind_names[kind];
+}
+
+bool disks_work(const struct boxes *boxes)
+{
+    return boxes->disks_asked && boxes->disks_status == 0;
+}
+
+int disks_refuse(const struct boxes *boxes, struct err *err)
+{
+    const char *why = boxes->disks_status ? strerrordesc_np(boxes->disks_status) : "not known yet";
+
+    return err_set(err, ERR_UNSUPPORTED, "this machine keeps no disks for sandboxes: %s",
+                   boxes->disks_status == ENOTSUP ? "`atoll doctor` says what is missing" : why);
+}
+
+/* ---- the set ---- */
+
+static struct disk *disk_new(struct boxes *boxes, uint64_t number, enum disk_kind kind)
+{
+    struct disk *disk = xnew(struct disk);
+
+    disk->boxes = boxes;
+    disk->number = number;
+    disk->kind = kind;
+    list_append(&boxes->disks, &disk->node);
+    return disk;
+}
+
+static void disk_free(struct disk *disk)
+{
+    list_remove(&disk->node);
+    free(disk->name);
+    free(disk->sandbox);
+    free(disk->spec);
+    free(disk);
+}
+
+void disks_free(struct boxes *boxes)
+{
+    struct list *node;
+
+    timer_cancel(boxes->loop, &boxes->drop_timer);
+    while ((node = list_pop(&boxes->drops)))
+        free(list_entry(node, struct drop, node));
+    while (!list_empty(&boxes->disks))
+        disk_free(list_entry(boxes->disks.next, struct disk, node));
+}
+
+struct disk *disk_by_number(const struct boxes *boxes, uint64_t number)
+{
+    list_each (pos, &boxes->disks) {
+        struct disk *disk = list_entry(pos, struct disk, node);
+
+        if (disk->number == number)
+            return disk;
+    }
+    return NULL;
+}
+
+static bool fits(const struct disk *disk, const char *tenant, enum disk_kind kind,
+                 const char *sandbox)
+{
+    return disk->kind == kind && disk->state != DISK_MAKING && strcmp(disk->tenant, tenant) == 0 &&
+           (!sandbox || strcmp(disk->sandbox, sandbox) == 0);
+}
+
+struct disk *disk_next(struct boxes *boxes, const char *tenant, enum disk_kind kind,
+                       const char *sandbox, struct disk *after)
+{
+    struct list *at = after ? &after->node : &boxes->disks;
+
+    do
+        at = at->next;
+    while (at != &boxes->disks && !fits(list_entry(at, struct disk, node), tenant, kind, sandbox));
+    return at == &boxes->disks ? NULL : list_entry(at, struct disk, node);
+}
+
+int disk_find(struct boxes *boxes, const char *tenant, enum disk_kind kind, const char *sandbox,
+              const char *text, struct disk **out, struct err *err)
+{
+    struct disk *disk = NULL, *found = NULL;
+
+    while ((disk = disk_next(boxes, tenant, kind, sandbox, disk))) {
+        if (strcmp(disk->id, text) == 0) {
+            found = disk;
+            break;
+        }
+        if (strcmp(disk->name, text) != 0)
+            continue;
+        if (found)
+            return err_set(err, ERR_CONFLICT, "more than one %s is named %.64s; use the id",
+                           kind_names[kind], text);
+        found = disk;
+    }
+    if (!found)
+        return err_set(err, ERR_NOT_FOUND, "no %s %.64s", kind_names[kind], text);
+    *out = found;
+    return 0;
+}
+
+/* ---- rows, on the writer thread ---- */
+
+int disk_row_ready(struct db *db, uint64_t number, const char *sandbox, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "UPDATE disk SET state = 'ready', sandbox = $1 WHERE number = $2");
+
+    query_text(q, 1, sandbox);
+    query_i64(q, 2, (int64_t)number);
+    int rows = query_run(q, err);
+    if (rows == 0)
+        return err_set(err, ERR_INTERNAL, "disk %llu has no row", (unsigned long long)number);
+    return rows < 0 ? -1 : 0;
+}
+
+int disk_row_delete(struct db *db, uint64_t number, struct err *err)
+{
+    autoquery struct query *q = db_query(db, "DELETE FROM disk WHERE number = $1");
+
+    query_i64(q, 1, (int64_t)number);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
+static int next_number(struct db *db, int64_t *out, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "UPDATE disk_number SET last = last + 1 WHERE id = 1 RETURNING last");
+
+    if (query_step(q, err) <= 0)
+        return -1;
+    *out = query_col_i64(q, 0);
+    return 0;
+}
+
+/* ---- jobs ---- */
+
+struct disk_job {
+    struct store_job job;
+    struct boxes *boxes;
+    struct disk *disk;
+    struct disk_op *op;
+    struct arena arena;
+    struct disk_want want; /* texts in the arena */
+    const char *id;
+    int64_t number, bytes, made_ms;
+    const char *tenant, *event, *sandbox;
+    struct str body;
+};
+
+static struct disk_job *job_new(struct boxes *boxes, struct disk *disk, struct disk_op *op)
+{
+    struct disk_job *job = xnew(struct disk_job);
+
+    job->boxes = boxes;
+    job->disk = disk;
+    job->op = op;
+    if (disk) {
+        job->number = (int64_t)disk->number;
+        job->bytes = disk->bytes;
+        job->id = arena_strdup(&job->arena, disk->id);
+        job->sandbox = arena_strdup(&job->arena, disk->sandbox);
+    }
+    if (op && op->event) {
+        autobuf struct buf body = { 0 };
+        struct json_out json = json_to(&body);
+
+        job->event = op->event;
+        job->tenant = arena_strdup(&job->arena, op->tenant);
+        json_open(&json, '{');
+        json_kv_text(&json, disk_kind_name(disk->kind), disk->id);
+        json_kv_text(&json, "name", disk->name);
+        json_kv_text(&json, "sandbox", disk->sandbox[0] ? disk->sandbox : NULL);
+        json_close(&json, '}');
+        job->body = arena_str(&job->arena, buf_view(&body));
+    }
+    if (op)
+        op->disk = disk;
+    return job;
+}
+
+static void job_free(struct disk_job *job)
+{
+    arena_free(&job->arena);
+    free(job);
+}
+
+static void job_submit(struct disk_job *job,
+                       int (*run)(struct store_job *, struct db *, struct err *),
+                       void (*done)(struct store_job *))
+{
+    job->job = (struct store_job){ .run = run, .done = done };
+    store_write(job->boxes->store, &job->job);
+}
+
+static int record(struct disk_job *job, struct db *db, struct err *err)
+{
+    if (job->event) {
+        const char *object = arena_printf(&job->arena, "disk/%s", job->id);
+
+        if (event_add(db, job->tenant, job->event, object, job->body, err) < 0)
+            return -1;
+    }
+    return job->op && job->op->record ? job->op->record(job->op, db, err) : 0;
+}
+
+/* ---- making ---- */
+
+static void made(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct disk_job *job = ask->out;
+    struct disk_op *op = job->op;
+    struct err err = { 0 };
+
+    (void)fds;
+    job_free(job);
+    if (msg && !msg->status) {
+        op->disk->there = true;
+        op->done(op, NULL);
+        return;
+    }
+    ask_err(&err, msg, "make a disk");
+    struct disk *disk = op->disk;
+    op->disk = NULL;
+    if (msg && msg->status == ENOENT)
+        err_set(&err, ERR_CONFLICT, "make a disk: what it is to be a copy of is gone");
+    disk_drop(disk); /* it may have been made after all */
+    op->done(op, &err);
+}
+
+static int insert_run(struct store_job *store_job, struct db *db, struct err *err)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+    const struct disk_want *want = &job->want;
+
+    if (next_number(db, &job->number, err) < 0)
+        return err_wrap(err, "a number for a disk");
+    autoquery struct query *q =
+        db_query(db, "INSERT INTO disk (number, id, tenant, kind, name, sandbox, spec, bytes,"
+                     " state, by, made_ms)"
+                     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9, $10)");
+    query_i64(q, 1, job->number);
+    query_text(q, 2, job->id);
+    query_text(q, 3, want->tenant);
+    query_text(q, 4, kind_names[want->kind]);
+    query_text(q, 5, want->name);
+    query_text(q, 6, want->sandbox);
+    query_text(q, 7, want->spec);
+    query_i64(q, 8, want->bytes);
+    query_text(q, 9, want->by);
+    query_i64(q, 10, job->made_ms);
+    if (query_run(q, err) >= 0)
+        return 0;
+    if (err->code == ERR_CONFLICT && want->name[0])
+        return err_set(err, ERR_CONFLICT, "there is a %s named %s already", kind_names[want->kind],
+                       want->name);
+    return err_wrap(err, "store a disk");
+}
+
+static void insert_done(struct store_job *store_job)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+    const struct disk_want *want = &job->want;
+
+    if (store_job->rc < 0) {
+        job->op->done(job->op, &store_job->err);
+        job_free(job);
+        return;
+    }
+    struct disk *disk = disk_new(job->boxes, (uint64_t)job->number, want->kind);
+    snprintf(disk->id, sizeof(disk->id), "%s", job->id);
+    snprintf(disk->tenant, sizeof(disk->tenant), "%s", want->tenant);
+    snprintf(disk->by, sizeof(disk->by), "%s", want->by);
+    disk->name = xstrdup(want->name);
+    disk->sandbox = xstrdup(want->sandbox);
+    disk->spec = xstrdup(want->spec);
+    disk->bytes = want->bytes;
+    disk->made_ms = job->made_ms;
+    job->op->disk = disk;
+    struct ask *ask = ask_new(WIRE_DISK_MAKE, NULL);
+    ask->msg.disk = (struct disk_wish){ .id = disk->number,
+                                        .bytes = (uint64_t)want->bytes,
+                                        .from = want->from };
+    ask->answered = made;
+    ask->out = job;
+    ask_send(job->boxes, ask);
+}
+
+static const char *text_of(struct arena *arena, const char *text)
+{
+    return arena_strdup(arena, text ? text : "");
+}
+
+static int check_name(struct boxes *boxes, const struct disk_want *want, struct err *err)
+{
+    struct disk *disk = NULL;
+    unsigned count = 0;
+
+    while ((disk = disk_next(boxes, want->tenant, want->kind, NULL, disk))) {
+        count++;
+        if (strcmp(disk->name, want->name) == 0 &&
+            strcmp(disk->sandbox, want->sandbox ? want->sandbox : "") == 0) {
+            err_field(err, "name", "there is a %s named %s already", kind_names[want->kind],
+                      want->name);
+            err->code = ERR_CONFLICT;
+            return -1;
+        }
+    }
+    if (count >= DISKS_NAMED_MAX)
+        return err_set(err, ERR_RATE, "there are %d %ss already; remove some", DISKS_NAMED_MAX,
+                       kind_names[want->kind]);
+    return 0;
+}
+
+int disk_make(struct boxes *boxes, const struct disk_want *want, struct disk_op *op,
+              struct err *err)
+{
+    char id[ID_SIZE] = "";
+
+    if (boxes->stopping)
+        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    if (!disks_work(boxes))
+        return disks_refuse(boxes, err);
+    if (want->name && check_name(boxes, want, err) < 0)
+        return -1;
+    struct disk_job *job = job_new(boxes, NULL, NULL);
+    struct arena *arena = &job->arena;
+    job->op = op;
+    job->want = *want;
+    job->want.tenant = text_of(arena, want->tenant);
+    job->want.by = text_of(arena, want->by);
+    job->want.name = text_of(arena, want->name);
+    job->want.sandbox = text_of(arena, want->sandbox);
+    job->want.spec = text_of(arena, want->spec);
+    if (id_prefixes[want->kind])
+        id_make(id, id_prefixes[want->kind]);
+    job->id = arena_strdup(arena, id);
+    job->made_ms = clock_wall_ms();
+    job_submit(job, insert_run, insert_done);
+    return 0;
+}
+
+/* ---- ready ---- */
+
+static int ready_run(struct store_job *store_job, struct db *db, struct err *err)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+
+    if (disk_row_ready(db, (uint64_t)job->number, job->sandbox, err) < 0)
+        return -1;
+    return record(job, db, err);
+}
+
+static void ready_done(struct store_job *store_job)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+
+    if (store_job->rc < 0) {
+        job->op->disk = NULL;
+        disk_drop(job->disk);
+    } else {
+        job->disk->state = DISK_READY;
+    }
+    job->op->done(job->op, store_job->rc < 0 ? &store_job->err : NULL);
+    job_free(job);
+}
+
+void disk_ready(struct disk *disk, struct disk_op *op)
+{
+    job_submit(job_new(disk->boxes, disk, op), ready_run, ready_done);
+}
+
+/* ---- dropping ---- */
+
+static void on_drops(struct timer *timer);
+
+static void dropped(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct drop *drop = ask->out;
+    struct boxes *boxes = drop->boxes;
+
+    (void)fds;
+    if (msg && (!msg->status || msg->status == ENOENT)) {
+        free(drop);
+        return;
+    }
+    if (boxes->stopping || ++drop->tries >= DROP_TRIES) {
+        log_error("a disk could not be dropped; the next start tries again",
+                  kv_int("disk", (int64_t)drop->number), kv_int("status", msg ? msg->status : -1));
+        free(drop);
+        return;
+    }
+    list_append(&boxes->drops, &drop->node);
+    boxes->drop_timer.fn = on_drops;
+    if (!timer_is_set(&boxes->drop_timer))
+        timer_set(boxes->loop, &boxes->drop_timer, DROP_RETRY_MS);
+}
+
+static void drop_send(struct drop *drop)
+{
+    struct ask *ask = ask_new(WIRE_DISK_DROP, NULL);
+
+    ask->msg.disk.id = drop->number;
+    ask->answered = dropped;
+    ask->out = drop;
+    ask_send(drop->boxes, ask);
+}
+
+static void on_drops(struct timer *timer)
+{
+    struct boxes *boxes = container_of(timer, struct boxes, drop_timer);
+    struct list *node;
+
+    while ((node = list_pop(&boxes->drops)))
+        drop_send(list_entry(node, struct drop, node));
+}
+
+static void drop_number(struct boxes *boxes, uint64_t number)
+{
+    struct drop *drop = xnew(struct drop);
+
+    drop->boxes = boxes;
+    drop->number = number;
+    drop_send(drop);
+}
+
+static int delete_run(struct store_job *store_job, struct db *db, struct err *err)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+
+    if (disk_row_delete(db, (uint64_t)job->number, err) < 0)
+        return err_wrap(err, "forget a disk");
+    return record(job, db, err);
+}
+
+static void forgotten(struct store_job *store_job)
+{
+    job_free(container_of(store_job, struct disk_job, job));
+}
+
+void disk_drop(struct disk *disk)
+{
+    struct boxes *boxes = disk->boxes;
+
+    if (!boxes->stopping) { /* otherwise the next start does both */
+        if (disk->state == DISK_MAKING)
+            job_submit(job_new(boxes, disk, NULL), delete_run, forgotten);
+        drop_number(boxes, disk->number);
+    }
+    disk_free(disk);
+}
+
+static void remove_done(struct store_job *store_job)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+    struct disk_op *op = job->op;
+
+    job->disk->busy = false;
+    if (store_job->rc >= 0) {
+        disk_drop(job->disk);
+        op->disk = NULL;
+    }
+    op->done(op, store_job->rc < 0 ? &store_job->err : NULL);
+    job_free(job);
+}
+
+int disk_remove(struct disk *disk, struct disk_op *op, struct err *err)
+{
+    if (disk->boxes->stopping)
+        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    if (disk->busy)
+        return err_set(err, ERR_CONFLICT, "%s is being removed", disk->name);
+    disk->busy = true;
+    job_submit(job_new(disk->boxes, disk, op), delete_run, remove_done);
+    return 0;
+}
+
+/* ---- size ---- */
+
+static int resize_run(struct store_job *store_job, struct db *db, struct err *err)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+    autoquery struct query *q = db_query(db, "UPDATE disk SET bytes = $1 WHERE number = $2");
+
+    query_i64(q, 1, job->bytes);
+    query_i64(q, 2, job->number);
+    return query_run(q, err) < 0 ? -1 : record(job, db, err);
+}
+
+static void resize_done(struct store_job *store_job)
+{
+    struct disk_job *job = container_of(store_job, struct disk_job, job);
+    struct disk *disk = disk_by_number(job->boxes, (uint64_t)job->number);
+
+    if (disk && store_job->rc >= 0)
+        disk->bytes = job->bytes;
+    job->op->done(job->op, store_job->rc < 0 ? &store_job->err : NULL);
+    job_free(job);
+}
+
+static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct disk_job *job = ask->out;
+    struct err err = { 0 };
+
+    (void)fds;
+    if (msg && !msg->status && !job->boxes->stopping) {
+        job_submit(job, resize_run, resize_done);
+        return;
+    }
+    ask_err(&err, msg && msg->status ? msg : NULL, "size of a disk");
+    job->op->done(job->op, &err);
+    job_free(job);
+}
+
+int disk_resize(struct disk *disk, int64_t bytes, struct disk_op *op, struct err *err)
+{
+    struct ask *ask = ask_new(WIRE_DISK_LIMIT, NULL);
+
+    ask->msg.disk = (struct disk_wish){ .id = disk->number, .bytes = (uint64_t)bytes };
+    if (!disk_wish_ok(&ask->msg.disk)) {
+        free(ask);
+        return err_set(err, ERR_INVALID, "a size that no disk can have");
+    }
+    struct disk_job *job = job_new(disk->boxes, disk, op);
+    job->bytes = bytes;
+    ask->answered = limited;
+    ask->out = job;
+    ask_send(disk->boxes, ask);
+    return 0;
+}
+
+/* ---- use ---- */
+
+struct stat_wait {
+    struct disk_op *op;
+    struct disk_usage *out;
+};
+
+static void measured(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    autofree struct stat_wait *wait = ask->out;
+    struct err err = { 0 };
+
+    (void)fds;
+    if (msg && !msg->status)
+        *wait->out = msg->disk_usage;
+    else
+        ask_err(&err, msg, "use of a disk");
+    wait->op->done(wait->op, err.code ? &err : NULL);
+}
+
+int disk_stat(struct disk *disk, struct disk_usage *out, struct disk_op *op, struct err *err)
+{
+    if (disk->state == DISK_LOST)
+        return err_set(err, ERR_CONFLICT, "its disk is gone");
+    struct ask *ask = ask_new(WIRE_DISK_STAT, NULL);
+    struct stat_wait *wait = xnew(struct stat_wait);
+
+    *wait = (struct stat_wait){ op, out };
+    op->disk = disk;
+    ask->msg.disk.id = disk->number;
+    ask->answered = measured;
+    ask->out = wait;
+    ask_send(disk->boxes, ask);
+    return 0;
+}
+
+/* ---- the start ---- */
+
+static int load_disk(struct boxes *boxes, struct query *q, struct err *err)
+{
+    struct str kind = query_col_str(q, 3);
+    unsigned at = 0;
+
+    while (at < DISK_KINDS && !str_is(kind, kind_names[at]))
+        at++;
+    if (at == DISK_KINDS)
+        return err_set(err, ERR_INTERNAL, "the row of disk %lld", (long long)query_col_i64(q, 0));
+    struct disk *disk = disk_new(boxes, (uint64_t)query_col_i64(q, 0), (enum disk_kind)at);
+    snprintf(disk->id, sizeof(disk->id), "%.*s", STR_FMT(query_col_str(q, 1)));
+    snprintf(disk->tenant, sizeof(disk->tenant), "%.*s", STR_FMT(query_col_str(q, 2)));
+    disk->name = xmemdup0(query_col_str(q, 4).p, query_col_str(q, 4).n);
+    disk->sandbox = xmemdup0(query_col_str(q, 5).p, query_col_str(q, 5).n);
+    disk->spec = xmemdup0(query_col_str(q, 6).p, query_col_str(q, 6).n);
+    disk->bytes = query_col_i64(q, 7);
+    snprintf(disk->by, sizeof(disk->by), "%.*s", STR_FMT(query_col_str(q, 8)));
+    disk->made_ms = query_col_i64(q, 9);
+    disk->state = DISK_READY;
+    return 0;
+}
+
+int disks_load(struct boxes *boxes, struct db *db, struct err *err)
+{
+    int rc;
+    autoquery struct query *unfinished = db_query(db, "DELETE FROM disk WHERE state = 'making'");
+    autoquery struct query *q =
+        db_query(db, "SELECT number, id, tenant, kind, name, sandbox, spec, bytes, by, made_ms"
+                     " FROM disk ORDER BY number");
+
+    if (query_run(unfinished, err) < 0)
+        return -1;
+    while ((rc = query_step(q, err)) > 0)
+        if (load_disk(boxes, q, err) < 0)
+            return -1;
+    return rc;
+}
+
+static void all_listed(struct boxes *boxes)
+{
+    list_each (pos, &boxes->disks) {
+        struct disk *disk = list_entry(pos, struct disk, node);
+
+        if (disk->there || !disks_work(boxes))
+            continue;
+        disk->state = DISK_LOST;
+        log_error("a disk is gone", kv_int("disk", (int64_t)disk->number),
+                  kv_str("kind", kind_names[disk->kind]), kv_str("name", disk->name));
+    }
+    boxes->disks_listed(boxes);
+}
+
+static void listed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX]);
+
+static void ask_page(struct boxes *boxes, uint64_t after)
+{
+    struct ask *ask = ask_new(WIRE_DISK_LIST, NULL);
+
+    ask->msg.disk_page.after = after;
+    ask->answered = listed;
+    ask->out = boxes;
+    ask_send(boxes, ask);
+}
+
+static void listed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct boxes *boxes = ask->out;
+    uint64_t last = ask->msg.disk_page.after;
+
+    (void)fds;
+    if (boxes->stopping)
+        return;
+    boxes->disks_asked = true;
+    boxes->disks_status = msg ? msg->status : ETIMEDOUT;
+    if (boxes->disks_status) {
+        all_listed(boxes);
+        return;
+    }
+    for (uint32_t i = 0; i < MIN(msg->disk_rows.count, (uint32_t)DISK_ROWS); i++) {
+        struct disk *disk = disk_by_number(boxes, msg->disk_rows.ids[i]);
+
+        last = msg->disk_rows.ids[i];
+        if (disk) {
+            disk->there = true;
+            continue;
+        }
+        log_warn("dropped a disk that nothing names", kv_int("disk", (int64_t)last));
+        drop_number(boxes, last);
+    }
+    if (msg->disk_rows.more && last > ask->msg.disk_page.after)
+        ask_page(boxes, last);
+    else
+        all_listed(boxes);
+}
+
+void disks_start(struct boxes *boxes, void (*done)(struct boxes *boxes))
+{
+    boxes->disks_listed = done;
+    ask_page(boxes, 0);
+}

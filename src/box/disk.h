@@ -1,0 +1,87 @@
+/*
+ * disk - the numbered trees of files that the warden keeps, and their rows.
+ *
+ * Everything kept is a disk: the root of a sandbox that may be stopped, a layer of an image, a
+ * volume, a snapshot. A row is written before the warden makes the disk, and marked ready in the
+ * transaction that stores what the disk is for; dropping begins with the row. So a kill leaves
+ *
+ *   a row that is not ready    forgotten by the next start, its disk (if there is one) dropped
+ *   a disk without a row       dropped by the next start
+ *   a ready row and its disk
+ *
+ * and a ready row without a disk means that somebody else removed it: it is lost, and whoever needs
+ * it is told so. Numbers are never used twice.
+ *
+ * All functions are for the loop thread, except those with a struct db.
+ */
+#pragma once
+
+#include "box/boxes.h"
+
+enum disk_kind { DISK_ROOT, DISK_LAYER, DISK_VOLUME, DISK_SNAPSHOT, DISK_KINDS };
+enum disk_state { DISK_MAKING, DISK_READY, DISK_LOST };
+
+struct disk {
+    struct list node;
+    struct boxes *boxes;
+    uint64_t number;
+    enum disk_kind kind;
+    enum disk_state state;
+    char id[ID_SIZE]; /* "vo…", "sn…"; otherwise "" */
+    char tenant[33], by[ID_SIZE];
+    char *name, *sandbox, *spec; /* owned, never NULL */
+    int64_t bytes, made_ms;
+    bool there; /* the warden has it */
+    bool busy;  /* being removed */
+};
+
+const char *disk_kind_name(enum disk_kind kind);
+
+struct disk_op {
+    /* On the writer thread, in the transaction of disk_ready, disk_resize, disk_remove. */
+    int (*record)(struct disk_op *op, struct db *db, struct err *err);
+    /* Exactly once, never from inside the call that began it; err NULL: done and stored. */
+    void (*done)(struct disk_op *op, const struct err *err);
+    struct disk *disk;
+    const char *tenant, *event; /* an event of this type about the disk; NULL: none */
+};
+
+struct disk_want {
+    enum disk_kind kind;
+    const char *tenant, *by;
+    const char *name, *sandbox, *spec; /* NULL: none */
+    int64_t bytes;                     /* 0: as much as there is */
+    uint64_t from;                     /* begins as a copy of this disk; 0: empty */
+};
+
+/* Can this machine keep disks at all? Known after the start. */
+bool disks_work(const struct boxes *boxes);
+/* Why not, as an error of the API; returns -1. */
+int disks_refuse(const struct boxes *boxes, struct err *err);
+
+/* The row, then the disk. When done it is not ready yet: disk_ready, disk_row_ready or disk_drop
+ * follow. -1: refused at once. */
+must_use int disk_make(struct boxes *boxes, const struct disk_want *want, struct disk_op *op,
+                       struct err *err);
+/* Stores that it is what it was made for. */
+void disk_ready(struct disk *disk, struct disk_op *op);
+/* The same as part of another change, which says disk->state = DISK_READY once it is stored. */
+must_use int disk_row_ready(struct db *db, uint64_t number, const char *sandbox, struct err *err);
+must_use int disk_row_delete(struct db *db, uint64_t number, struct err *err);
+
+/* Forgets the row, then drops it; the struct is gone when `done` is called without an error. */
+must_use int disk_remove(struct disk *disk, struct disk_op *op, struct err *err);
+/* Its row is deleted (or was never ready): the warden drops it, and nobody waits. Frees. */
+void disk_drop(struct disk *disk);
+must_use int disk_resize(struct disk *disk, int64_t bytes, struct disk_op *op, struct err *err);
+/* What is used; *out lives until `done`. */
+must_use int disk_stat(struct disk *disk, struct disk_usage *out, struct disk_op *op,
+                       struct err *err);
+
+struct disk *disk_by_number(const struct boxes *boxes, uint64_t number);
+/* By id, or by name where only one of the kind has it. ERR_NOT_FOUND, ERR_CONFLICT. */
+must_use int disk_find(struct boxes *boxes, const char *tenant, enum disk_kind kind,
+                       const char *sandbox, const char *text, struct disk **out, struct err *err);
+/* The next one of the tenant, oldest first; `sandbox` NULL: of any. NULL begins and ends. */
+struct disk *disk_next(struct boxes *boxes, const char *tenant, enum disk_kind kind,
+                       const char *sandbox, struct disk *after);
