@@ -73,17 +73,18 @@
 #define RATE_PER_SECOND 2000 /* per principal, unless configured */
 #define RATE_BURST 4000
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
+#define REFUSALS_AUDITED_MAX 1200    /* of all peers, per minute; likewise */
 
 /* Store, events */
-#define STORE_BATCH_MAX 256               /* calls sharing one commit */
-#define STORE_QUEUE_MAX 4096              /* waiting calls; then 503 */
-#define STORE_BUSY_MS 5000                /* for a lock that another program holds */
-#define STORE_CHECK_DEEP_MAX (64ll << 20) /* file size: up to this, tables and indexes compared */
-#define STORE_LOG_FRAMES 4096      /* pages in the log: then they are moved between batches */
-#define STORE_LOG_FRAMES_MAX 16384 /* then readers of old pages are waited for… */
-#define STORE_LOG_WAIT_MS 50       /* …this long */
-#define STORE_LOG_IDLE_MS 200      /* without work: then they are moved too */
-#define STORE_SWEEP_ROWS 1000      /* removed by one sweep */
+#define STORE_BATCH_MAX 256              /* calls sharing one commit */
+#define STORE_QUEUE_MAX 4096             /* waiting calls; then 503 */
+#define STORE_BUSY_MS 5000               /* for a lock that another program holds */
+#define STORE_CHECK_NOW_MAX (32ll << 20) /* file size: up to this, checked before it is served */
+#define STORE_LOG_FRAMES 4096            /* pages in the log: then they are moved between batches */
+#define STORE_LOG_FRAMES_MAX 16384       /* then readers of old pages are waited for… */
+#define STORE_LOG_WAIT_MS 50             /* …this long */
+#define STORE_LOG_IDLE_MS 200            /* without work: then they are moved too */
+#define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
 #define EVENT_NAME_MAX 256       /* of a type or an object */
 #define EVENT_PAGE_BYTES 1048576 /* a page ends early when its bodies pass this */
