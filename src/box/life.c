@@ -50,7 +50,7 @@ static void change_over(struct change *change, const struct err *err)
 }
 
 /* Stores its state as it is now. */
-static void store_state(struct box *box, const char *event, struct box_op *op)
+static void keep_state(struct box *box, const char *event, struct box_op *op)
 {
     if (op) {
         op->box = box;
@@ -73,7 +73,7 @@ void box_ended(struct box *box, enum sandbox_state state, const char *reason, st
     timer_cancel(box->boxes->loop, &box->idle);
     snprintf(box->reason, sizeof(box->reason), "%s", reason);
     box_move(box, state);
-    store_state(box, state == SANDBOX_STOPPED ? "sandbox.stopped" : "sandbox.failed", op);
+    keep_state(box, state == SANDBOX_STOPPED ? "sandbox.stopped" : "sandbox.failed", op);
 }
 
 /* What it becomes when its processes are gone: with a disk it can go on. */
@@ -181,7 +181,7 @@ static void frozen(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS
     box_move(box, pause ? SANDBOX_PAUSED : SANDBOX_RUNNING);
     if (!pause)
         box->asleep = false;
-    store_state(box, pause ? "sandbox.paused" : "sandbox.resumed", ask->op);
+    keep_state(box, pause ? "sandbox.paused" : "sandbox.resumed", ask->op);
     link_tick_soon(box);
     box_timers_set(box);
 }
