@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "warden/boxes.h"
 
-struct box_host box_host = { -1, -1, -1, -1, -1, 0, 0 };
+struct box_host box_host = { -1, -1, -1, -1, -1, -1, 0, 0 };
 static bool usable;
 static int adopted_fd = -1; /* epoll of the pidfds of adopted boxes */
 
@@ -187,6 +187,8 @@ static const char *host_open(int state_fd)
         return "Landlock";
     if ((adopted_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
         return "epoll";
+    if ((box_host.lean_fd = lean_make()) < 0)
+        return "a mount namespace";
     if ((box_host.dev_fd = dev_make()) < 0)
         return "/dev";
     autoclose int copy = tree_detach(box_host.dev_fd);
@@ -231,7 +233,8 @@ static bool any_ending(void)
 void boxes_close(void)
 {
     int *const fds[] = { &box_host.boxes_fd, &box_host.skeleton_fd, &box_host.usr_fd,
-                         &box_host.init_fd,  &box_host.dev_fd,      &adopted_fd };
+                         &box_host.init_fd,  &box_host.lean_fd,     &box_host.dev_fd,
+                         &adopted_fd };
 
     usable = false;
     pool_on(false);
