@@ -18,7 +18,7 @@ JOBS ?= $(shell nproc)
 
 # ---- flags ---------------------------------------------------------------------------------------
 
-PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib
+PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib libzstd liblzma
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
         -Wmissing-prototypes -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
         -Wlogical-op -Wimplicit-fallthrough=5 -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
@@ -59,7 +59,9 @@ CFLAGS = -std=gnu17 $(OPT) $(WARN) $(HARDEN) -fPIE -fvisibility=hidden -pthread 
          $(EXTRA_CFLAGS)
 LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,nodlopen,--as-needed \
            $(SAN_LINK)
-LIBS = $(PKG_LIBS) -lwslay -lm
+# libarchive is linked in: of it only tar and three decompressors are used, and the shared one would
+# bring an XML parser and a megabyte of tables into every start of every command.
+LIBS = -l:libarchive.a $(PKG_LIBS) -lwslay -lm
 
 # ---- sources -------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
-/* Picks the role: serve, api, otherwise a CLI command. */
+/* Picks the role: serve, api, helper, otherwise a CLI command. */
 #include <string.h>
 
 #include "cli/cli.h"
 #include "daemon/daemon.h"
+#include "image/image.h"
 
 /* `--resolve` is the warden's own word at the end of what the user said; nobody else needs it. */
 static int serve(int argc, char **argv)
@@ -24,5 +25,7 @@ int main(int argc, char **argv)
         return serve(argc, argv);
     if (argc == 2 && strcmp(argv[1], "api") == 0)
         return api_main();
+    if (argc >= 2 && strcmp(argv[1], "helper") == 0)
+        return helper_main(argc, argv);
     return cli_main(argc, argv);
 }

@@ -159,12 +159,43 @@ void call_refuse(struct call *call, const struct err *err)
     call_free(call);
 }
 
-/* A refusal that is worth an audit row. */
+static int job_refusal(struct store_job *job, struct db *db, struct err *err)
+{
+    return audit_add(db, &container_of(job, struct running, job)->refusal, err);
+}
+
+static void job_refusal_done(struct store_job *job)
+{
+    struct running *run = container_of(job, struct running, job);
+    struct err err = run->err;
+
+    if (job->rc < 0) /* it stays a refusal: a full disk lets nobody in */
+        log_warn("a refusal could not be recorded", kv_str("request", run->call.request_id),
+                 kv_str("error", job->err.msg));
+    run->call.api->own->calls--;
+    call_refuse(&run->call, &err);
+}
+
+/* A refusal that is worth an audit row: told when the row is on disk. */
+static void refuse_on_record(struct running *run, const struct err *err)
+{
+    struct call *call = &run->call;
+    struct api *api = (struct api *)call->api;
+
+    run->err = *err;
+    if (!refusals_row(api->own->refusals, call, err, &run->refusal)) {
+        call_refuse(call, err);
+        return;
+    }
+    run->job = (struct store_job){ .run = job_refusal, .done = job_refusal_done };
+    api->own->calls++;
+    store_write(api->store, &run->job);
+}
+
 static void refuse_audited(struct running *run, const struct err *err, int why)
 {
     metric_add(&refused_total, (unsigned)why, 1);
-    refusals_note(run->call.api->own->refusals, &run->call, err);
-    call_refuse(&run->call, err);
+    refuse_on_record(run, err);
 }
 
 static void refuse(struct running *run, const struct err *err, int why)
@@ -285,8 +316,12 @@ static void finish(struct running *run)
         call->committed(call);
     if (run->failed && run->err.code == ERR_UNAUTHENTICATED && call->req)
         auth_failed(call->api->auth, call->req->peer); /* a wrong login code, a replayed nonce */
-    if (run->failed && (run->err.code == ERR_FORBIDDEN || run->err.code == ERR_UNAUTHENTICATED))
-        refusals_note(call->api->own->refusals, call, &run->err);
+    if (run->failed && (run->err.code == ERR_FORBIDDEN || run->err.code == ERR_UNAUTHENTICATED)) {
+        struct err err = run->err;
+
+        refuse_on_record(run, &err);
+        return;
+    }
     if (!call->req) {
         call_free(call);
         return;

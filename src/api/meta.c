@@ -5,7 +5,7 @@
 #include "base/metric.h"
 
 struct health {
-    const char *status, *version;
+    const char *status, *version, *store;
     int64_t uptime_ms;
     bool ready;
     int64_t subscribers, calls;
@@ -13,9 +13,13 @@ struct health {
 };
 
 static const struct field health_fields[] = {
-    FIELD(health, status, F_ENUM, F_READONLY, .choices = "ok|draining", .help = "What it is doing"),
+    FIELD(health, status, F_ENUM, F_READONLY, .choices = "ok|draining|damaged",
+          .help = "What it is doing"),
     FIELD(health, version, F_STRING, F_READONLY, .help = "Of the program"),
     FIELD(health, ready, F_BOOL, F_READONLY, .help = "Whether it takes requests"),
+    FIELD(health, store, F_ENUM, F_READONLY, .choices = "sound|checking|damaged",
+          .help = "The store's file; a large one is checked while it serves, a damaged one is read "
+                  "but not written"),
     FIELD(health, started_at, F_TIME, F_READONLY, .help = "When this process began to serve"),
     FIELD(health, uptime_ms, F_INT, F_READONLY, .help = "Since then, in milliseconds"),
     FIELD(health, subscribers, F_INT, F_READONLY, .help = "Open event streams"),
@@ -25,11 +29,18 @@ static const struct field health_fields[] = {
 
 static int health_get(struct call *call, struct err *err)
 {
+    static const char *const stores[] = {
+        [STORE_SOUND] = "sound", [STORE_CHECKING] = "checking", [STORE_DAMAGED] = "damaged"
+    };
     const struct api *api = call->api;
+    enum store_state store = store_state(api->store);
     struct health health = {
-        .status = api->draining ? "draining" : "ok",
+        .status = api->draining            ? "draining"
+                  : store == STORE_DAMAGED ? "damaged"
+                                           : "ok",
         .version = api->options.version,
-        .ready = !api->draining,
+        .ready = !api->draining && store != STORE_DAMAGED,
+        .store = stores[store],
         .started_at = api->started_ms,
         .uptime_ms = clock_wall_ms() - api->started_ms,
         .subscribers = bus_subscribers(api->bus),
@@ -51,6 +62,8 @@ static int ready_get(struct call *call, struct err *err)
 {
     if (call->api->draining)
         return err_set(err, ERR_UNAVAILABLE, "draining: the server is about to stop");
+    if (store_state(call->api->store) == STORE_DAMAGED)
+        return err_set(err, ERR_UNAVAILABLE, "the store's file is damaged; restore a backup");
     return live_get(call, err);
 }
 

@@ -36,6 +36,8 @@ struct running {
     struct str idempotency; /* the key, or empty */
     unsigned char body_hash[32];
     char traceparent[64];
+    struct audit
+        refusal; /* the row to be written before a refusal is told; borrows from the call */
 };
 
 static inline struct running *running_of(struct call *call)
@@ -50,11 +52,15 @@ must_use int idempotency_keep(struct running *run, struct db *db, struct err *er
 /* sandbox.c: the sandbox that the path names, if it is the caller's. */
 struct box;
 must_use int call_box(struct call *call, struct box **out, struct err *err);
+/* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
+must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
-/* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute. */
+/* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute (false).
+ */
 struct refusals *refusals_new(struct api *api);
 void refusals_free(struct refusals *refusals);
-void refusals_note(struct refusals *refusals, const struct call *call, const struct err *err);
+must_use bool refusals_row(struct refusals *refusals, struct call *call, const struct err *err,
+                           struct audit *out);
 
 /* event.c */
 void event_streams_init(struct api *api);

@@ -56,9 +56,49 @@ static struct pending *pending_new(struct call *call)
     return pending;
 }
 
-int call_box(struct call *call, struct box **out, struct err *err)
+/* The same without a trace: looking at what it uses does not keep it awake. */
+static int look_at_box(struct call *call, struct box **out, struct err *err)
 {
     return boxes_find(call->api->boxes, call->who.tenant, call_param(call, "id"), out, err);
+}
+
+int call_box(struct call *call, struct box **out, struct err *err)
+{
+    if (look_at_box(call, out, err) < 0)
+        return -1;
+    box_touch(*out);
+    return 0;
+}
+
+struct waking {
+    struct box_op op;
+    struct call *call;
+    route_fn then;
+};
+
+static void woken(struct box_op *op, const struct err *failed)
+{
+    struct waking *waking = container_of(op, struct waking, op);
+    struct err err = { 0 };
+
+    if (failed)
+        call_finish(waking->call, failed);
+    else if (waking->then(waking->call, &err) < 0)
+        call_finish(waking->call, &err);
+}
+
+int call_awake(struct call *call, route_fn then, struct err *err)
+{
+    struct waking *waking = arena_new(&call->arena, struct waking);
+    struct box *box;
+
+    if (call_box(call, &box, err) < 0)
+        return -1;
+    *waking = (struct waking){ { .tenant = call->who.tenant, .by = call->who.id, .done = woken },
+                               call,
+                               then };
+    int rc = box_wake(box, &waking->op, err);
+    return rc == 1 ? then(call, err) : rc;
 }
 
 /* ---- changes ---- */
@@ -90,6 +130,11 @@ static int pause_post(struct call *call, struct err *err)
 static int resume_post(struct call *call, struct err *err)
 {
     return change(call, box_resume, err);
+}
+
+static int start_post(struct call *call, struct err *err)
+{
+    return change(call, box_start, err);
 }
 
 static int stop_post(struct call *call, struct err *err)
@@ -164,7 +209,7 @@ static int stats_get(struct call *call, struct err *err)
     struct pending *pending = pending_new(call);
     struct box *box;
 
-    if (call_box(call, &box, err) < 0)
+    if (look_at_box(call, &box, err) < 0)
         return -1;
     pending->op.done = stats_done;
     return box_stats(box, &pending->usage, &pending->op, err);
@@ -341,8 +386,16 @@ const struct route sandbox_routes[] = {
       .roles = ROLE_USE,
       .fn = stop_post,
       .gives = sandbox_fields,
-      .summary = "Kill everything in it. Its commands and their output stay readable; its files do "
-                 "not stay." },
+      .summary = "Kill everything in it. Its files, its commands and their output stay; refused "
+                 "with storage memory, where the files would not." },
+    { .name = "sandbox.start",
+      .method = "POST",
+      .path = "/api/v1/sandboxes/{id}/start",
+      .on = ON_LATER,
+      .roles = ROLE_USE,
+      .fn = start_post,
+      .gives = sandbox_fields,
+      .summary = "Let a stopped one run again, with the files and limits it had and its volumes." },
     { .name = "sandbox.stats",
       .method = "GET",
       .path = "/api/v1/sandboxes/{id}/stats",

@@ -85,6 +85,39 @@ void sha256(const void *data, size_t len, unsigned char out[SHA256_SIZE])
     sha256_parts(&(struct str){ data, len }, 1, out);
 }
 
+struct sha256_stream {
+    EVP_MD_CTX *md;
+};
+
+struct sha256_stream *sha256_new(void)
+{
+    struct sha256_stream *stream = xnew(struct sha256_stream);
+
+    contexts(); /* the algorithm is there */
+    stream->md = EVP_MD_CTX_new();
+    must(stream->md && EVP_DigestInit_ex2(stream->md, md_sha256, NULL) == 1);
+    return stream;
+}
+
+void sha256_put(struct sha256_stream *stream, const void *data, size_t len)
+{
+    if (len)
+        must(EVP_DigestUpdate(stream->md, data, len) == 1);
+}
+
+void sha256_end(struct sha256_stream *stream, unsigned char out[SHA256_SIZE])
+{
+    must(EVP_DigestFinal_ex(stream->md, out, NULL) == 1);
+    sha256_drop(stream);
+}
+
+void sha256_drop(struct sha256_stream *stream)
+{
+    if (stream)
+        EVP_MD_CTX_free(stream->md);
+    free(stream);
+}
+
 void sha1_parts(const struct str *parts, size_t count, unsigned char out[SHA1_SIZE])
 {
     EVP_MD_CTX *md = EVP_MD_CTX_new();

@@ -15,6 +15,13 @@
 void sha256(const void *data, size_t len, unsigned char out[SHA256_SIZE]);
 /* Of several pieces one after another. */
 void sha256_parts(const struct str *parts, size_t count, unsigned char out[SHA256_SIZE]);
+/* Of a stream: new, any number of puts, end (which frees). */
+struct sha256_stream;
+struct sha256_stream *sha256_new(void) __attribute__((returns_nonnull));
+void sha256_put(struct sha256_stream *stream, const void *data, size_t len);
+void sha256_end(struct sha256_stream *stream, unsigned char out[SHA256_SIZE]);
+void sha256_drop(struct sha256_stream *stream); /* without a digest; NULL is fine */
+
 /* Only because git names files by it: it proves nothing. */
 void sha1_parts(const struct str *parts, size_t count, unsigned char out[SHA1_SIZE]);
 void hmac_sha256(struct str key, struct str data, unsigned char out[SHA256_SIZE]);

@@ -44,7 +44,14 @@ TEST(sha256_of_parts_is_sha256_of_the_whole)
         struct str pieces[] = { { data, cut }, STR_NONE, { data + cut, len - cut } };
         sha256_parts(pieces, 3, parts);
         CHECK(memcmp(whole, parts, sizeof(whole)) == 0);
+        struct sha256_stream *stream = sha256_new();
+        for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+            sha256_put(stream, pieces[i].p, pieces[i].n);
+        sha256_end(stream, parts);
+        CHECK(memcmp(whole, parts, sizeof(whole)) == 0);
     }
+    sha256_drop(NULL);
+    sha256_drop(sha256_new());
 }
 
 TEST(hmac_gives_the_vectors_of_rfc_4231)

@@ -73,17 +73,18 @@
 #define RATE_PER_SECOND 2000 /* per principal, unless configured */
 #define RATE_BURST 4000
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
+#define REFUSALS_AUDITED_MAX 1200    /* of all peers, per minute; likewise */
 
 /* Store, events */
-#define STORE_BATCH_MAX 256               /* calls sharing one commit */
-#define STORE_QUEUE_MAX 4096              /* waiting calls; then 503 */
-#define STORE_BUSY_MS 5000                /* for a lock that another program holds */
-#define STORE_CHECK_DEEP_MAX (64ll << 20) /* file size: up to this, tables and indexes compared */
-#define STORE_LOG_FRAMES 4096      /* pages in the log: then they are moved between batches */
-#define STORE_LOG_FRAMES_MAX 16384 /* then readers of old pages are waited for… */
-#define STORE_LOG_WAIT_MS 50       /* …this long */
-#define STORE_LOG_IDLE_MS 200      /* without work: then they are moved too */
-#define STORE_SWEEP_ROWS 1000      /* removed by one sweep */
+#define STORE_BATCH_MAX 256              /* calls sharing one commit */
+#define STORE_QUEUE_MAX 4096             /* waiting calls; then 503 */
+#define STORE_BUSY_MS 5000               /* for a lock that another program holds */
+#define STORE_CHECK_NOW_MAX (32ll << 20) /* file size: up to this, checked before it is served */
+#define STORE_LOG_FRAMES 4096            /* pages in the log: then they are moved between batches */
+#define STORE_LOG_FRAMES_MAX 16384       /* then readers of old pages are waited for… */
+#define STORE_LOG_WAIT_MS 50             /* …this long */
+#define STORE_LOG_IDLE_MS 200            /* without work: then they are moved too */
+#define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
 #define EVENT_NAME_MAX 256       /* of a type or an object */
 #define EVENT_PAGE_BYTES 1048576 /* a page ends early when its bodies pass this */
@@ -147,6 +148,23 @@
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
+
+/* Images */
+#define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
+#define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
+#define IMAGE_ENTRIES_MAX 1048576      /* of one layer */
+#define IMAGE_RATIO_MAX 200            /* bytes that may come out of one compressed byte… */
+#define IMAGE_RATIO_FREE (32ull << 20) /* …once this many have come out */
+#define IMAGE_DEPTH_MAX 255            /* directories in a name */
+#define IMAGE_PATH_MAX 4095
+#define IMAGE_DIRS_BYTES_MAX (96ull << 20) /* of the names of a layer's directories */
+#define IMAGE_XATTRS_MAX 128               /* of one file */
+#define IMAGE_XATTR_MAX 65536              /* bytes of one */
+#define IMAGE_PARTS_MAX 4096               /* files in a docker or OCI archive */
+#define IMAGE_JSON_MAX 4194304             /* of a manifest, an index or a config */
+#define IMAGE_INDEXES_MAX 8                /* an index that names an index that… */
+#define IMAGE_LAYERS_MAX 128
+#define IMAGE_INFO_MAX 262144 /* what an unpacker says about an image */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

@@ -117,6 +117,8 @@ static int load_box(struct boxes *boxes, struct query *q, struct err *err)
     box->created_ms = query_col_i64(q, 7);
     box->changed_ms = query_col_i64(q, 8);
     box->expires_ms = query_col_i64(q, 9);
+    box->disk = (uint64_t)query_col_i64(q, 10);
+    box->asleep = query_col_i64(q, 11) != 0;
     return 0;
 }
 
@@ -125,7 +127,7 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
     int rc;
     autoquery struct query *q =
         db_query(db, "SELECT id, tenant, slot, state, reason, spec, by, created_ms, changed_ms,"
-                     " expires_ms FROM sandbox ORDER BY id");
+                     " expires_ms, disk, asleep FROM sandbox ORDER BY id");
 
     while ((rc = query_step(q, err)) > 0)
         if (load_box(boxes, q, err) < 0)
@@ -142,7 +144,8 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
 
 static void lost(struct box *box)
 {
-    box_ended(box, SANDBOX_FAILED, "it ended while the server was away", NULL);
+    box->asleep = false;
+    box_lost(box, "it ended while the server was away");
 }
 
 void adopt_opened(struct boxes *boxes)
@@ -157,17 +160,40 @@ void adopt_opened(struct boxes *boxes)
     }
 }
 
+static void freezer_settled(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    (void)fds;
+    if (!msg || msg->status)
+        log_warn("a sandbox may not be as frozen as its row says",
+                 kv_str("sandbox", ask->msg.name.id), kv_int("status", msg ? msg->status : -1));
+}
+
+/*
+ * We may have been killed between a freezing or thawing and its row, or in the middle of a copy,
+ * for which a box is frozen without a row: the row decides.
+ */
+static void settle_freezer(struct box *box)
+{
+    struct ask *ask =
+        ask_new(box->state == SANDBOX_PAUSED ? WIRE_BOX_FREEZE : WIRE_BOX_THAW, box->id);
+
+    ask->answered = freezer_settled;
+    ask_send(box->boxes, ask);
+}
+
 static void opened(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
 {
     struct box *box = ask->box;
 
     box->busy = NULL;
-    if (msg && msg->status == 0 && fds[1] >= 0)
+    if (msg && msg->status == 0 && fds[1] >= 0) {
         link_open(box, take_fd(&fds[1]));
-    else if (msg && msg->status == ENOENT)
+        settle_freezer(box);
+    } else if (msg && msg->status == ENOENT) {
         lost(box);
-    else
+    } else {
         link_tick_soon(box); /* asked again */
+    }
     adopt_opened(box->boxes);
 }
 
@@ -230,19 +256,28 @@ static void take_rows(struct boxes *boxes, const struct box_rows *rows)
     }
 }
 
+/* Without its files it cannot go on, and says so now. */
+static void check_disk(struct box *box)
+{
+    const struct disk *disk = disk_by_number(box->boxes, box->disk);
+
+    if (box->state == SANDBOX_STOPPED && box->disk && (!disk || disk->state == DISK_LOST))
+        box_ended(box, SANDBOX_FAILED, "its disk is gone", NULL);
+}
+
 static void open_all(struct boxes *boxes)
 {
     boxes->opening = 1;
     list_each (pos, &boxes->all) {
         struct box *box = list_entry(pos, struct box, node);
 
+        box_timers_set(box);
         if (!sandbox_lives(box->state)) {
             list_each (at, &box->execs)
                 exec_lost(list_entry(at, struct box_exec, node));
-            box_ttl_set(box);
+            check_disk(box);
             continue;
         }
-        box_ttl_set(box);
         if (map_get(&boxes->listed, str_of(box->id))) {
             boxes->opening++;
             box_reopen(box);

@@ -78,8 +78,18 @@ must_use int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, 
                           struct err *err);
 must_use int box_pause(struct box *box, struct box_op *op, struct err *err);
 must_use int box_resume(struct box *box, struct box_op *op, struct err *err);
+/* Refused where it would lose its files (storage memory). */
 must_use int box_stop(struct box *box, struct box_op *op, struct err *err);
+must_use int box_start(struct box *box, struct box_op *op, struct err *err);
 must_use int box_delete(struct box *box, struct box_op *op, struct err *err);
+
+/* Somebody does something with it: its idle time begins anew. */
+void box_touch(struct box *box);
+/*
+ * Before it is used: 1 go on, 0 its idle policy had put it to sleep and op->done follows when it is
+ * awake (nothing is stored for this op), -1 refused.
+ */
+must_use int box_wake(struct box *box, struct box_op *op, struct err *err);
 
 /* Questions to the warden; *out lives until `done`. */
 must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err);

@@ -555,6 +555,7 @@ static void leave(struct box_exec *exec, enum exec_state state)
     exec->box->running--;
     exec->box->kept++;
     exec->ended_ms = clock_wall_ms();
+    box_touch(exec->box);
     end_input(exec);
 }
 

@@ -89,6 +89,21 @@ struct box {
     int64_t created_ms, changed_ms, expires_ms;
     const char *busy; /* what is being done to it, or NULL */
     struct timer ttl;
+    uint64_t disk; /* its root; 0: memory */
+    struct box_op *op;
+    struct disk_op disk_op;
+    const char *start; /* while it is made: "cold", "warm" */
+    int64_t begun_us, create_us;
+    struct { /* make.c, while it comes up */
+        void (*done)(struct box *box, const struct err *err);
+        size_t next; /* mount */
+        struct err err;
+    } up;
+    /* life.c */
+    struct timer idle;
+    int64_t used_ms;    /* when it was last used */
+    bool asleep;        /* by its idle policy, or about to be */
+    struct list wakers; /* who waits for it to be awake */
 
     struct watch link;  /* fd -1: none */
     struct list frames; /* not sent yet */
@@ -132,12 +147,32 @@ struct box_exec {
 
 struct box *box_new(struct boxes *boxes, const char *id, const char *tenant);
 void box_free(struct box *box); /* without a word to anybody */
+bool box_owned(const struct box *box, const char *tenant);
+void box_move(struct box *box, enum sandbox_state to);
+
+/* ---- make.c ---- */
+
+void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
+/* A box and its mounts; `done` when it is up, or when what there was of it is gone. */
+void box_up(struct box *box, void (*done)(struct box *box, const struct err *err));
+
+/* ---- life.c ---- */
+
+void life_init(struct box *box);
+void life_free(struct box *box);
 /* It does not live any more; what ran is lost. Stores it; `op` may be NULL. */
 void box_ended(struct box *box, enum sandbox_state state, const char *reason, struct box_op *op);
+/* The same by no one's wish: stopped, or failed when its files are gone too. */
+void box_lost(struct box *box, const char *reason);
+void box_died(struct boxes *boxes, const struct box_died *news);
 /* Its init does what no init of ours would do. */
 void box_condemn(struct box *box, const char *why);
-void box_ttl_set(struct box *box);
-void box_opened(struct box *box, int fd);
+/* Busy with `busy` from now on, or a refusal. */
+must_use int box_may_begin(struct box *box, enum sandbox_state to, const char *busy,
+                           struct err *err);
+void box_timers_set(struct box *box);
+/* A change is over: who waits for it to be awake is told, or it is woken. */
+void box_woken(struct box *box, const struct err *err);
 
 /* ---- link.c: frames to and from an init ---- */
 
@@ -202,7 +237,8 @@ struct change {
     /* copies for the writer thread */
     struct arena arena;
     const char *id, *tenant, *name, *state, *reason, *spec, *by;
-    int64_t slot, created_ms, changed_ms, expires_ms;
+    int64_t slot, created_ms, changed_ms, expires_ms, disk;
+    bool asleep;
     const char *exec_id, *exec_state, *exec_spec, *exec_by;
     int64_t number, pid, started_ms, ended_ms;
     struct init_exited end;

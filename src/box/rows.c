@@ -71,6 +71,8 @@ struct change *change_new(struct box *box, struct box_exec *exec, struct box_op 
     change->created_ms = box->created_ms;
     change->changed_ms = box->changed_ms;
     change->expires_ms = box->expires_ms;
+    change->disk = (int64_t)box->disk;
+    change->asleep = box->asleep;
     if (exec) {
         change->exec_id = arena_strdup(arena, exec->id);
         change->exec_state = exec_state_name(exec->state);
@@ -98,8 +100,8 @@ int row_sandbox_insert(struct change *change, struct db *db, struct err *err)
 {
     autoquery struct query *q =
         db_query(db, "INSERT INTO sandbox (id, tenant, name, slot, state, reason, spec, by,"
-                     " created_ms, changed_ms, expires_ms)"
-                     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)");
+                     " created_ms, changed_ms, expires_ms, disk)"
+                     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)");
     query_text(q, 1, change->id);
     query_text(q, 2, change->tenant);
     query_text(q, 3, change->name);
@@ -111,19 +113,26 @@ int row_sandbox_insert(struct change *change, struct db *db, struct err *err)
     query_i64(q, 9, change->created_ms);
     query_i64(q, 10, change->changed_ms);
     query_i64(q, 11, change->expires_ms);
-    return query_run(q, err) < 0 ? err_wrap(err, "store sandbox %s", change->id) : 0;
+    query_i64(q, 12, change->disk);
+    if (query_run(q, err) < 0)
+        return err_wrap(err, "store sandbox %s", change->id);
+    return change->disk ? disk_row_ready(db, (uint64_t)change->disk, change->id, err) : 0;
 }
 
 int row_sandbox_update(struct change *change, struct db *db, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(db, "UPDATE sandbox SET state = $1, reason = $2, changed_ms = $3,"
-                     " expires_ms = $4 WHERE id = $5");
+    autoquery struct query *q = db_query(
+        db, "UPDATE sandbox SET state = $1, reason = $2, changed_ms = $3,"
+            " expires_ms = $4, spec = $5, slot = $6, disk = $7, asleep = $8 WHERE id = $9");
     query_text(q, 1, change->state);
     query_text(q, 2, change->reason);
     query_i64(q, 3, change->changed_ms);
     query_i64(q, 4, change->expires_ms);
-    query_text(q, 5, change->id);
+    query_text(q, 5, change->spec);
+    query_i64(q, 6, change->slot);
+    query_i64(q, 7, change->disk);
+    query_i64(q, 8, change->asleep);
+    query_text(q, 9, change->id);
     return query_run(q, err) < 0 ? err_wrap(err, "store sandbox %s", change->id) : 0;
 }
 
@@ -136,7 +145,7 @@ int row_sandbox_delete(struct change *change, struct db *db, struct err *err)
     query_text(q, 1, change->id);
     if (query_run(execs, err) < 0 || query_run(q, err) < 0)
         return err_wrap(err, "delete sandbox %s", change->id);
-    return 0;
+    return change->disk ? disk_row_delete(db, (uint64_t)change->disk, err) : 0;
 }
 
 int row_exec_insert(struct change *change, struct db *db, struct err *err)
@@ -233,7 +242,7 @@ static void change_done(struct store_job *job)
 
 void change_submit(struct change *change)
 {
-    if (change->write == row_sandbox_insert)
+    if (change->write == row_sandbox_insert || change->write == row_sandbox_update)
         change->spec = json_of(&change->arena, sandbox_spec_fields, &change->box->spec);
     if (change->write == row_exec_insert)
         change->exec_spec = json_of(&change->arena, exec_spec_fields, &change->exec->spec);

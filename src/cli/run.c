@@ -430,7 +430,7 @@ static int run_run(struct cli *cli, struct err *err)
     struct err after = { 0 };
 
     json_open(&json, '{');
-    if (sandbox_put_wish(cli, &json, RUN_TTL_MS, err) < 0)
+    if (sandbox_put_wish(cli, &json, RUN_TTL_MS, "memory", err) < 0)
         return -1;
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)

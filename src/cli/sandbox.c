@@ -55,10 +55,66 @@ int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, 
     return 0;
 }
 
-int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, struct err *err)
+/* NAME:/path, NAME:/path:ro */
+static int put_volumes(struct cli *cli, struct json_out *json, struct err *err)
 {
-    if (cli_ms(cli, "ttl", ttl_ms, &ttl_ms, err) < 0)
+    const char *text;
+    size_t at = 0;
+
+    if (!cli_has(cli, "volume"))
+        return 0;
+    json_key(json, "volumes");
+    json_open(json, '[');
+    while ((text = cli_next(cli, "volume", &at))) {
+        struct str rest = str_of(text), name = str_cut(&rest, ':'), path = str_cut(&rest, ':');
+
+        if (!name.n || !path.n || path.p[0] != '/' || (rest.p && !str_is(rest, "ro")))
+            return cli_usage(cli, err, "--volume: \"%s\" is not NAME:/path or NAME:/path:ro", text);
+        json_open(json, '{');
+        json_kv_str(json, "volume", name);
+        json_kv_str(json, "path", path);
+        json_kv_bool(json, "read_only", rest.p != NULL);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    return 0;
+}
+
+/* TIME, TIME:ACTION */
+static int put_idle(struct cli *cli, struct json_out *json, struct err *err)
+{
+    const char *text = cli_text(cli, "idle");
+    struct str action = str_of(text), time = str_cut(&action, ':');
+    uint64_t ms;
+
+    if (!text)
+        return 0;
+    if (!str_to_ms(time, &ms) || ms > INT64_MAX / 2)
+        return cli_usage(cli, err, "--idle: \"%s\" is not TIME:ACTION, such as 10m:pause", text);
+    json_key(json, "idle");
+    json_open(json, '{');
+    json_kv_int(json, "after_ms", (int64_t)ms);
+    json_kv_str(json, "action", action.p ? action : STR("pause"));
+    json_close(json, '}');
+    return 0;
+}
+
+static void put_text(struct cli *cli, struct json_out *json, const char *flag, const char *field)
+{
+    if (cli_has(cli, flag))
+        json_kv_text(json, field, cli_text(cli, flag));
+}
+
+int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, const char *storage,
+                     struct err *err)
+{
+    if (cli_ms(cli, "ttl", ttl_ms, &ttl_ms, err) < 0 || put_volumes(cli, json, err) < 0)
         return -1;
+    put_text(cli, json, "image", "image");
+    if (cli_has(cli, "storage") || storage)
+        json_kv_text(json, "storage", cli_has(cli, "storage") ? cli_text(cli, "storage") : storage);
+    if (cli_has(cli, "sys"))
+        json_kv_bool(json, "sys", true);
     if (cli_has(cli, "name"))
         json_kv_text(json, "name", cli_text(cli, "name"));
     if (cli_has(cli, "user"))
@@ -82,7 +138,7 @@ static int create_run(struct cli *cli, struct err *err)
     const struct json *reply;
 
     json_open(&json, '{');
-    if (sandbox_put_wish(cli, &json, 0, err) < 0 ||
+    if (sandbox_put_wish(cli, &json, 0, NULL, err) < 0 || put_idle(cli, &json, err) < 0 ||
         sandbox_put_pairs(cli, &json, "env", "env", err) < 0)
         return -1;
     json_close(&json, '}');
@@ -98,6 +154,8 @@ static int create_run(struct cli *cli, struct err *err)
 static const struct cli_flag create_flags[] = {
     SANDBOX_FLAGS,
     { "env", "NAME=VALUE", "Environment of every command; may repeat" },
+    { "idle", "TIME[:ACTION]",
+      "When nobody uses it for so long: pause, stop or delete it (pause)" },
     { 0 },
 };
 
@@ -105,7 +163,8 @@ const struct command cmd_create = {
     .name = "create",
     .help = "Make a sandbox and print its id.",
     .more = "Examples:\n  atoll create --name build --memory 2G --ttl 1h\n"
-            "  id=$(atoll create); atoll exec $id -- uname -a",
+            "  id=$(atoll create); atoll exec $id -- uname -a\n"
+            "  atoll create --storage disk --idle 10m:stop --volume cache:/var/cache",
     .flags = create_flags,
     .traits = CMD_REMOTE,
     .run = create_run,
@@ -128,7 +187,7 @@ static int ls_run(struct cli *cli, struct err *err)
     if (cli->json)
         return cli_put_reply(cli);
     return cli_table(cli, json_get(reply, "items"),
-                     "id,name,state,user,>execs_running,created_at,expires_at");
+                     "id,name,state,storage,user,>execs_running,created_at,expires_at");
 }
 
 static const struct cli_flag ls_flags[] = {
@@ -156,8 +215,9 @@ static int show_run(struct cli *cli, struct err *err)
     bool lives = str_is(state, "running") || str_is(state, "paused");
     if (!cli->json)
         cli_details(cli, reply,
-                    "id,name,state,reason,user,memory,pids,cpu_percent,disk,inodes,nofile,ttl_ms,"
-                    "execs_running,by,created_at,changed_at,expires_at");
+                    "id,name,state,reason,asleep,storage,image,user,memory,pids,cpu_percent,disk,"
+                    "inodes,nofile,ttl_ms,idle,volumes,binds,execs_running,by,created_at,changed_"
+                    "at,expires_at");
     if (lives && cli_get(cli, &applied, err, "/api/v1/sandboxes/%s/applied", id) < 0)
         return err_wrap(err, "what is applied to sandbox %s", cli->args[0]);
     if (cli->json) {
@@ -263,6 +323,11 @@ static int resume_run(struct cli *cli, struct err *err)
     return each(cli, "POST", "resume", err);
 }
 
+static int start_run(struct cli *cli, struct err *err)
+{
+    return each(cli, "POST", "start", err);
+}
+
 static int stop_run(struct cli *cli, struct err *err)
 {
     return each(cli, "POST", "stop", err);
@@ -292,9 +357,18 @@ const struct command cmd_resume = {
 const struct command cmd_stop = {
     .name = "stop",
     .args = "ID|NAME…",
-    .help = "Kill everything in a sandbox; its commands and their output stay readable.",
+    .help = "Kill everything in a sandbox; its files, its commands and their output stay.",
+    .more = "Refused with storage memory, where the files would be lost: pause or remove it.",
     .traits = CMD_REMOTE,
     .run = stop_run,
+};
+
+const struct command cmd_start = {
+    .name = "start",
+    .args = "ID|NAME…",
+    .help = "Let a stopped sandbox run again, with its files, limits and volumes.",
+    .traits = CMD_REMOTE,
+    .run = start_run,
 };
 
 const struct command cmd_rm = {

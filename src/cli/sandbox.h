@@ -8,19 +8,26 @@
     { "name", "NAME", "A name of its own, to be used instead of the id" },                         \
         { "user", "USER", "agent, or root: who commands run as (agent)" },                         \
         { "memory", "SIZE", "Memory, such as 512M or 2G (1G)" },                                   \
-        { "disk", "SIZE", "Everything written inside (1G)" },                                      \
+        { "disk", "SIZE", "Everything written inside (half of memory; 8G on disk)" },              \
         { "inodes", "N", "Files made inside (100000)" },                                           \
         { "pids", "N", "Processes and threads at once (512)" },                                    \
         { "cpu", "PERCENT", "Processor time; 100 is one core (200)" },                             \
         { "nofile", "N", "Open descriptors of each process (1024)" },                              \
         { "ttl", "TIME", "Lifetime, such as 1h; then it is removed" },                             \
+        { "storage", "WHERE", "memory: gone with it; disk: kept over stop and start" },            \
+        { "image", "NAME", "What it begins with (the programs of this machine)" },                 \
+        { "volume", "NAME:PATH[:ro]", "A volume at this path inside; may repeat" },                \
+        { "sys", NULL, "A read-only /sys" },                                                       \
     {                                                                                              \
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
     }
 
-/* The members of a request for one, `ttl_ms` unless --ttl was given; without the braces. */
+/*
+ * The members of a request for one, without the braces; `ttl_ms` unless --ttl, `storage` (may be
+ * NULL) unless --storage was given.
+ */
 must_use int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms,
-                              struct err *err);
+                              const char *storage, struct err *err);
 /* NAME=VALUE flags as an object. */
 must_use int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag,
                                const char *field, struct err *err);

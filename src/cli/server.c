@@ -32,7 +32,7 @@ static int health_run(struct cli *cli, struct err *err)
     if (cli->json)
         cli_put_reply(cli);
     else
-        cli_details(cli, reply, "status,version,ready,uptime_ms,started_at,subscribers");
+        cli_details(cli, reply, "status,version,ready,store,uptime_ms,started_at,subscribers");
     return json_true(reply, "ready") ? EXIT_OK : EXIT_ERROR;
 }
 

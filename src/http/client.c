@@ -23,6 +23,9 @@ struct client {
     uint64_t left; /* of the body, or of the chunk */
     bool first;    /* before the first chunk */
     bool over;     /* the body ended as it should */
+    bool to_head;  /* the request is a HEAD */
+    bool stream;   /* the request's body is not over */
+    bool deaf;     /* the server closed before it had read the request */
 };
 
 void client_free(struct client *client)
@@ -106,15 +109,30 @@ static int read_head(struct client *client, bool to_head, struct client_reply *r
     return err_set(err, ERR_INTERNAL, "the server never gives its real reply");
 }
 
-int client_start_on(struct client **out, int fd, const struct client_target *target,
-                    const struct client_request *request, const struct client_options *options,
-                    struct client_reply *reply, struct err *err)
+/* A server may refuse and close before it has read everything; its words are worth more. */
+static int send_bytes(struct client *client, const void *data, size_t len, struct err *err)
+{
+    struct err late = { 0 };
+
+    if (client->deaf || client_io_write(&client->io, data, len, &late) == 0)
+        return 0;
+    client->deaf = late.code == ERR_UNAVAILABLE;
+    if (client->deaf)
+        return 0;
+    *err = late;
+    return -1;
+}
+
+int client_open_on(struct client **out, int fd, const struct client_target *target,
+                   const struct client_request *request, const struct client_options *options,
+                   struct err *err)
 {
     autoclient struct client *client = xnew(struct client);
     autobuf struct buf text = { 0 };
-    struct err late = { 0 };
 
     client->io.fd = -1;
+    client->to_head = strcmp(request->method, "HEAD") == 0;
+    client->stream = request->stream != NULL;
     if (client_io_init(&client->io, fd, target->tls ? target->name : NULL, options->ca_file,
                        options->deadline_ms, err) < 0)
         return -1;
@@ -122,30 +140,72 @@ int client_start_on(struct client **out, int fd, const struct client_target *tar
         return -1;
     if (!buf_ok(&text))
         return err_set(err, ERR_LIMIT, "the request is too long");
-    /* A server may refuse and close before it has read everything; its words are worth more. */
-    int sent = client_io_write(&client->io, text.data, text.len, &late);
-    if (sent < 0 && late.code != ERR_UNAVAILABLE) {
-        *err = late;
-        return -1;
-    }
-    if (read_head(client, strcmp(request->method, "HEAD") == 0, reply, err) < 0)
+    if (send_bytes(client, text.data, text.len, err) < 0)
         return -1;
     *out = take_ptr(&client);
     return 0;
+}
+
+int client_write(struct client *client, const void *data, size_t len, struct err *err)
+{
+    char line[24];
+    int n = snprintf(line, sizeof(line), "%zx\r\n", len);
+
+    if (!len)
+        return 0; /* an empty chunk would be the end */
+    if (send_bytes(client, line, (size_t)n, err) < 0 || send_bytes(client, data, len, err) < 0 ||
+        send_bytes(client, "\r\n", 2, err) < 0)
+        return -1;
+    return client->deaf ? err_set(err, ERR_UNAVAILABLE, "the server does not listen any more") : 0;
+}
+
+int client_finish(struct client *client, struct client_reply *reply, struct err *err)
+{
+    if (client->stream && send_bytes(client, "0\r\n\r\n", 5, err) < 0)
+        return -1;
+    client->stream = false;
+    return read_head(client, client->to_head, reply, err);
+}
+
+int client_start_on(struct client **out, int fd, const struct client_target *target,
+                    const struct client_request *request, const struct client_options *options,
+                    struct client_reply *reply, struct err *err)
+{
+    autoclient struct client *client = NULL;
+
+    if (client_open_on(&client, fd, target, request, options, err) < 0 ||
+        client_finish(client, reply, err) < 0)
+        return -1;
+    *out = take_ptr(&client);
+    return 0;
+}
+
+static int connect_to(const struct client_target *target, const struct client_options *options,
+                      struct err *err)
+{
+    int64_t left = options->deadline_ms - clock_mono_ms();
+
+    if (left <= 0)
+        return err_set(err, ERR_TIMEOUT, "no time left to connect");
+    return sock_connect(target->connect, (int)MIN(left, 86400000), err);
+}
+
+int client_open(struct client **out, const struct client_target *target,
+                const struct client_request *request, const struct client_options *options,
+                struct err *err)
+{
+    int fd = connect_to(target, options, err);
+
+    return fd < 0 ? -1 : client_open_on(out, fd, target, request, options, err);
 }
 
 int client_start(struct client **out, const struct client_target *target,
                  const struct client_request *request, const struct client_options *options,
                  struct client_reply *reply, struct err *err)
 {
-    int64_t left = options->deadline_ms - clock_mono_ms();
+    int fd = connect_to(target, options, err);
 
-    if (left <= 0)
-        return err_set(err, ERR_TIMEOUT, "no time left to connect");
-    int fd = sock_connect(target->connect, (int)MIN(left, 86400000), err);
-    if (fd < 0)
-        return -1;
-    return client_start_on(out, fd, target, request, options, reply, err);
+    return fd < 0 ? -1 : client_start_on(out, fd, target, request, options, reply, err);
 }
 
 /* ---- the body ---- */

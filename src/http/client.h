@@ -35,6 +35,7 @@ struct client_request {
     const char *token;  /* NULL: none */
     const char *accept; /* NULL: application/json */
     struct str body;    /* p == NULL: none; sent as application/json */
+    const char *stream; /* its type, when the body comes by client_write instead; otherwise NULL */
     struct client_field extra[2];
 };
 
@@ -63,6 +64,19 @@ must_use int client_start_on(struct client **out, int fd, const struct client_ta
                              const struct client_request *request,
                              const struct client_options *options, struct client_reply *reply,
                              struct err *err);
+/*
+ * In three steps, for a body whose length nobody knows: the request is begun, its body written
+ * piece by piece, and then the reply's head read. A server that refuses early makes client_write
+ * fail with ERR_UNAVAILABLE; client_finish then still has its answer, if it gave one.
+ */
+must_use int client_open(struct client **out, const struct client_target *target,
+                         const struct client_request *request, const struct client_options *options,
+                         struct err *err);
+must_use int client_open_on(struct client **out, int fd, const struct client_target *target,
+                            const struct client_request *request,
+                            const struct client_options *options, struct err *err);
+must_use int client_write(struct client *client, const void *data, size_t len, struct err *err);
+must_use int client_finish(struct client *client, struct client_reply *reply, struct err *err);
 /* Body bytes as they come: how many, 0 at its proper end, -1 (ERR_UNAVAILABLE when cut short). */
 must_use ssize_t client_read(struct client *client, void *out, size_t len, struct err *err);
 /* Another deadline, for the reads that follow. */

@@ -131,7 +131,9 @@ int client_request_put(struct buf *out, const struct client_target *target,
             return err_set(err, ERR_INVALID, "%s holds a control byte", request->extra[i].name);
         buf_printf(out, "%s: %s\r\n", request->extra[i].name, request->extra[i].value);
     }
-    if (request->body.p)
+    if (request->stream)
+        buf_printf(out, "Content-Type: %s\r\nTransfer-Encoding: chunked\r\n", request->stream);
+    else if (request->body.p)
         buf_printf(out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
                    request->body.n);
     else if (strcmp(request->method, "GET") != 0 && strcmp(request->method, "HEAD") != 0)

@@ -22,9 +22,10 @@
 struct script {
     int fd; /* owned by the thread */
     struct str say;
-    size_t step;    /* bytes at a time; 0: all at once */
-    int silent_ms;  /* stays open without a word afterwards */
-    int refuse_now; /* answers and closes before it has read anything */
+    size_t step;       /* bytes at a time; 0: all at once */
+    int silent_ms;     /* stays open without a word afterwards */
+    int refuse_now;    /* answers and closes before it has read anything */
+    const char *until; /* hears up to this; NULL: up to the end of a head */
     char heard[4096];
     pthread_t thread;
 };
@@ -32,8 +33,9 @@ struct script {
 static void hear(struct script *script)
 {
     size_t len = 0;
+    const char *until = script->until ? script->until : "\r\n\r\n";
 
-    while (len < sizeof(script->heard) - 1 && !strstr(script->heard, "\r\n\r\n")) {
+    while (len < sizeof(script->heard) - 1 && !strstr(script->heard, until)) {
         ssize_t got = recv(script->fd, script->heard + len, sizeof(script->heard) - 1 - len, 0);
 
         if (got <= 0)
@@ -357,6 +359,50 @@ TEST(client_sends_what_it_was_given)
     CHECK(strstr(script.heard, "\r\nAuthorization: Bearer atl_x\r\n"));
     CHECK(strstr(script.heard, "\r\nIdempotency-Key: k 1\r\n"));
     CHECK(strstr(script.heard, "\r\nContent-Length: 2\r\n\r\n{}"));
+}
+
+/* The server of the script answers at the first empty line: behind the head, or behind the body. */
+TEST(client_sends_a_body_piece_by_piece)
+{
+    struct script script = { .say = STR("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+                             .until = "\r\n0\r\n\r\n" };
+    struct client_request put = { .method = "PUT", .path = "/", .stream = "application/x-tar" };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + 5000 };
+    autoclient struct client *client = NULL;
+    struct client_reply reply;
+    struct err err = { 0 };
+
+    CHECK_OK(client_open_on(&client, begin(&script), &nowhere, &put, &options, &err), &err);
+    CHECK_OK(client_write(client, "hello", 5, &err), &err);
+    CHECK_OK(client_write(client, "", 0, &err), &err);
+    CHECK_OK(client_write(client, "0123456789abcdef!", 17, &err), &err);
+    CHECK_OK(client_finish(client, &reply, &err), &err);
+    CHECK_INT(reply.status, 200);
+    pthread_join(script.thread, NULL);
+    CHECK(strstr(script.heard, "\r\nContent-Type: application/x-tar\r\n"
+                               "Transfer-Encoding: chunked\r\n\r\n"
+                               "5\r\nhello\r\n11\r\n0123456789abcdef!\r\n0\r\n\r\n"));
+    CHECK(!strstr(script.heard, "Content-Length"));
+}
+
+TEST(client_hears_a_refusal_in_the_middle_of_a_body)
+{
+    struct script script = { .say = STR("HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno"),
+                             .refuse_now = true };
+    struct client_request put = { .method = "PUT", .path = "/", .stream = "application/x-tar" };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + 5000 };
+    autofree char *big = xcalloc(1, 4 << 20);
+    autoclient struct client *client = NULL;
+    struct client_reply reply;
+    struct err err = { 0 };
+
+    CHECK_OK(client_open_on(&client, begin(&script), &nowhere, &put, &options, &err), &err);
+    CHECK(client_write(client, big, 4 << 20, &err) < 0);
+    CHECK_INT(err.code, ERR_UNAVAILABLE);
+    CHECK(client_write(client, big, 1, &err) < 0);
+    CHECK_OK(client_finish(client, &reply, &err), &err);
+    CHECK_INT(reply.status, 413);
+    pthread_join(script.thread, NULL);
 }
 
 TEST(client_refuses_values_that_break_lines)

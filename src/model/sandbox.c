@@ -23,8 +23,8 @@ static const struct state_row sandbox_table[SANDBOX_STATES] = {
     [SANDBOX_CREATING] = { "creating", TO(SANDBOX_RUNNING) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
     [SANDBOX_RUNNING]  = { "running",  TO(SANDBOX_PAUSED) | TO(SANDBOX_STOPPED) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
     [SANDBOX_PAUSED]   = { "paused",   TO(SANDBOX_RUNNING) | TO(SANDBOX_STOPPED) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
-    [SANDBOX_STOPPED]  = { "stopped",  TO(SANDBOX_DELETED) },
-    [SANDBOX_FAILED]   = { "failed",   TO(SANDBOX_DELETED) },
+    [SANDBOX_STOPPED]  = { "stopped",  TO(SANDBOX_RUNNING) | TO(SANDBOX_FAILED) | TO(SANDBOX_DELETED) },
+    [SANDBOX_FAILED]   = { "failed",   TO(SANDBOX_RUNNING) | TO(SANDBOX_DELETED) },
     [SANDBOX_DELETED]  = { "deleted",  0 },
 };
 
@@ -89,6 +89,33 @@ bool exec_may(enum exec_state from, enum exec_state to)
 
 /* ---- sandbox ---- */
 
+static const struct field volume_use_fields[] = {
+    FIELD(volume_use, volume, F_STRING, F_REQUIRED, .min = 1, .max = DISK_NAME_MAX,
+          .help = "Name or id of a volume"),
+    FIELD(volume_use, path, F_STRING, F_REQUIRED, .min = 2, .max = 255,
+          .help = "Where it is put; absolute, made if it is not there"),
+    FIELD(volume_use, read_only, F_BOOL, 0, .help = "Nothing in it can be changed from here"),
+    { 0 },
+};
+
+static const struct field bind_use_fields[] = {
+    FIELD(bind_use, ticket, F_STRING, F_REQUIRED | F_SECRET, .max = 2 * BIND_TICKET_BYTES,
+          .help = "What the server's door gave for a directory of its machine, in hex; good once"),
+    FIELD(bind_use, path, F_STRING, F_REQUIRED, .min = 2, .max = 255,
+          .help = "Where it is put; absolute, made if it is not there"),
+    FIELD(bind_use, read_only, F_BOOL, 0, .help = "Nothing in it can be changed from here"),
+    { 0 },
+};
+
+const struct field idle_fields[] = {
+    FIELD(idle_policy, after_ms, F_INT, F_REQUIRED, .min = 100, .max = 365 * DAY_MS,
+          .help = "Milliseconds without a running command, a reader of output or a request about "
+                  "it"),
+    FIELD(idle_policy, action, F_ENUM, F_REQUIRED, .choices = "pause|stop|delete",
+          .help = "Then it is paused, stopped or deleted; a command wakes it from the first two"),
+    { 0 },
+};
+
 const struct field sandbox_spec_fields[] = {
     FIELD(sandbox_spec, name, F_STRING, 0, .min = 1, .max = SANDBOX_NAME_MAX,
           .help = "A name of its own within the tenant; may be used instead of the id"),
@@ -102,9 +129,11 @@ const struct field sandbox_spec_fields[] = {
     FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
           .help = "Share of processor time, 100 is one core; 200 unless said"),
     FIELD(sandbox_spec, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
-          .help = "Bytes of everything written inside; 1 GiB unless said"),
+          .help =
+              "Bytes of everything written inside; with storage memory half of memory unless said, "
+              "with storage disk 8 GiB"),
     FIELD(sandbox_spec, inodes, F_INT, 0, .min = 1024, .max = 1 << 24,
-          .help = "Files and directories made inside; 100000 unless said"),
+          .help = "Files and directories made inside, with storage memory; 100000 unless said"),
     FIELD(sandbox_spec, nofile, F_INT, 0, .min = 16, .max = 65536,
           .help = "Open descriptors of each process; 1024 unless said"),
     FIELD(sandbox_spec, ttl_ms, F_INT, 0, .min = 1000, .max = 365 * DAY_MS,
@@ -112,6 +141,27 @@ const struct field sandbox_spec_fields[] = {
     FIELD(sandbox_spec, env, F_MAP, 0, .max = 256, .each_max = 32768,
           .help = "Environment of every command"),
     FIELD(sandbox_spec, labels, F_MAP, 0, .max = 64, .help = "Anything, to find it again"),
+    FIELD(sandbox_spec, storage, F_ENUM, 0, .choices = "memory|disk",
+          .help = "Where what it writes goes: memory is gone when it ends, disk stays over stop "
+                  "and start. disk unless said, where the machine can"),
+    FIELD(sandbox_spec, image, F_STRING, 0, .min = 1, .max = 255,
+          .help = "What it begins with; the programs of this machine unless said"),
+    FIELD(sandbox_spec, from_snapshot, F_STRING, 0, .min = 1, .max = DISK_NAME_MAX,
+          .help = "Begin with the files of this snapshot (id, or a name that only one has)"),
+    FIELD(sandbox_spec, volumes, F_LIST, 0, .of = volume_use_fields,
+          .of_size = sizeof(struct volume_use), .max = SANDBOX_VOLUMES_MAX,
+          .help = "Volumes in it"),
+    FIELD(sandbox_spec, binds, F_LIST, 0, .of = bind_use_fields, .of_size = sizeof(struct bind_use),
+          .max = SANDBOX_BINDS_MAX, .help = "Directories of the machine in it; gone after a stop"),
+    FIELD(sandbox_spec, idle, F_OBJECT, 0, .of = idle_fields, .of_size = sizeof(struct idle_policy),
+          .help = "What happens when nobody uses it; without it, nothing"),
+    FIELD(sandbox_spec, sys, F_BOOL, 0, .help = "A read-only /sys; without it, none"),
+    { 0 },
+};
+
+static const struct field bind_view_fields[] = {
+    FIELD(bind_use, path, F_STRING, F_READONLY, .help = "Where it is"),
+    FIELD(bind_use, read_only, F_BOOL, F_READONLY, .help = "Nothing in it can be changed"),
     { 0 },
 };
 
@@ -122,6 +172,11 @@ const struct field sandbox_fields[] = {
           .help = "creating, running, paused, stopped or failed"),
     FIELD(sandbox_view, reason, F_STRING, F_READONLY,
           .help = "Why it stopped or failed; null while it is well"),
+    FIELD(sandbox_view, asleep, F_BOOL, F_READONLY,
+          .help = "Its idle policy paused or stopped it; a command wakes it"),
+    FIELD(sandbox_view, storage, F_STRING, F_READONLY, .help = "memory or disk"),
+    FIELD(sandbox_view, image, F_STRING, F_READONLY,
+          .help = "What it began with; null for the programs of the machine"),
     FIELD(sandbox_view, user, F_STRING, F_READONLY, .help = "Who commands run as"),
     FIELD(sandbox_view, memory, F_INT, F_READONLY, .help = "Bytes of memory it may use"),
     FIELD(sandbox_view, pids, F_INT, F_READONLY, .help = "Processes and threads it may have"),
@@ -132,12 +187,23 @@ const struct field sandbox_fields[] = {
     FIELD(sandbox_view, ttl_ms, F_INT, F_READONLY, .help = "Lifetime; 0 for none"),
     FIELD(sandbox_view, env, F_MAP, F_READONLY, .help = "Environment of every command"),
     FIELD(sandbox_view, labels, F_MAP, F_READONLY, .help = "Anything, to find it again"),
+    FIELD(sandbox_view, volumes, F_LIST, F_READONLY, .of = volume_use_fields,
+          .of_size = sizeof(struct volume_use), .help = "Volumes in it"),
+    FIELD(sandbox_view, binds, F_LIST, F_READONLY, .of = bind_view_fields,
+          .of_size = sizeof(struct bind_use), .help = "Directories of the machine in it"),
+    FIELD(sandbox_view, idle, F_OBJECT, F_READONLY, .of = idle_fields,
+          .of_size = sizeof(struct idle_policy), .help = "What happens when nobody uses it"),
+    FIELD(sandbox_view, sys, F_BOOL, F_READONLY, .help = "Has it a read-only /sys?"),
     FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
     FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),
     FIELD(sandbox_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
     FIELD(sandbox_view, changed_at, F_TIME, F_READONLY, .help = "When its state last changed"),
     FIELD(sandbox_view, expires_at, F_TIME, F_READONLY,
           .help = "When it will be deleted; null for never"),
+    FIELD(sandbox_view, start, F_STRING, F_READONLY,
+          .help = "In the answer to its creation: cold, or warm out of a pool; otherwise null"),
+    FIELD(sandbox_view, create_us, F_INT, F_READONLY,
+          .help = "Likewise: microseconds from the request until it ran; otherwise 0"),
     { 0 },
 };
 
@@ -157,6 +223,15 @@ static bool name_ok(const char *name)
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name) && name[0] != '-';
 }
 
+int name_check(const char *name, const char *id_prefix, const char *field, struct err *err)
+{
+    if (!name_ok(name))
+        return err_field(err, field, "lower-case letters, digits and hyphens only");
+    if (strncmp(name, id_prefix, strlen(id_prefix)) == 0 && strlen(name) >= 20)
+        return err_field(err, field, "must not look like an id");
+    return 0;
+}
+
 static int check_env(const struct field_pair *env, struct err *err)
 {
     for (; env && env->key; env++)
@@ -171,27 +246,37 @@ static void otherwise(int64_t *value, int64_t standard)
         *value = standard;
 }
 
-int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
+static int check_storage(const struct sandbox_spec *spec, struct err *err)
 {
-    if (spec->name && !name_ok(spec->name))
-        return err_field(err, "name", "lower-case letters, digits and hyphens only");
-    if (spec->name && strncmp(spec->name, "sb", 2) == 0 && strlen(spec->name) >= 20)
-        return err_field(err, "name", "must not look like an id");
-    if (check_env(spec->env, err) < 0)
-        return -1;
-    if (!spec->user)
-        spec->user = "agent";
-    otherwise(&spec->memory, 1ll << 30);
-    otherwise(&spec->pids, 512);
-    otherwise(&spec->cpu_percent, 200);
-    otherwise(&spec->disk, spec->memory / 2);
-    otherwise(&spec->inodes, 100000);
-    otherwise(&spec->nofile, 1024);
+    if (sandbox_on_disk(spec))
+        return 0;
     /* What is written lies in memory and counts as such: a full disk must come before that limit,
        or writing would end in an out-of-memory kill instead of "no space left". */
     if (spec->disk > spec->memory / 4 * 3)
         return err_field(err, "disk", "at most three quarters of memory, which holds it");
+    if (spec->idle && strcmp(spec->idle->action, "stop") == 0)
+        return err_field(err, "idle.action",
+                         "with storage memory a stop would lose its files; pause or delete");
     return 0;
+}
+
+int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
+{
+    if (spec->name && name_check(spec->name, "sb", "name", err) < 0)
+        return -1;
+    if (check_env(spec->env, err) < 0)
+        return -1;
+    if (!spec->user)
+        spec->user = "agent";
+    if (!spec->storage)
+        spec->storage = "memory";
+    otherwise(&spec->memory, 1ll << 30);
+    otherwise(&spec->pids, 512);
+    otherwise(&spec->cpu_percent, 200);
+    otherwise(&spec->disk, sandbox_on_disk(spec) ? 8ll << 30 : spec->memory / 2);
+    otherwise(&spec->inodes, 100000);
+    otherwise(&spec->nofile, 1024);
+    return check_storage(spec, err);
 }
 
 /* ---- exec ---- */

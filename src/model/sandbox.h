@@ -12,8 +12,8 @@ enum sandbox_state {
     SANDBOX_CREATING,
     SANDBOX_RUNNING,
     SANDBOX_PAUSED,
-    SANDBOX_STOPPED, /* nothing runs; rows and outputs are kept */
-    SANDBOX_FAILED,  /* it ended by itself; the reason says how */
+    SANDBOX_STOPPED, /* nothing runs; its disk, rows and outputs are kept */
+    SANDBOX_FAILED,  /* it ended and cannot go on; the reason says how */
     SANDBOX_DELETED,
     SANDBOX_STATES
 };
@@ -28,6 +28,25 @@ static inline bool sandbox_lives(enum sandbox_state state)
 }
 
 #define SANDBOX_NAME_MAX 63
+#define SANDBOX_VOLUMES_MAX 16
+#define SANDBOX_BINDS_MAX 16
+#define BIND_TICKET_BYTES 16
+
+struct volume_use {
+    const char *volume, *path;
+    bool read_only;
+};
+
+struct bind_use {
+    const char *ticket, *path; /* ticket: hex; empty once it was used */
+    bool read_only;
+};
+
+struct idle_policy {
+    int64_t after_ms;
+    const char *action; /* "pause", "stop", "delete" */
+};
+extern const struct field idle_fields[];
 
 /* What was asked for; zero means the default until sandbox_spec_settle. */
 struct sandbox_spec {
@@ -41,17 +60,35 @@ struct sandbox_spec {
     int64_t nofile;
     int64_t ttl_ms; /* 0: until it is deleted */
     struct field_pair *env, *labels;
+    const char *storage;       /* "memory" or "disk" */
+    const char *image;         /* or NULL: the host's programs */
+    const char *from_snapshot; /* or NULL; settled when it is made, not kept */
+    struct field_list volumes; /* struct volume_use */
+    struct field_list binds;   /* struct bind_use */
+    struct idle_policy *idle;  /* or NULL */
+    bool sys;
 };
 
 extern const struct field sandbox_spec_fields[]; /* decodes a request, encodes the row */
 /* Fills the defaults in and checks what no table can say. */
 must_use int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err);
+static inline bool sandbox_on_disk(const struct sandbox_spec *spec)
+{
+    return spec->storage && spec->storage[0] == 'd';
+}
+/* A name of a sandbox, volume, snapshot or pool; says what is wrong about `field`. */
+must_use int name_check(const char *name, const char *id_prefix, const char *field,
+                        struct err *err);
 
 struct sandbox_view {
     const char *id, *name, *state, *reason, *user, *by;
     int64_t memory, pids, cpu_percent, disk, inodes, nofile, ttl_ms;
     struct field_pair *env, *labels;
-    int64_t execs_running;
+    const char *storage, *image, *start;
+    struct field_list volumes, binds;
+    struct idle_policy *idle;
+    bool sys, asleep;
+    int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
 };
 extern const struct field sandbox_fields[];

@@ -441,7 +441,8 @@ static const struct {
     { "mknodat", A, { 0, 0, 0140644, 0 }, YES },
     { "mknodat", A, { 0, 0, 0020644, 0x103 }, NO },
     { "mknodat", R, { 0, 0, 0060644 | HIGH, 0x800 }, NO },
-    { "mknodat", A, { 0, 0, 0020000, 0 }, NO },
+    { "mknodat", A, { 0, 0, 0020000, 0 }, YES },
+    { "mknodat", A, { 0, 0, 0020000, 1 }, NO },
     { "mknodat", N, { 0, 0, 0020000, 0 }, YES },
     { "mknodat", N, { 0, 0, 0020000, HIGH }, YES },
     { "mknodat", N, { 0, 0, 0020644, 0x103 }, NO },
@@ -449,6 +450,7 @@ static const struct {
     { "mknod", A, { 0, 0010644, 0 }, YES },
     { "mknod", A, { 0, 0020644, 0x103 }, NO },
     { "mknod", A, { 0, 0060644, 0x800 }, NO },
+    { "mknod", A, { 0, 0020000, 0 }, YES },
     { "mknod", N, { 0, 0020000, 0 }, YES },
     { "mknod", N, { 0, 0020644, 0x103 }, NO },
     /* PR_SET_MM, PR_SCHED_CORE, PR_SET_MEMORY_MERGE; PR_SET_NAME, PR_SET_NO_NEW_PRIVS. */

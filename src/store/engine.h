@@ -28,6 +28,7 @@ struct db {
     int lock_fd;   /* of the file that says "in use", or -1 */
     unsigned busy; /* queries between db_query and query_done */
     bool damaged;  /* the engine met a page that makes no sense */
+    bool unread;   /* opened without a look at every page: it is large */
 
     struct query **slots; /* owned: hash table of chains by text pointer */
     size_t slot_count, query_count;
@@ -70,6 +71,8 @@ struct db_engine {
     bool (*in_transaction)(struct db *db);
     /* Is every page what it should be? `deep` compares tables with their indexes too. */
     int (*check)(struct db *db, bool deep, struct err *err);
+    /* From another thread: what runs on the connection ends with an error. */
+    void (*interrupt)(struct db *db);
     /* A consistent copy into an existing empty file; outside of a transaction. */
     int (*copy)(struct db *db, const char *to_path, struct err *err);
     /* Work put off from commits (SQLite: frames in the log), and doing it. */

@@ -218,6 +218,11 @@ static enum db_mode read_mode(const char *path)
     return is_there(path, "-wal") ? DB_READ : DB_READ_COPY;
 }
 
+static bool is_large(const char *path)
+{
+    return size_of(path, "") > STORE_CHECK_NOW_MAX;
+}
+
 /*
  * By a connection that cannot write: what is not ours, or not whole, stays as it is. (A change
  * that was cut off by a kill while the file had no log yet can only be undone by writing.)
@@ -229,7 +234,7 @@ static int check_first(const char *path, const struct migration *steps, struct e
     int version;
 
     if (check_size(path, err) < 0 || sqlite_open(&db, path, mode, err) < 0 ||
-        db->engine->check(db, size_of(path, "") <= STORE_CHECK_DEEP_MAX, err) < 0 ||
+        (!is_large(path) && db->engine->check(db, true, err) < 0) ||
         schema_check(db, steps, &version, err) < 0)
         return err_wrap(err, "%s is refused and was left as it is", path);
     return 0;
@@ -259,6 +264,7 @@ int store_open_steps(struct db **out, const char *path, const struct migration *
         return -1;
     if (open_existing(out, path, steps, err) < 0)
         return -1;
+    (*out)->unread = is_large(path);
     (*out)->lock_fd = take_fd(&lock_fd);
     return 0;
 }
@@ -291,7 +297,14 @@ static int open_to_read(struct db **out, const char *path, struct err *err)
 
 int store_open_alone(struct db **out, const char *path, bool write, struct err *err)
 {
-    return write ? store_open_writer(out, path, err) : open_to_read(out, path, err);
+    autodb struct db *db = NULL;
+
+    if ((write ? store_open_writer(&db, path, err) : open_to_read(&db, path, err)) < 0)
+        return -1;
+    if (db->unread && db->engine->check(db, false, err) < 0)
+        return err_wrap(err, "%s is refused and was left as it is", path);
+    *out = take_ptr(&db);
+    return 0;
 }
 
 void store_close_alone(struct db *db)

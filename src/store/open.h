@@ -6,7 +6,7 @@
 
 /*
  * The writer's connection: takes the lock that says "in use", makes the store if there is none,
- * checks and migrates it.
+ * checks and migrates it. A large one is not read from end to end: `unread` says so.
  */
 must_use int store_open_writer(struct db **out, const char *path, struct err *err);
 /* The same with other steps, for tests of migrating. */

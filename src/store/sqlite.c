@@ -99,6 +99,8 @@ static int fail(struct db *db, int rc, struct err *err)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return err_set(err, ERR_UNAVAILABLE, "the store is held by another program");
+    case SQLITE_INTERRUPT:
+        return err_set(err, ERR_UNAVAILABLE, "the store is closing");
     case SQLITE_NOMEM:
         return err_set(err, ERR_UNAVAILABLE, "not enough memory for the store");
     case SQLITE_TOOBIG:
@@ -244,6 +246,11 @@ static int sqlite_check(struct db *db, bool deep, struct err *err)
     return 0;
 }
 
+static void sqlite_interrupt(struct db *db)
+{
+    sqlite3_interrupt(handle_of(db));
+}
+
 static int sqlite_copy(struct db *db, const char *to_path, struct err *err)
 {
     autoquery struct query *q = db_query(db, "VACUUM INTO $1");
@@ -325,6 +332,7 @@ static const struct db_engine sqlite_engine = {
     .script = sqlite_script,
     .in_transaction = sqlite_in_transaction,
     .check = sqlite_check,
+    .interrupt = sqlite_interrupt,
     .copy = sqlite_copy,
     .backlog = sqlite_backlog,
     .settle = sqlite_settle,

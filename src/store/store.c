@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/metric.h"
+#include "store/checker.h"
 #include "store/open.h"
 #include "store/queue.h"
 
@@ -64,6 +65,8 @@ struct store {
     struct worker writer;
     struct worker *readers; /* owned */
     unsigned reader_count;
+    struct checker checker;
+    _Atomic enum store_state state;
 
     pthread_mutex_t done_lock;
     struct jobs done; /* back to the loop */
@@ -106,6 +109,11 @@ int64_t store_event_head(const struct store *store, const char *tenant)
     const struct head *head = map_get(&store->heads, str_of(tenant));
 
     return head ? head->seq : 0;
+}
+
+enum store_state store_state(const struct store *store)
+{
+    return atomic_load(&store->state);
 }
 
 /* `done` may free the job or hand it in again: nothing of it is touched afterwards. */
@@ -243,6 +251,14 @@ static bool run_job(struct db *db, struct store_job *job)
     return db_in_transaction(db);
 }
 
+/* Found by the writer itself, or by who reads the whole file meanwhile. */
+static bool is_damaged(struct store *store)
+{
+    if (store->writer.db->damaged)
+        atomic_store(&store->state, STORE_DAMAGED);
+    return atomic_load(&store->state) == STORE_DAMAGED;
+}
+
 static int commit(struct db *db, struct err *err)
 {
     int64_t began_us = clock_mono_us();
@@ -297,8 +313,8 @@ static void run_batch(struct store *store, struct jobs *taken)
     struct err err = { 0 };
 
     jobs_init(&batch);
-    bool good = !db->damaged && db_begin(db, &err) == 0;
-    if (db->damaged)
+    bool damaged = is_damaged(store), good = !damaged && db_begin(db, &err) == 0;
+    if (damaged)
         (void)err_set(&err, ERR_UNAVAILABLE, "the store's file is damaged; restore a backup");
     if (good) {
         good = run_jobs(store, taken, &batch, &err);
@@ -315,6 +331,7 @@ static void run_batch(struct store *store, struct jobs *taken)
         db_rollback(db);
         fail_batch(&batch, &err);
     }
+    (void)is_damaged(store); /* told at once, not with the next batch */
     count_jobs(&batch);
     deliver(store, &batch);
 }
@@ -420,6 +437,8 @@ static int open_all(struct store *store, const char *path, struct err *err)
         if (store_open_reader(&store->readers[i].db, path, err) < 0)
             return -1;
     }
+    if (store->writer.db->unread && checker_start(&store->checker, path, &store->state, err) < 0)
+        return -1;
     store->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (store->bell.fd < 0)
         return err_sys(err, "make the store's bell");
@@ -478,6 +497,7 @@ void store_close(struct store *store)
 {
     if (!store)
         return;
+    checker_stop(&store->checker);
     queue_close(&store->reads);
     for (unsigned i = 0; i < store->reader_count; i++) {
         join(&store->readers[i]);

@@ -42,7 +42,8 @@ struct store_options {
 
 /*
  * Opens, checks (a corrupt file is refused with a clear message, never repaired) and migrates.
- * Threads start here; `loop` is where jobs come back.
+ * Threads start here; `loop` is where jobs come back. The check of a file above
+ * STORE_CHECK_NOW_MAX goes on while it is served.
  */
 must_use int store_open(struct store **out, struct loop *loop, const struct store_options *options,
                         struct err *err);
@@ -56,6 +57,9 @@ void store_close(struct store *store);
  */
 void store_write(struct store *store, struct store_job *job);
 void store_read(struct store *store, struct store_job *job);
+/* What is known about the file; damaged: nothing is written any more. Any thread. */
+enum store_state { STORE_SOUND, STORE_CHECKING, STORE_DAMAGED };
+enum store_state store_state(const struct store *store);
 /* Newest event number of the tenant that reached the loop; 0 when none has. Loop thread. */
 int64_t store_event_head(const struct store *store, const char *tenant);
 

@@ -529,6 +529,29 @@ TEST(refused_or_unreadable_settings_leave_the_old_ones)
     stop(server);
 }
 
+/* Until the process has taken the signal: two that wait together would count as one. */
+static void wait_taken(pid_t pid, int signal)
+{
+    autofree char *path = xprintf("/proc/%d/status", (int)pid);
+
+    for (int i = 0; i < 5000; i++) {
+        FILE *status = fopen(path, "re");
+        unsigned long long waiting = 0, mask;
+        char line[128];
+
+        CHECK(status != NULL);
+        while (fgets(line, sizeof(line), status))
+            if (sscanf(line, "SigPnd: %llx", &mask) == 1 ||
+                sscanf(line, "ShdPnd: %llx", &mask) == 1)
+                waiting |= mask;
+        fclose(status);
+        if (!(waiting >> (signal - 1) & 1))
+            return;
+        usleep(1000);
+    }
+    test_fail(__FILE__, __LINE__, "signal %d is not taken", signal);
+}
+
 TEST(a_reload_during_a_reload_is_not_lost)
 {
     struct server *server = start("serve", "newer");
@@ -536,7 +559,7 @@ TEST(a_reload_during_a_reload_is_not_lost)
     wait_log(server, "warden: serving", 1, 5000); /* it looks at signals now */
     for (int i = 0; i < 3; i++) {
         CHECK(kill(server->pid, SIGHUP) == 0);
-        usleep(1000);
+        wait_taken(server->pid, SIGHUP);
     }
     wait_log(server, "settings reloaded", 2, 5000);
     stop(server);

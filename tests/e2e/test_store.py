@@ -56,6 +56,39 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(start_server, damage):
     server.start()
 
 
+def store_is(server, word):
+    try:
+        return server.get("/api/v1/health").json()["store"] == word
+    except OSError:  # not listening yet
+        return False
+
+
+def test_a_large_damaged_store_is_read_but_not_written_nor_ready(start_server):
+    server = start_server()
+    write_some(server, 3)
+    server.stop(remove=False)
+    db = sqlite3.connect(database(server))
+    db.execute("CREATE TABLE filler (x)")
+    db.execute("INSERT INTO filler VALUES (zeroblob(40000000))")
+    db.commit()
+    db.close()
+    owner = (server.state / "data").stat()
+    os.chown(database(server), owner.st_uid, owner.st_gid)
+    server.start()
+    harness.wait_until(lambda: store_is(server, "sound"), 20, "the check")
+    server.stop(remove=False)
+    with open(database(server), "r+b") as f:  # where the long row goes on: far outside of the file
+        f.seek(4096 * 5000)
+        f.write(b"\x7f\xff\xff\xff")
+    server.start(ready=False)
+    harness.wait_until(lambda: store_is(server, "damaged"), 20, "the damage")
+    ready = server.get("/readyz", token=None)
+    assert ready.status == 503 and "restore a backup" in ready.error["message"]
+    assert server.post("/api/v1/notes", {"text": "lost?"}).status == 503
+    assert len(server.get("/api/v1/events?type=note.created").json()["items"]) == 3
+    assert server.cli("health").returncode == 1
+
+
 def test_a_store_from_the_future_is_refused(start_server):
     server = start_server()
     write_some(server, 3)

@@ -59,6 +59,14 @@ check("status and message, percent-encoded", async () => {
 check("method that is not there", async () =>
   assert.equal((await call("missing", "x")).code, grpc.status.UNIMPLEMENTED));
 
+check("compressed messages are refused by name", async () => {
+  const gzip = new Client(address, credentials, { ...options, "grpc.default_compression_algorithm": 2 });
+  const err = await new Promise((resolve) => gzip.unary(Buffer.from("x".repeat(5000)), resolve));
+  gzip.close();
+  assert.equal(err.code, grpc.status.UNIMPLEMENTED);
+  assert.match(err.details, /identity/);
+});
+
 check("client stream", async () => {
   const reply = await new Promise((resolve, reject) => {
     const stream = client.collect((err, r) => (err ? reject(err) : resolve(r)));

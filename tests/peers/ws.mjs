@@ -215,6 +215,17 @@ check("handshake with a short key is 400", async () =>
   assert.match(await handshake(good.with(2, "Sec-WebSocket-Key: c2hvcnQ=")), /^HTTP\/1\.1 400 /));
 check("handshake without Connection: Upgrade is 400", async () =>
   assert.match(await handshake(good.with(1, "Connection: close")), /^HTTP\/1\.1 400 /));
+check("an offer of permessage-deflate is declined", async () => {
+  const ws = await open(undefined, { perMessageDeflate: { threshold: 0 } });
+  assert.equal(ws.extensions, "");
+  await echo(ws, "x".repeat(5000), false);
+  ws.close();
+  await closed(ws);
+  const offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, x";
+  assert.doesNotMatch(await handshake([...good, offer]), /sec-websocket-extensions/i);
+});
+check("a compressed frame all the same is a protocol error",
+  async () => closesWith(1002, frame(FIN | 0x40 | 1, "x")));
 check("frames right behind the handshake are not lost", async () => {
   const socket = net.connect(port, host);
   const got = [];

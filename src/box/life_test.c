@@ -1,0 +1,530 @@
+/*
+ * Life: sandboxes on disks against the model of a warden. Every operation is tried with each of its
+ * questions refused, and with the process killed at each of them; what the next start then finds
+ * must be whole: no box and no disk that no row names, no row that promises what is not there.
+ */
+#include "box/model_rig.h"
+
+static struct caller callers[16];
+static unsigned caller_count;
+
+/* Callers outlive a killed process: their memory must, too. */
+static struct box_op *call(void)
+{
+    struct caller *caller = &callers[caller_count++ % ARRAY_LEN(callers)];
+
+    *caller = caller_new();
+    return &caller->op;
+}
+
+static struct caller *caller_of(struct box_op *op)
+{
+    return container_of(op, struct caller, op);
+}
+
+static bool went_well(struct box_op *op)
+{
+    return caller_of(op)->done == 1 && !caller_of(op)->failed;
+}
+
+static const char *state_of(const struct box *box)
+{
+    return sandbox_state_name(box->state);
+}
+
+static struct box *only(void)
+{
+    return boxes_next(boxes, "default", NULL);
+}
+
+static struct box *create_one(const struct sandbox_spec *spec)
+{
+    struct box_op *op = call();
+    struct err err;
+
+    CHECK_OK(boxes_create(boxes, spec, op, &err), &err);
+    model_run();
+    return went_well(op) ? op->box : NULL;
+}
+
+static const struct sandbox_spec on_disk = { .name = "one", .storage = "disk" };
+
+/* ---- what must always hold ---- */
+
+static int count_rows(struct db *db, void *ctx, struct err *err)
+{
+    (void)err;
+    *(int64_t *)ctx = test_number(db, "SELECT count(*) FROM disk WHERE state = 'ready'");
+    CHECK_INT(test_number(db, "SELECT count(*) FROM disk WHERE state <> 'ready'"), 0);
+    return 0;
+}
+
+/* After a start: rows, memory and the warden agree. */
+static void check_whole(void)
+{
+    unsigned live = 0, disks = 0;
+    struct box *box = NULL;
+    int64_t rows;
+    struct err err;
+
+    while ((box = boxes_next(boxes, "default", box))) {
+        bool lives = sandbox_lives(box->state);
+
+        CHECK(!box->busy);
+        CHECK(lives == (model_box(box->id) != NULL));
+        live += lives;
+        if (lives) {
+            CHECK(model_box(box->id)->frozen == (box->state == SANDBOX_PAUSED));
+            CHECK(model_box(box->id)->upper == box->disk);
+        }
+        if (box->disk && box->state != SANDBOX_FAILED) {
+            struct disk *disk = disk_by_number(boxes, box->disk);
+
+            CHECK(disk && disk->state == DISK_READY && strcmp(disk->sandbox, box->id) == 0);
+            CHECK(model_disk(box->disk) != NULL);
+        }
+    }
+    CHECK_INT(model_count_boxes(), live);
+    list_each (pos, &boxes->disks)
+        disks += list_entry(pos, struct disk, node)->state == DISK_READY;
+    CHECK_INT(model_count_disks(), disks);
+    CHECK_OK(test_write(count_rows, &rows, &err), &err);
+    CHECK_INT(rows, disks);
+}
+
+/* ---- the usual ---- */
+
+TEST(stop_keeps_the_disk_and_start_brings_it_back)
+{
+    struct sandbox_spec spec = on_disk;
+    struct box_op *op;
+    struct err err;
+
+    spec.memory = 64 << 20;
+    spec.disk = 200 << 20; /* more than memory: it is not there */
+    model_up();
+    struct box *box = create_one(&spec);
+    CHECK(box && box->disk);
+    uint64_t disk = box->disk;
+    CHECK_INT(model_disk(disk)->bytes, 200 << 20);
+    CHECK_INT(model_box(box->id)->upper, disk);
+    CHECK_OK(box_stop(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && strcmp(state_of(box), "stopped") == 0);
+    check_whole();
+    CHECK(box_stop(box, op, &err) < 0);
+    model_again();
+    check_whole();
+    box = only();
+    CHECK_STR(state_of(box), "stopped");
+    CHECK_OK(box_start(box, op = call(), &err), &err);
+    CHECK(box_start(box, call(), &err) < 0);
+    model_run();
+    CHECK(went_well(op) && box->disk == disk);
+    CHECK_STR(state_of(box), "running");
+    CHECK_INT(model_box(box->id)->spec.memory, 64 << 20);
+    CHECK(box_start(box, call(), &err) < 0);
+    CHECK_INT(err.code, ERR_CONFLICT);
+    model_again();
+    check_whole();
+    box = only();
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op));
+    CHECK_INT(model_count_disks(), 0);
+    check_whole();
+    down();
+}
+
+TEST(what_died_while_nobody_looked_can_be_started)
+{
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    CHECK(create_one(&on_disk) != NULL);
+    CHECK(create_one(&(struct sandbox_spec){ .name = "two", .storage = "memory" }) != NULL);
+    for (unsigned i = 0; i < MODEL_MAX; i++) /* a reboot */
+        if (model_boxes[i].id[0])
+            model_box_end(&model_boxes[i]);
+    model_again();
+    check_whole();
+    struct box *box = only(), *memory = boxes_next(boxes, "default", box);
+    CHECK_STR(state_of(box), "stopped");
+    CHECK(strstr(box->reason, "away") != NULL);
+    CHECK_STR(state_of(memory), "failed");
+    CHECK(box_start(memory, call(), &err) < 0);
+    CHECK(strstr(err.msg, "memory") != NULL);
+    CHECK_OK(box_start(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && !box->reason[0]);
+    struct wire_msg died = { .verb = WIRE_BOX_DIED, .died = { .code = -1, .signal = 9 } };
+    memcpy(died.died.name.id, box->id, strlen(box->id));
+    model_box_end(model_box(box->id));
+    boxes_heard(boxes, &died, NULL, 0);
+    model_run();
+    CHECK_STR(state_of(box), "stopped");
+    CHECK(strstr(box->reason, "signal 9") != NULL);
+    *model_disk(box->disk) = (struct model_disk){ 0 };
+    model_again();
+    box = only();
+    CHECK_STR(state_of(box), "failed");
+    CHECK_STR(box->reason, "its disk is gone");
+    CHECK(box_start(box, call(), &err) < 0);
+    CHECK(strstr(err.msg, "gone") != NULL);
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op));
+    down();
+}
+
+TEST(storage_is_disk_where_the_machine_can)
+{
+    struct box_op *op = call();
+    struct err err = { 0 };
+
+    model_up();
+    struct box *box = create_one(&(struct sandbox_spec){ 0 });
+    CHECK_STR(box->spec.storage, "disk");
+    model_no_disks = true;
+    model_again();
+    box = create_one(&(struct sandbox_spec){ 0 });
+    CHECK_STR(box->spec.storage, "memory");
+    CHECK(boxes_create(boxes, &on_disk, op, &err) < 0);
+    CHECK_INT(err.code, ERR_UNSUPPORTED);
+    CHECK_STR(err.field, "storage");
+    down();
+}
+
+/* ---- every question refused, every question the last ---- */
+
+static struct disk *make_volume(const char *name);
+
+static struct volume_use two_volumes[] = { { "data", "/data", false }, { "data", "/ro", true } };
+static const struct sandbox_spec with_volumes = { .name = "one",
+                                                  .storage = "disk",
+                                                  .volumes = { two_volumes, 2 } };
+
+/* One operation on a sandbox with a disk and two volumes; NULL makes it. */
+struct trial {
+    const char *name;
+    int (*begin)(struct box *box, struct box_op *op, struct err *err);
+    bool stopped; /* the sandbox is before */
+};
+
+static int begin_create(struct box *box, struct box_op *op, struct err *err)
+{
+    (void)box;
+    return boxes_create(boxes, &with_volumes, op, err);
+}
+
+static const struct trial trials[] = {
+    { "create", begin_create, false }, { "stop", box_stop, false },
+    { "start", box_start, true },      { "pause", box_pause, false },
+    { "delete", box_delete, false },   { "delete stopped", box_delete, true },
+};
+
+/* Ready for a trial: what there is before it. */
+static struct box *prepared(const struct trial *trial)
+{
+    struct box *box = NULL;
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    CHECK(make_volume("data") != NULL);
+    if (trial->begin == begin_create)
+        return NULL;
+    box = create_one(&with_volumes);
+    CHECK(box != NULL);
+    if (trial->stopped) {
+        CHECK_OK(box_stop(box, op = call(), &err), &err);
+        model_run();
+        CHECK(went_well(op));
+    }
+    return box;
+}
+
+/* How many questions a trial takes when nothing goes wrong. */
+static unsigned questions_of(const struct trial *trial)
+{
+    struct box *box = prepared(trial);
+    struct box_op *op = call();
+    struct err err;
+
+    model_questions = 0;
+    CHECK_OK(trial->begin(box, op, &err), &err);
+    model_run();
+    CHECK(went_well(op));
+    unsigned count = model_questions;
+    check_whole();
+    model_again();
+    check_whole();
+    down();
+    return count;
+}
+
+TEST(whatever_fails_or_is_killed_the_next_start_finds_everything_whole)
+{
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        unsigned count = questions_of(&trials[t]);
+
+        CHECK(count > 0);
+        for (unsigned at = 1; at <= count; at++)
+            for (int how = 0; how < 2; how++) {
+                struct box *box = prepared(&trials[t]);
+                struct box_op *op = call();
+                struct err err;
+
+                model_questions = 0;
+                model_at = at;
+                model_how = how ? MODEL_KILLED : MODEL_REFUSES;
+                model_errno = EIO;
+                CHECK_OK(trials[t].begin(box, op, &err), &err);
+                model_run();
+                if (!how) { /* an answer, exactly one, and nothing half */
+                    CHECK_INT(caller_of(op)->done, 1);
+                    if (caller_of(op)->failed)
+                        check_whole();
+                }
+                model_again();
+                check_whole();
+                if (!only())
+                    CHECK(create_one(&with_volumes) != NULL); /* its name is free */
+                down();
+            }
+    }
+}
+
+/* ---- volumes ---- */
+
+struct disk_caller {
+    struct disk_op op;
+    int done;
+    bool failed;
+};
+
+static void disk_told(struct disk_op *op, const struct err *err)
+{
+    struct disk_caller *caller = container_of(op, struct disk_caller, op);
+
+    caller->done++;
+    caller->failed = err != NULL;
+}
+
+static struct disk *make_volume(const char *name)
+{
+    static struct disk_caller one, two;
+    struct disk_want want = {
+        .kind = DISK_VOLUME, .tenant = "default", .by = "me", .name = name, .bytes = 1 << 20
+    };
+    struct err err;
+
+    one = two = (struct disk_caller){ .op = { .done = disk_told, .tenant = "default" } };
+    CHECK_OK(disk_make(boxes, &want, &one.op, &err), &err);
+    model_run();
+    CHECK(one.done == 1 && !one.failed);
+    struct disk *disk = one.op.disk;
+    disk_ready(disk, &two.op);
+    model_run();
+    CHECK(two.done == 1 && !two.failed);
+    return disk;
+}
+
+TEST(volumes_are_mounted_and_again_at_a_start)
+{
+    struct box_op *op;
+    struct err err = { 0 };
+
+    model_up();
+    CHECK(boxes_create(boxes, &with_volumes, call(), &err) < 0);
+    CHECK_STR(err.field, "volumes[0].volume");
+    struct disk *disk = make_volume("data");
+    model_mount_count = 0;
+    struct box *box = create_one(&with_volumes);
+    CHECK(box != NULL);
+    for (int i = 0; i < 2; i++) {
+        if (i == 1) {
+            CHECK_OK(box_stop(box, op = call(), &err), &err);
+            model_run();
+            model_again(); /* out of the row */
+            box = only();
+            model_mount_count = 0;
+            CHECK_OK(box_start(box, op = call(), &err), &err);
+            model_run();
+            CHECK(went_well(op));
+        }
+        CHECK_INT(model_mount_count, 2);
+        CHECK_STR(model_mounts[0].target, "/data");
+        CHECK_INT(model_mounts[0].flags, 0);
+        CHECK_STR(model_mounts[1].target, "/ro");
+        CHECK_INT(model_mounts[1].flags, BOX_MOUNT_READ_ONLY);
+        CHECK(model_mounts[0].disk == model_mounts[1].disk && model_mounts[0].disk);
+    }
+    (void)disk;
+    struct volume_use bad[] = { { "data", "/proc/x", false } };
+    struct sandbox_spec spec = { .storage = "memory", .volumes = { bad, 1 } };
+    CHECK(boxes_create(boxes, &spec, call(), &err) < 0);
+    CHECK_STR(err.field, "volumes[0].path");
+    bad[0].path = "/a/../b";
+    CHECK(boxes_create(boxes, &spec, call(), &err) < 0);
+    down();
+}
+
+TEST(directories_are_mounted_by_ticket_once_and_not_kept)
+{
+    struct bind_use binds[] = { { "00112233445566778899aabbccddeeff", "/work", false } };
+    struct sandbox_spec spec = on_disk;
+    struct box_op *op;
+    struct err err = { 0 };
+
+    model_up();
+    spec.binds = (struct field_list){ binds, 1 };
+    model_mount_count = 0;
+    struct box *box = create_one(&spec);
+    CHECK(box && model_mount_count == 1);
+    CHECK_INT(model_mounts[0].flags, BOX_MOUNT_TICKET);
+    CHECK(model_mounts[0].ticket[1] == 0x11 && model_mounts[0].ticket[15] == 0xff);
+    struct bind_use *kept = box->spec.binds.items;
+    CHECK_STR(kept[0].ticket, "");
+    model_again();
+    box = only();
+    CHECK_INT(box->spec.binds.count, 1);
+    CHECK_OK(box_stop(box, op = call(), &err), &err);
+    model_run();
+    model_mount_count = 0;
+    CHECK_OK(box_start(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && model_mount_count == 0);
+    CHECK_INT(box->spec.binds.count, 0);
+    binds[0].ticket = "0011";
+    spec.name = "other";
+    CHECK(boxes_create(boxes, &spec, call(), &err) < 0);
+    CHECK_STR(err.field, "binds[0].ticket");
+    down();
+}
+
+/* ---- idle ---- */
+
+static struct box *idle_one(const char *action, int64_t after_ms)
+{
+    struct sandbox_spec spec = on_disk;
+    struct idle_policy idle = { .after_ms = after_ms, .action = action };
+
+    spec.idle = &idle;
+    return create_one(&spec);
+}
+
+static void check_sleeps_and_wakes(const char *action, const char *asleep)
+{
+    struct box_op *one = call(), *two = call();
+    struct err err;
+
+    model_up();
+    struct box *box = idle_one(action, 150);
+    turn(60);
+    box_touch(box);
+    turn(120);
+    model_run();
+    CHECK_STR(state_of(box), "running"); /* it was used meanwhile */
+    turn(150);
+    model_run();
+    CHECK_STR(state_of(box), asleep);
+    CHECK(box->asleep);
+    model_again();
+    check_whole();
+    box = only();
+    CHECK(box->asleep);
+    CHECK_INT(box_wake(box, one, &err), 0);
+    CHECK_INT(box_wake(box, two, &err), 0);
+    model_run();
+    CHECK(went_well(one) && went_well(two));
+    CHECK_STR(state_of(box), "running");
+    CHECK(!box->asleep);
+    CHECK_INT(box_wake(box, call(), &err), 1);
+    check_whole();
+    down();
+}
+
+TEST(an_idle_sandbox_sleeps_and_is_woken)
+{
+    check_sleeps_and_wakes("pause", "paused");
+    check_sleeps_and_wakes("stop", "stopped");
+}
+
+TEST(an_idle_sandbox_may_be_deleted)
+{
+    model_up();
+    CHECK(idle_one("delete", 50) != NULL);
+    turn(100);
+    model_run();
+    CHECK(only() == NULL);
+    CHECK_INT(model_count_disks(), 0);
+    down();
+}
+
+TEST(a_command_keeps_it_awake)
+{
+    uint32_t number;
+
+    model_up();
+    struct box *box = idle_one("pause", 100);
+    init_end = model_box(box->id)->init;
+    (void)started(box, &number);
+    turn(250);
+    model_run();
+    CHECK_STR(state_of(box), "running");
+    say_exited(number, 0, 0, 0);
+    turn(60);
+    model_run();
+    CHECK_STR(state_of(box), "running");
+    turn(150);
+    model_run();
+    CHECK_STR(state_of(box), "paused");
+    init_end = -1;
+    down();
+}
+
+TEST(who_comes_while_it_falls_asleep_wakes_it_at_once)
+{
+    struct box_op *op = call();
+    struct err err;
+
+    model_up();
+    struct box *box = idle_one("stop", 50);
+    turn(100); /* the question is on its way */
+    CHECK(box->busy && box->asleep);
+    CHECK_INT(box_wake(box, op, &err), 0);
+    model_run();
+    CHECK(went_well(op));
+    CHECK_STR(state_of(box), "running");
+    check_whole();
+    down();
+}
+
+TEST(one_that_somebody_stopped_is_not_woken)
+{
+    struct box_op *op = call();
+    struct err err;
+
+    model_up();
+    struct box *box = idle_one("stop", 5000);
+    CHECK_OK(box_stop(box, op, &err), &err);
+    model_run();
+    CHECK(!box->asleep);
+    CHECK_INT(box_wake(box, call(), &err), 1); /* and what follows says that it is stopped */
+    CHECK_STR(state_of(box), "stopped");
+    down();
+}
+
+TEST(stopping_what_is_in_memory_is_no_idle_action)
+{
+    struct idle_policy idle = { .after_ms = 5000, .action = "stop" };
+    struct sandbox_spec spec = { .storage = "memory", .idle = &idle };
+    struct err err = { 0 };
+
+    model_up();
+    CHECK(boxes_create(boxes, &spec, call(), &err) < 0);
+    CHECK_STR(err.field, "idle.action");
+    down();
+}

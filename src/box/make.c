@@ -1,0 +1,519 @@
+/*
+ * Bringing a sandbox up: a box of the warden's, then its mounts one after the other. That is the
+ * same for one that is made and for one that is started again; they differ in what is stored.
+ *
+ *   create   [disk row · DISK_MAKE] · BOX_CREATE · BOX_MOUNT… · row (and the disk is ready)
+ *   start                             BOX_CREATE · BOX_MOUNT… · row
+ *
+ * What fails is undone before the caller is told. A kill in between leaves a box whose row is
+ * missing or not running, and a disk that is not ready: the next start removes both.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "box/own.h"
+
+METRIC_HISTOGRAM(create_seconds, "atoll_sandbox_create_seconds",
+                 "From the wish for a sandbox to its being stored", 0.001, 0.002, 0.005, 0.01, 0.02,
+                 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5);
+
+#define PROFILE_AGENT 0 /* enum seccomp_profile, by wire/box.h */
+#define PROFILE_ROOT 1
+
+/* ---- the wish ---- */
+
+static struct field_pair *pairs_copy(struct arena *arena, const struct field_pair *from)
+{
+    size_t count = 0;
+
+    while (from && from[count].key)
+        count++;
+    struct field_pair *to = arena_alloc(arena, (count + 1) * sizeof(*to));
+    for (size_t i = 0; i < count; i++)
+        to[i] = (struct field_pair){ arena_strdup(arena, from[i].key),
+                                     arena_strdup(arena, from[i].value) };
+    return to;
+}
+
+static const char *text_copy(struct arena *arena, const char *text)
+{
+    return text ? arena_strdup(arena, text) : NULL;
+}
+
+static struct field_list volumes_copy(struct arena *arena, struct field_list from)
+{
+    struct volume_use *to = arena_alloc(arena, from.count * sizeof(*to));
+    const struct volume_use *uses = from.items;
+
+    for (size_t i = 0; i < from.count; i++)
+        to[i] = (struct volume_use){ arena_strdup(arena, uses[i].volume),
+                                     arena_strdup(arena, uses[i].path), uses[i].read_only };
+    return (struct field_list){ to, from.count };
+}
+
+static struct field_list binds_copy(struct arena *arena, struct field_list from)
+{
+    struct bind_use *to = arena_alloc(arena, from.count * sizeof(*to));
+    const struct bind_use *uses = from.items;
+
+    for (size_t i = 0; i < from.count; i++)
+        to[i] = (struct bind_use){ arena_strdup(arena, uses[i].ticket),
+                                   arena_strdup(arena, uses[i].path), uses[i].read_only };
+    return (struct field_list){ to, from.count };
+}
+
+void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from)
+{
+    *to = *from;
+    to->name = text_copy(arena, from->name);
+    to->user = strcmp(from->user, "root") == 0 ? "root" : "agent";
+    to->storage = sandbox_on_disk(from) ? "disk" : "memory";
+    to->image = text_copy(arena, from->image);
+    to->from_snapshot = NULL;
+    to->env = pairs_copy(arena, from->env);
+    to->labels = pairs_copy(arena, from->labels);
+    to->volumes = volumes_copy(arena, from->volumes);
+    to->binds = binds_copy(arena, from->binds);
+    if (from->idle) {
+        to->idle = arena_new(arena, struct idle_policy);
+        *to->idle =
+            (struct idle_policy){ from->idle->after_ms, arena_strdup(arena, from->idle->action) };
+    }
+}
+
+/* ---- mounts ---- */
+
+static size_t mount_count(const struct sandbox_spec *spec)
+{
+    return spec->volumes.count + spec->binds.count;
+}
+
+static int mount_volume(struct boxes *boxes, const char *tenant, const struct volume_use *use,
+                        size_t at, struct box_mount *out, struct err *err)
+{
+    char field[40];
+    struct disk *disk;
+
+    snprintf(field, sizeof(field), "volumes[%zu].volume", at);
+    if (disk_find(boxes, tenant, DISK_VOLUME, NULL, use->volume, &disk, err) < 0)
+        return err_field(err, field, "no volume %.64s", use->volume);
+    if (disk->state == DISK_LOST || disk->busy)
+        return err_field(err, field, "volume %s %s", disk->name,
+                         disk->busy ? "is being removed" : "is lost: its disk is gone");
+    out->disk = disk->number;
+    return 0;
+}
+
+static int mount_bind(const struct bind_use *use, size_t at, struct box_mount *out, struct err *err)
+{
+    char field[40];
+
+    snprintf(field, sizeof(field), "binds[%zu].ticket", at);
+    if (strlen(use->ticket) != 2 * sizeof(out->ticket) ||
+        !hex_bytes(str_of(use->ticket), out->ticket, sizeof(out->ticket)))
+        return err_field(err, field, "must be %zu hexadecimal digits", 2 * sizeof(out->ticket));
+    out->flags |= BOX_MOUNT_TICKET;
+    return 0;
+}
+
+/* The mount with this number, volumes first, as the warden is asked for it. */
+static int mount_of(struct boxes *boxes, const char *tenant, const struct sandbox_spec *spec,
+                    const char *id, size_t at, struct box_mount *out, struct err *err)
+{
+    bool volume = at < spec->volumes.count;
+    size_t i = volume ? at : at - spec->volumes.count;
+    const struct volume_use *use = spec->volumes.items;
+    const struct bind_use *bind = spec->binds.items;
+    const char *path = volume ? use[i].path : bind[i].path;
+    bool read_only = volume ? use[i].read_only : bind[i].read_only;
+    char field[40];
+
+    memset(out, 0, sizeof(*out));
+    memcpy(out->name.id, id, MIN(strlen(id), sizeof(out->name.id) - 1));
+    memcpy(out->target, path, MIN(strlen(path), sizeof(out->target) - 1));
+    out->flags = read_only ? BOX_MOUNT_READ_ONLY : 0;
+    if ((volume ? mount_volume(boxes, tenant, &use[i], i, out, err)
+                : mount_bind(&bind[i], i, out, err)) < 0)
+        return -1;
+    if (!volume && strcmp(spec->user, "root") == 0)
+        out->flags |= BOX_MOUNT_AS_ROOT;
+    snprintf(field, sizeof(field), "%s[%zu].path", volume ? "volumes" : "binds", i);
+    if (!box_mount_ok(out))
+        return err_field(err, field, "a plain absolute path, not in /proc, /sys or /dev");
+    return 0;
+}
+
+static int check_mounts(struct boxes *boxes, const char *tenant, const struct sandbox_spec *spec,
+                        struct err *err)
+{
+    struct box_mount mount;
+
+    for (size_t i = 0; i < mount_count(spec); i++)
+        if (mount_of(boxes, tenant, spec, "check", i, &mount, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- up ---- */
+
+static void up_over(struct box *box, const struct err *err)
+{
+    void (*done)(struct box * box, const struct err *err) = box->up.done;
+
+    box->up.done = NULL;
+    done(box, err);
+}
+
+static void up_undone(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct err err = ask->box->up.err;
+
+    (void)fds;
+    if (!msg || (msg->status && msg->status != ENOENT))
+        log_error("a sandbox could not be destroyed; the next start tries again",
+                  kv_str("sandbox", ask->msg.name.id));
+    up_over(ask->box, &err);
+}
+
+/* It was made, at least perhaps: gone before anybody is told. */
+static void up_undo(struct box *box, const struct err *err)
+{
+    struct ask *ask = ask_new(WIRE_BOX_DESTROY, box->id);
+
+    link_close(box);
+    box->up.err = *err;
+    ask->answered = up_undone;
+    ask->box = box;
+    ask_send(box->boxes, ask);
+}
+
+static void up_mount(struct box *box);
+
+static void mounted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct box *box = ask->box;
+    const struct sandbox_spec *spec = &box->spec;
+    bool volume = box->up.next < spec->volumes.count;
+    struct err err = { 0 };
+
+    (void)fds;
+    if (msg && !msg->status) {
+        box->up.next++;
+        up_mount(box);
+        return;
+    }
+    if (msg && (msg->status == EBUSY || msg->status == ETIMEDOUT) && !volume) {
+        err_field(&err, "binds", "%s: the ticket %s", ask->msg.mount.target,
+                  msg->status == EBUSY ? "was used already" : "is too old or unknown");
+        err.code = ERR_UNPROCESSABLE;
+    } else if (msg && (msg->status == ELOOP || msg->status == ENOTDIR)) {
+        err_field(&err, volume ? "volumes" : "binds", "%s: %s on the way", ask->msg.mount.target,
+                  msg->status == ELOOP ? "a symbolic link is" : "what is no directory is");
+        err.code = ERR_UNPROCESSABLE;
+    } else {
+        ask_err(&err, msg, volume ? "mount a volume" : "mount a directory");
+    }
+    up_undo(box, &err);
+}
+
+static void up_mount(struct box *box)
+{
+    struct err err = { 0 };
+
+    if (box->up.next == mount_count(&box->spec)) {
+        struct bind_use *binds = box->spec.binds.items;
+
+        for (size_t i = 0; i < box->spec.binds.count; i++)
+            binds[i].ticket = ""; /* used, and nobody's business any more */
+        up_over(box, NULL);
+        return;
+    }
+    struct ask *ask = ask_new(WIRE_BOX_MOUNT, NULL);
+    ask->answered = mounted;
+    ask->box = box;
+    if (mount_of(box->boxes, box->tenant, &box->spec, box->id, box->up.next, &ask->msg.mount,
+                 &err) < 0) {
+        free(ask);
+        up_undo(box, &err);
+        return;
+    }
+    ask_send(box->boxes, ask);
+}
+
+static void created(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct box *box = ask->box;
+    struct err err = { 0 };
+
+    if (msg && !msg->status && fds[1] >= 0) {
+        box->slot = msg->created.slot;
+        link_open(box, take_fd(&fds[1]));
+        up_mount(box);
+        return;
+    }
+    ask_err(&err, msg && msg->status ? msg : NULL, "create a sandbox");
+    if (msg && msg->status)
+        up_over(box, &err);
+    else
+        up_undo(box, &err);
+}
+
+static int fill_wish(const struct sandbox_spec *spec, uint64_t upper, struct box_spec *wish,
+                     struct err *err)
+{
+    wish->flags = spec->sys ? BOX_WITH_SYS : 0;
+    wish->profile = strcmp(spec->user, "root") == 0 ? PROFILE_ROOT : PROFILE_AGENT;
+    wish->memory = (uint64_t)spec->memory;
+    wish->disk = (uint64_t)spec->disk;
+    wish->inodes = (uint32_t)spec->inodes;
+    wish->nofile = (uint32_t)spec->nofile;
+    wish->pids = (uint32_t)spec->pids;
+    wish->cpu_percent = (uint32_t)spec->cpu_percent;
+    wish->upper = upper;
+    if (!box_spec_ok(wish))
+        return err_set(err, ERR_INVALID, "limits that no sandbox can have");
+    return 0;
+}
+
+void box_up(struct box *box, void (*done)(struct box *box, const struct err *err))
+{
+    struct ask *ask = ask_new(WIRE_BOX_CREATE, box->id);
+    struct err err = { 0 };
+
+    box->up.done = done;
+    box->up.next = 0;
+    ask->answered = created;
+    ask->box = box;
+    if (fill_wish(&box->spec, box->disk, &ask->msg.spec, &err) < 0)
+        abort(); /* every wish was checked before it was taken */
+    ask_send(box->boxes, ask);
+}
+
+/* ---- create ---- */
+
+static void create_failed(struct box *box, const struct err *err)
+{
+    struct box_op *op = box->op;
+    struct disk *disk = disk_by_number(box->boxes, box->disk);
+
+    if (disk)
+        disk_drop(disk);
+    op->box = NULL;
+    op->done(op, err);
+    box_free(box);
+}
+
+static void create_stored(struct change *change, const struct err *err)
+{
+    struct box *box = change->box;
+    struct box_op *op = box->op;
+    struct disk *disk = disk_by_number(box->boxes, box->disk);
+
+    box->start = NULL; /* only the answer to the creation says it */
+    box->create_us = 0;
+    if (err) {
+        box->up.done = create_failed;
+        up_undo(box, err);
+        return;
+    }
+    box->busy = NULL;
+    if (disk)
+        disk->state = DISK_READY;
+    metric_observe_us(&create_seconds, (clock_wall_ms() - box->created_ms) * 1000);
+    box_timers_set(box);
+    box->op = NULL;
+    op->done(op, NULL);
+}
+
+static void create_up(struct box *box, const struct err *err)
+{
+    struct box_op *op = box->op;
+
+    if (err) {
+        create_failed(box, err);
+        return;
+    }
+    box_move(box, SANDBOX_RUNNING);
+    box->create_us = clock_mono_us() - box->begun_us;
+    op->box = box;
+    if (op->prepare)
+        op->prepare(op);
+    struct change *change = change_new(box, NULL, op, "sandbox.created");
+    change->write = row_sandbox_insert;
+    change->settled = create_stored;
+    change_submit(change);
+}
+
+static void disk_made(struct disk_op *disk_op, const struct err *err)
+{
+    struct box *box = container_of(disk_op, struct box, disk_op);
+
+    if (err) {
+        create_failed(box, err);
+        return;
+    }
+    box->disk = disk_op->disk->number;
+    box_up(box, create_up);
+}
+
+static int check_room(struct boxes *boxes, const struct sandbox_spec *spec, const char *tenant,
+                      struct err *err)
+{
+    if (boxes->stopping)
+        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    if (boxes->count >= boxes->max)
+        return err_set(err, ERR_RATE,
+                       "there are %u sandboxes, and the setting sandboxes_max allows no more; "
+                       "delete some",
+                       boxes->count);
+    list_each (pos, &boxes->all) {
+        const struct box *box = list_entry(pos, struct box, node);
+
+        if (spec->name && box->spec.name && strcmp(spec->name, box->spec.name) == 0 &&
+            box_owned(box, tenant)) {
+            err_field(err, "name", "a sandbox is named %s already: %s", spec->name, box->id);
+            err->code = ERR_CONFLICT;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int check_image(const struct sandbox_spec *spec, struct err *err)
+{
+    if (!spec->image)
+        return 0;
+    err_field(err, "image", "unknown image %.64s", spec->image);
+    err->code = ERR_UNPROCESSABLE;
+    return -1;
+}
+
+/* Everything that can be said about a wish before anything is done. */
+static int check_wish(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
+                      struct err *err)
+{
+    struct box_spec wish = { .id = "check" };
+
+    if (!spec->storage)
+        spec->storage = disks_work(boxes) ? "disk" : "memory";
+    if (sandbox_spec_settle(spec, err) < 0 || check_room(boxes, spec, tenant, err) < 0 ||
+        check_image(spec, err) < 0 || fill_wish(spec, 0, &wish, err) < 0)
+        return -1;
+    if (sandbox_on_disk(spec) && !disks_work(boxes)) {
+        (void)disks_refuse(boxes, err);
+        snprintf(err->field, sizeof(err->field), "storage");
+        return -1;
+    }
+    return check_mounts(boxes, tenant, spec, err);
+}
+
+int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op,
+                 struct err *err)
+{
+    struct sandbox_spec settled = *spec;
+    char id[ID_SIZE];
+
+    if (check_wish(boxes, &settled, op->tenant, err) < 0)
+        return -1;
+    id_make(id, "sb");
+    struct box *box = box_new(boxes, id, op->tenant);
+    wish_copy(&box->arena, &box->spec, &settled);
+    snprintf(box->by, sizeof(box->by), "%s", op->by);
+    box->busy = "being created";
+    box->start = "cold";
+    box->begun_us = clock_mono_us();
+    box->created_ms = box->changed_ms = clock_wall_ms();
+    box->expires_ms = settled.ttl_ms ? box->created_ms + settled.ttl_ms : 0;
+    box->op = op;
+    if (!sandbox_on_disk(&settled)) {
+        box_up(box, create_up);
+        return 0;
+    }
+    struct disk_want want = {
+        .kind = DISK_ROOT, .tenant = op->tenant, .by = op->by, .sandbox = id, .bytes = settled.disk
+    };
+    box->disk_op = (struct disk_op){ .done = disk_made };
+    if (disk_make(boxes, &want, &box->disk_op, err) < 0) {
+        box_free(box);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- start ---- */
+
+static void start_over(struct box *box, const struct err *err)
+{
+    struct box_op *op = box->op;
+
+    box->busy = NULL;
+    box->op = NULL;
+    if (op)
+        op->done(op, err);
+    else if (err)
+        log_error("a sandbox could not be started", kv_str("sandbox", box->id),
+                  kv_str("error", err->msg));
+    box_woken(box, err);
+}
+
+static void start_stored(struct change *change, const struct err *err)
+{
+    struct box *box = change->box;
+
+    if (err) { /* what is not stored does not run */
+        box_move(box, SANDBOX_STOPPED);
+        box->up.done = start_over;
+        up_undo(box, err);
+        return;
+    }
+    box_timers_set(box);
+    start_over(box, NULL);
+}
+
+static void start_up(struct box *box, const struct err *err)
+{
+    if (err) {
+        start_over(box, err);
+        return;
+    }
+    box_move(box, SANDBOX_RUNNING);
+    box->reason[0] = 0;
+    box->asleep = false;
+    if (box->op && box->op->prepare)
+        box->op->prepare(box->op);
+    struct change *change = change_new(box, NULL, box->op, "sandbox.started");
+    change->write = row_sandbox_update;
+    change->settled = start_stored;
+    change->audit = box->op == NULL;
+    change_submit(change);
+}
+
+int box_start(struct box *box, struct box_op *op, struct err *err)
+{
+    struct disk *disk = disk_by_number(box->boxes, box->disk);
+
+    if (box->state != SANDBOX_STOPPED && box->state != SANDBOX_FAILED && !box->busy)
+        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
+                       sandbox_state_name(box->state));
+    if (!box->disk)
+        return err_set(
+            err, ERR_CONFLICT,
+            "sandbox %s had its files in memory, and they are gone; make it with storage "
+            "disk",
+            box->id);
+    if (!disk || disk->state == DISK_LOST)
+        return err_set(err, ERR_CONFLICT, "the disk of sandbox %s is gone", box->id);
+    box->spec.binds.count = 0; /* their tickets were good once */
+    if (box_may_begin(box, SANDBOX_RUNNING, "being started", err) < 0)
+        return -1;
+    box->op = op;
+    if (op)
+        op->box = box;
+    box_up(box, start_up);
+    return 0;
+}

@@ -1,0 +1,110 @@
+/*
+ * `atoll helper`: the part of us that opens strangers' archives, as a command in a sandbox that is
+ * thrown away afterwards. It answers with one line of JSON on standard output, which the api
+ * process reads as it reads anything from a sandbox:
+ *
+ *   atoll helper inspect DIR ARCH     upload on standard input; the image, or {"error":…}
+ *   atoll helper unpack DIR K OUT     layer K into OUT; what it had, or {"error":…}
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "image/own.h"
+
+static int open_dir(const char *path, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? err_sys(err, "open %s", path) : fd;
+}
+
+static int run_inspect(char **args, struct buf *out, struct err *err)
+{
+    autoinfo struct image_info info = { 0 };
+    autoclose int dir = open_dir(args[0], err);
+
+    if (dir < 0 || image_inspect(&image_limits, 0, dir, args[1], &info, err) < 0)
+        return -1;
+    return image_info_put(&info, out, err);
+}
+
+static int run_unpack(char **args, struct buf *out, struct err *err)
+{
+    autoclose int dir = open_dir(args[0], err), to = -1, fd = -1;
+    struct image_counts counts;
+    uint64_t k;
+    char name[32];
+
+    if (dir < 0 || (to = open_dir(args[2], err)) < 0)
+        return -1;
+    if (!str_to_u64(str_of(args[1]), &k) || k >= IMAGE_LAYERS_MAX)
+        return err_set(err, ERR_INVALID, "no number of a layer: %s", args[1]);
+    snprintf(name, sizeof(name), "layer.%u", (unsigned)k);
+    fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, "open %s", name);
+    if (image_unpack(&image_limits, fd, to, &counts, err) < 0)
+        return err_wrap(err, "layer %u", (unsigned)k);
+    struct json_out json = json_to(out);
+    json_open(&json, '{');
+    json_kv_int(&json, "entries", (int64_t)counts.entries);
+    json_kv_int(&json, "bytes", (int64_t)counts.bytes);
+    json_kv_int(&json, "whiteouts", (int64_t)counts.whiteouts);
+    json_kv_int(&json, "devices", (int64_t)counts.devices);
+    json_kv_int(&json, "xattrs", (int64_t)counts.xattrs);
+    json_kv_int(&json, "setuid", (int64_t)counts.setuid);
+    json_close(&json, '}');
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int args;
+    int (*run)(char **args, struct buf *out, struct err *err);
+} jobs[] = {
+    { "inspect", 2, run_inspect },
+    { "unpack", 3, run_unpack },
+};
+
+static int say(struct buf *out)
+{
+    buf_putc(out, '\n');
+    for (size_t done = 0; done < out->len;) {
+        ssize_t put = write(1, out->data + done, out->len - done);
+
+        if (put <= 0)
+            return 1;
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+static int refuse(const struct err *err)
+{
+    autobuf struct buf out = { 0 };
+    struct json_out json = json_to(&out);
+
+    json_open(&json, '{');
+    json_key(&json, "error");
+    json_open(&json, '{');
+    json_kv_text(&json, "code", err_info(err->code)->name);
+    json_kv_text(&json, "message", err->msg);
+    json_close(&json, '}');
+    json_close(&json, '}');
+    (void)say(&out);
+    return 1;
+}
+
+int helper_main(int argc, char **argv)
+{
+    autobuf struct buf out = { 0 };
+    struct err err = { 0 };
+
+    umask(0);
+    for (size_t i = 0; argc >= 3 && i < ARRAY_LEN(jobs); i++)
+        if (strcmp(argv[2], jobs[i].name) == 0 && argc == 3 + jobs[i].args)
+            return jobs[i].run(argv + 3, &out, &err) < 0 ? refuse(&err) : say(&out);
+    fputs("atoll helper is for the server's own use\n", stderr);
+    return 64;
+}
