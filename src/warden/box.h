@@ -57,6 +57,7 @@ struct box_host {
     int init_fd;       /* sealed memfd with atoll-init */
     int lean_fd;       /* mount namespace that boxes begin in a copy of: lean.c */
     int dev_fd;        /* a /dev made once, detached; -1: the kernel cannot copy such a thing */
+    int tool_fd;       /* the atoll program, borrowed; -1: none */
     uint32_t uid_base; /* the ranges begin one range after it: it is the api process's own */
     int landlock_abi;  /* 0: the kernel has none, and no box is made */
 };
@@ -101,6 +102,8 @@ void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
 
 /* Both: a descriptor, or -1 with errno. */
 must_use int userns_make(uint32_t first_uid);
+/* For mounts alone: the one user and group of the host are seen as the user id `to`. */
+must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);
 must_use int netns_make(void);
 
 /* ---- make.c ---- */
@@ -110,6 +113,7 @@ struct box_fds {
     int listen, link, userns, netns, report;
     int lower, usr, dev; /* detached copies of mounts: descriptors of the warden's own mount
                             namespace cannot be cloned from the child's */
+    int upper, tool, layers[BOX_LAYERS_MAX];
     struct cgroup_doors doors;
 };
 
@@ -149,6 +153,9 @@ must_use int box_mounts(const struct box_spec *spec, const struct box_fds *fds, 
 /* In the parent: a detached copy of the mount below this directory; a /dev, detached. */
 must_use int tree_detach(int dir_fd);
 must_use int dev_make(void);
+/* Files are made in the name of `uid` from here on, until fs_return; the capabilities stay. */
+void fs_become(uid_t uid);
+void fs_return(void); /* leaves errno alone */
 
 /* ---- child.c: all of the child; returns only on failure ---- */
 
@@ -165,6 +172,7 @@ struct box_record {
     uint32_t slot;
     int32_t pid;
     uint64_t start, pidns;
+    uint64_t upper; /* the disk it writes to */
     uint32_t landlock_abi, sum;
 };
 
@@ -188,8 +196,9 @@ must_use int skeleton_open(int state_fd);
 
 /* ---- boxes.c ---- */
 
-#define BOXES_PENDING_MAX 32                /* creations at once */
-#define BOXES_WAITS (BOXES_PENDING_MAX + 1) /* descriptors to wait for */
+#define BOXES_PENDING_MAX 32 /* creations at once */
+/* Descriptors to wait for: those, adopted boxes, jobs and the door (disk.h). */
+#define BOXES_WAITS (BOXES_PENDING_MAX + 1 + 24 + 1)
 
 /* How an answer goes out; `number` 0 is news. The descriptors stay ours. */
 typedef void boxes_say_fn(void *owner, const struct wire_msg *msg, const int *fds, unsigned count);
@@ -200,6 +209,8 @@ typedef void boxes_say_fn(void *owner, const struct wire_msg *msg, const int *fd
  */
 must_use int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *say, void *owner,
                         const char **what);
+/* The atoll program, for boxes that want it; borrowed. */
+void boxes_tool(int fd);
 /* The boxes go on; their cgroups stay as long as they do. */
 void boxes_close(void);
 /* A request; false when it is none. */

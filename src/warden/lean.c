@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,35 +24,26 @@
 #include <unistd.h>
 
 #include "warden/box.h"
+#include "warden/mount.h"
 
 static int tmpfs_make(void)
 {
-    static const char *const options[][2] = { { "size", "64k" },
-                                              { "nr_inodes", "16" },
-                                              { "mode", "0755" } };
-    autoclose int fs = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
+    autoclose int fs = fs_open("tmpfs");
 
-    if (fs < 0)
+    if (fs < 0 || fs_string(fs, "size", "64k") < 0 || fs_string(fs, "nr_inodes", "16") < 0 ||
+        fs_string(fs, "mode", "0755") < 0 || fs_create(fs) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, options[i][0], options[i][1], 0) < 0)
-            return -1;
-    if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return -1;
-    return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
-                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    return fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
 static int fill(int root)
 {
-    struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
-
     umask(0);
     if (mkdirat(root, "run", 0755) < 0 || mkdirat(root, "empty", 0555) < 0)
         return -1;
     if (mknodat(root, "none", S_IFREG | 0444, 0) < 0)
         return -1;
-    return (int)syscall(SYS_mount_setattr, root, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+    return tree_attrs(root, MOUNT_ATTR_RDONLY, -1);
 }
 
 /* In the child: over the old root, and then the old root away. */

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "warden/box.h"
+#include "warden/disk.h"
 
 #define BOX_SOCKET "init.sock"
 #define LISTEN_BACKLOG 4
@@ -90,8 +90,16 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
     TRY(BOX_STEP_SOCKET, fds->listen = make_listener(host, spec->id));
     TRY(BOX_STEP_SOCKET, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
     fds->link = link[1];
-    TRY(BOX_STEP_LOWER, fds->lower = tree_detach(host->skeleton_fd));
-    TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
+    if (spec->layer_count == 0) {
+        TRY(BOX_STEP_LOWER, fds->lower = tree_detach(host->skeleton_fd));
+        TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
+    }
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        TRY(BOX_STEP_LOWER, fds->layers[i] = disks_tree(spec->layers[i], false));
+    if (spec->upper)
+        TRY(BOX_STEP_UPPER, fds->upper = disks_tree(spec->upper, true));
+    if (spec->flags & BOX_WITH_TOOL)
+        TRY(BOX_STEP_TOOL, fds->tool = tree_detach(host->tool_fd));
     if (host->dev_fd >= 0)
         TRY(BOX_STEP_DEV, fds->dev = tree_detach(host->dev_fd));
     return 0;
@@ -143,13 +151,14 @@ static int start(const struct box_host *host, const struct box_spec *spec, uint3
 
 static void close_fds(struct box_fds *fds)
 {
-    const int all[] = { fds->listen, fds->link,  fds->userns, fds->netns,
-                        fds->report, fds->lower, fds->usr,    fds->dev };
+    int *const all[] = { &fds->listen, &fds->link, &fds->userns, &fds->netns, &fds->report,
+                         &fds->lower,  &fds->usr,  &fds->dev,    &fds->upper, &fds->tool };
 
     cgroup_doors_close(&fds->doors);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i] >= 0)
-            close(all[i]);
+        close_one(all[i]);
+    for (size_t i = 0; i < ARRAY_LEN(fds->layers); i++)
+        close_one(&fds->layers[i]);
 }
 
 int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot, int userns,
@@ -163,9 +172,13 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
                            .lower = -1,
                            .usr = -1,
                            .dev = -1,
+                           .upper = -1,
+                           .tool = -1,
                            .doors = { .into = -1 } };
     int link[2] = { -1, -1 };
 
+    for (size_t i = 0; i < ARRAY_LEN(fds.layers); i++)
+        fds.layers[i] = -1;
     *out = (struct box_begun){ .pidfd = -1, .link = -1, .report = -1 };
     int rc = prepare(host, spec, &fds, link, step);
     if (rc == 0)

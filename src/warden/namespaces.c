@@ -31,14 +31,20 @@ static int write_file(const char *path, const char *text)
 
 /* ---- user ---- */
 
-static int map_ids(pid_t pid, uint32_t first)
+/* `count` users from `uid` and groups from `gid` on are, outside, those from `first` on. */
+struct id_map {
+    uint32_t uid, gid, first, count;
+};
+
+static int map_ids(pid_t pid, const struct id_map *map)
 {
     char path[64], text[64];
 
-    snprintf(text, sizeof(text), "0 %u %u\n", first, BOX_UIDS);
+    snprintf(text, sizeof(text), "%u %u %u\n", map->uid, map->first, map->count);
     snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
     if (write_file(path, text) < 0)
         return -1;
+    snprintf(text, sizeof(text), "%u %u %u\n", map->gid, map->first, map->count);
     snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
     return write_file(path, text);
 }
@@ -59,11 +65,11 @@ static _Noreturn void userns_child(int talk)
     _exit(1);
 }
 
-static int userns_take(pid_t pid, int talk, uint32_t first_uid)
+static int userns_take(pid_t pid, int talk, const struct id_map *map)
 {
     char path[64], byte = 0;
 
-    if (map_ids(pid, first_uid) < 0 || write(talk, "", 1) != 1)
+    if (map_ids(pid, map) < 0 || write(talk, "", 1) != 1)
         return -1;
     if (read(talk, &byte, 1) != 1 || byte != 0) {
         errno = EPROTO;
@@ -73,7 +79,7 @@ static int userns_take(pid_t pid, int talk, uint32_t first_uid)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int userns_make(uint32_t first_uid)
+static int make(const struct id_map *map)
 {
     int talk[2];
 
@@ -84,13 +90,23 @@ int userns_make(uint32_t first_uid)
         close(talk[0]);
         userns_child(talk[1]);
     }
-    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], first_uid), error = errno;
+    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], map), error = errno;
     close(talk[0]);
     close(talk[1]);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     errno = error;
     return fd;
+}
+
+int userns_make(uint32_t first_uid)
+{
+    return make(&(struct id_map){ 0, 0, first_uid, BOX_UIDS });
+}
+
+int userns_make_one(uid_t uid, gid_t gid, uid_t to)
+{
+    return make(&(struct id_map){ uid, gid, to, 1 });
 }
 
 /* ---- network ---- */

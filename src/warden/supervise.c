@@ -223,6 +223,7 @@ static void boxes_begin(struct warden *w)
     bool root = w->args->api_uid >= 0;
     const char *what;
 
+    boxes_tool(WARDEN_FD_ATOLL);
     if (boxes_open(root ? WARDEN_FD_STATE : -1, (uint32_t)w->args->api_uid, boxes_say, w, &what) <
         0)
         log_warn("no sandboxes can be made", kv_str("missing", what),
