@@ -6,7 +6,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_token_create, cmd_token_list, cmd_token_revoke, cmd_event_tail, cmd_audit_tail,
     cmd_audit_verify, cmd_run, cmd_create, cmd_ls, cmd_show, cmd_exec, cmd_execs, cmd_pause,
     cmd_resume, cmd_stop, cmd_start, cmd_rm, cmd_stats, cmd_backup, cmd_restore, cmd_completion,
-    cmd_help, cmd_docs;
+    cmd_help, cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
@@ -44,6 +44,7 @@ const struct command *const commands[] = {
     &cmd_completion,
     &cmd_help,
     &cmd_docs,
+    &cmd_keep_server,
     NULL,
 };
 /* clang-format on */

@@ -49,8 +49,8 @@ static void mix(uint32_t state[8], const uint8_t *block)
 
 void sha_begin(struct sha_run *run)
 {
-    *run = (struct sha_run){ .state = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
+    *run = (struct sha_run){ .state = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                                        0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
 }
 
 void sha_add(struct sha_run *run, const void *data, size_t len)
