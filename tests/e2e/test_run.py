@@ -420,7 +420,8 @@ def test_a_bound_directory_is_the_directory_itself(atoll, work, tmp_path):
 def test_what_cannot_be_bound_says_why(atoll, server, work):
     (work / "file").write_text("x\n")
     for path, words in (("missing", b"--bind missing: missing: No such file"), ("file", b"is not a directory"),
-                        ("/proc", b"does not take this directory"), (str(server.state), b"does not take this directory")):
+                        ("/proc", b"does not take this directory"),
+                        (str(server.state), b"does not take this directory")):
         done = atoll("run", "--bind", path, "--", "true")
         assert done.returncode != 0 and words in done.stderr, done
     done = atoll("run", "--addr", server.url, "--bind", ".", "--", "true", ATOLL_TOKEN=server.token, ATOLL_STATE="")
