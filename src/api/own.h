@@ -51,7 +51,12 @@ must_use int idempotency_keep(struct running *run, struct db *db, struct err *er
 
 /* sandbox.c: the sandbox that the path names, if it is the caller's. */
 struct box;
+struct box_op;
 must_use int call_box(struct call *call, struct box **out, struct err *err);
+/* A change of a sandbox by this call: answered with the sandbox, audited, finished. In the call's
+ * arena. */
+struct box_op *call_op(struct call *call);
+struct call *call_of(struct box_op *op);
 /* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
 must_use int call_awake(struct call *call, route_fn then, struct err *err);
 

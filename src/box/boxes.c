@@ -61,6 +61,7 @@ struct box *box_new(struct boxes *boxes, const char *id, const char *tenant)
     snprintf(box->tenant, sizeof(box->tenant), "%s", tenant);
     box->next_number = 1;
     life_init(box);
+    copy_init(box);
     list_init(&box->execs);
     link_init(box);
     list_append(&boxes->all, &box->node);
@@ -88,6 +89,7 @@ void box_free(struct box *box)
         exec_free(exec);
     }
     life_free(box);
+    copy_free(box);
     timer_cancel(boxes->loop, &box->tick);
     link_close(box);
     list_remove(&box->node);

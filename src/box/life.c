@@ -49,8 +49,7 @@ static void change_over(struct change *change, const struct err *err)
     box_woken(box, err);
 }
 
-/* Stores its state as it is now. */
-static void keep_state(struct box *box, const char *event, struct box_op *op)
+void keep_state(struct box *box, const char *event, struct box_op *op)
 {
     if (op) {
         op->box = box;
@@ -138,13 +137,12 @@ static void begin(struct box *box, uint16_t verb, struct box_op *op,
     ask_send(box->boxes, ask);
 }
 
-/* A change that did not happen. */
-static void not_done(struct box *box, struct box_op *op, const struct err *err)
+void change_told(struct box *box, struct box_op *op, const struct err *err)
 {
     box->busy = NULL;
     if (op)
         op->done(op, err);
-    else
+    else if (err)
         log_warn("a sandbox does not change by itself now", kv_str("sandbox", box->id),
                  kv_str("error", err->msg));
     box_woken(box, err);
@@ -160,7 +158,7 @@ static bool gone_already(struct ask *ask, const struct wire_msg *msg)
 
     box_lost(box, "it ended");
     err_set(&err, ERR_CONFLICT, "sandbox %s has ended", box->id);
-    not_done(box, ask->op, &err);
+    change_told(box, ask->op, &err);
     return true;
 }
 
@@ -175,7 +173,7 @@ static void frozen(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS
         return;
     if (!msg || msg->status) {
         ask_err(&err, msg, pause ? "pause" : "resume");
-        not_done(box, ask->op, &err);
+        change_told(box, ask->op, &err);
         return;
     }
     box_move(box, pause ? SANDBOX_PAUSED : SANDBOX_RUNNING);
@@ -214,7 +212,7 @@ static void stopped(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     (void)fds;
     if (!msg || (msg->status && msg->status != ENOENT)) {
         ask_err(&err, msg, "stop");
-        not_done(box, ask->op, &err);
+        change_told(box, ask->op, &err);
         return;
     }
     if (ask->op)
@@ -302,7 +300,7 @@ static void deleted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     ask_err(&err, msg, "delete");
     if (!ask->op && !box->boxes->stopping)
         timer_set(box->boxes->loop, &box->ttl, TTL_RETRY_MS);
-    not_done(box, ask->op, &err);
+    change_told(box, ask->op, &err);
 }
 
 static int begin_delete(struct box *box, struct box_op *op, struct err *err)
@@ -446,8 +444,8 @@ void box_woken(struct box *box, const struct err *err)
 int box_wake(struct box *box, struct box_op *op, struct err *err)
 {
     box_touch(box);
-    if (!box->asleep)
-        return 1;
+    if (!box->asleep && list_empty(&box->wakers))
+        return 1; /* also while others wait for it, it is being woken */
     if (!box->busy && begin_wake(box, err) < 0)
         return -1;
     op->box = box;

@@ -125,6 +125,12 @@ struct disk_wish {
     uint64_t bytes; /* how much may be written to it; of an existing one it can be made smaller,
                      * too: then nothing can be written until enough is removed */
     uint64_t from;  /* MAKE: the disk that it begins as a copy of; 0: empty */
+    uint32_t flags; /* MAKE: enum disk_flag */
+    uint32_t zero;
+};
+enum disk_flag {
+    DISK_FOR_AGENT =
+        1, /* of an empty one: its top belongs to the agent of a box, not to its root */
 };
 
 struct disk_usage {
@@ -227,7 +233,7 @@ struct box_died {
 enum box_step {
     BOX_STEP_NONE,
     BOX_STEP_SPEC, BOX_STEP_RECORD, BOX_STEP_CGROUP, BOX_STEP_SOCKET, BOX_STEP_USERNS, BOX_STEP_LOWER,
-    BOX_STEP_NETNS, BOX_STEP_CLONE, BOX_STEP_ENTER_CGROUP, BOX_STEP_ENTER_NETNS, BOX_STEP_SCRATCH,
+    BOX_STEP_NETNS, BOX_STEP_CLONE, BOX_STEP_ENTER_CGROUP, BOX_STEP_ENTER_NETNS, BOX_STEP_MOUNTNS, BOX_STEP_SCRATCH,
     BOX_STEP_UPPER, BOX_STEP_OVERLAY, BOX_STEP_ROOT, BOX_STEP_USR, BOX_STEP_PROC, BOX_STEP_DEV,
     BOX_STEP_PTS, BOX_STEP_SHM, BOX_STEP_TMP, BOX_STEP_SYS, BOX_STEP_TOOL, BOX_STEP_MASKS, BOX_STEP_PIVOT, BOX_STEP_HOSTNAME,
     BOX_STEP_CGROUPNS, BOX_STEP_OOM, BOX_STEP_ENTER_USERNS, BOX_STEP_STDIO, BOX_STEP_RLIMITS, BOX_STEP_CAPS,

@@ -21,7 +21,12 @@ POLICY = {
     "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
     "backup.create": {"admin"}, "backup.read": {"admin"}, "backup.delete": {"admin"},
     **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied")},
-    **{f"sandbox.{verb}": STEER | {"agent"} for verb in ("create", "delete", "pause", "resume", "start", "stop")},
+    **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
+        "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
+    **{f"volume.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
+    **{f"volume.{verb}": STEER | {"agent"} for verb in ("create", "change", "delete")},
+    **{f"snapshot.{verb}": PEOPLE | {"agent"} for verb in ("list", "list_of")},
+    **{f"snapshot.{verb}": STEER | {"agent"} for verb in ("create", "delete", "delete_of")},
     **{f"exec.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
     **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
     "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
