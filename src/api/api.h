@@ -86,8 +86,9 @@ struct call {
     const char *content_type;
     struct http_header extra[CALL_EXTRA_MAX];
     unsigned extra_count;
-    const char *object; /* for the audit row: "token/tok…" */
-    const char *detail; /* JSON for the audit row */
+    const char *object;  /* for the audit row: "token/tok…" */
+    const char *detail;  /* JSON for the audit row */
+    const char *outcome; /* for the audit row; NULL: ok */
     /* Runs on the loop thread after the commit and before the reply (make changes effective). */
     void (*committed)(struct call *call);
     void *state; /* the handler's own, for `committed` */

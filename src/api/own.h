@@ -14,6 +14,7 @@ struct api_private {
     struct refusals *refusals;
     struct list streams; /* event streams, for keep-alives (event.c) */
     struct list outputs; /* output streams, to be cut with their credential (exec.c) */
+    struct list files;   /* downloads, likewise (file_down.c) */
     struct timer keepalive;
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
     int64_t event_text_seq;
@@ -75,6 +76,8 @@ void event_streams_cut(struct api *api, const char *who);
 
 /* exec.c: likewise for output. */
 void output_streams_cut(struct api *api, const char *who);
+/* file_down.c: likewise for downloads. */
+void file_streams_cut(struct api *api, const char *who);
 
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,

@@ -68,6 +68,7 @@ void box_ended(struct box *box, enum sandbox_state state, const char *reason, st
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
+    box_jobs_lost(box, "the sandbox has ended");
     timer_cancel(box->boxes->loop, &box->tick);
     timer_cancel(box->boxes->loop, &box->idle);
     snprintf(box->reason, sizeof(box->reason), "%s", reason);
@@ -274,6 +275,7 @@ static void delete_rows(struct box *box, struct box_op *op)
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
+    box_jobs_lost(box, "the sandbox has ended");
     timer_cancel(box->boxes->loop, &box->ttl);
     timer_cancel(box->boxes->loop, &box->idle);
     timer_cancel(box->boxes->loop, &box->tick);
@@ -343,7 +345,7 @@ static void on_ttl(struct timer *timer)
 
 static bool is_used(const struct box *box)
 {
-    if (box->running || box->busy)
+    if (box->jobs_count || box->running || box->busy)
         return true;
     list_each (pos, &box->execs) {
         const struct box_exec *exec = list_entry(pos, struct box_exec, node);

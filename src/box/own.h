@@ -126,6 +126,14 @@ struct box {
     struct list execs; /* oldest first */
     unsigned running, kept;
     uint32_t next_number;
+
+    struct list jobs;
+    unsigned jobs_count;
+    /*
+     * Jobs have numbers of their own, from a random one on: nothing remembers those of an earlier
+     * life, and one of them may still run. Unknown ones between these two were dropped.
+     */
+    uint32_t first_job, next_job;
 };
 
 struct box_exec {
@@ -239,6 +247,25 @@ void exec_attach(struct box_exec *exec);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
 void exec_remove_files(struct box_exec *exec);
 void exec_close_files(struct box_exec *exec);
+
+/* ---- job.c ---- */
+
+struct box_job;
+#define JOB_NUMBERS 0x80000000u /* and above; commands have those below */
+void box_jobs_init(struct box *box);
+struct box_job *job_by_number(const struct box *box, uint32_t number);
+bool job_dropped(const struct box *box, uint32_t number); /* or was ever known, in this life */
+void job_started(struct box_job *job, const struct init_started *answer);
+void job_output(struct box_job *job, const struct init_output *head, struct str data);
+void job_exited(struct box_job *job, const struct init_exited *told);
+void job_room(struct box_job *job, const struct init_room *room);
+void job_deaf(struct box_job *job); /* nothing reads its input any more */
+void job_acknowledge(struct box_job *job);
+void job_attach(struct box_job *job);
+void job_tick(struct box_job *job, bool *again);
+void job_lost(struct box_job *job, const char *why);
+void box_jobs_lost(struct box *box, const char *why);
+void box_jobs_drain(struct box *box); /* those without an end */
 
 /* ---- adopt.c ---- */
 

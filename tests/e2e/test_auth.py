@@ -29,6 +29,10 @@ POLICY = {
     **{f"snapshot.{verb}": STEER | {"agent"} for verb in ("create", "delete", "delete_of")},
     **{f"exec.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
     **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
+    **{f"file.{verb}": PEOPLE | {"agent"} for verb in ("read", "list", "stat", "watch")},
+    **{f"file.{verb}": STEER | {"agent"} for verb in ("write", "append", "mkdir", "move", "remove")},
+    **{f"tree.{verb}": PEOPLE | {"agent"} for verb in ("read", "manifest")},
+    "tree.write": STEER | {"agent"},
     "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
 }
 
