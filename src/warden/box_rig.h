@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/test.h"
-#include "warden/box.h"
+#include "warden/disk.h"
 #include "wire/init.h"
 
 #define RIG_UID_BASE 700000000u
@@ -361,7 +361,7 @@ static inline void rig_check_left(const char *state, struct rig_left before)
 /* The pool fills whenever it is quiet; until it is full, descriptors come and go. */
 static inline void rig_settle(void)
 {
-    while (boxes_due_ms())
+    while (boxes_due_ms() || !jobs_idle())
         rig_pump(1);
 }
 
