@@ -55,7 +55,8 @@ static void say_created(struct box *box, const int *fds, unsigned count)
     struct wire_msg msg = { .created = { .step = box->step,
                                          .slot = table_slot(box),
                                          .pid = box->error ? 0 : box->pid,
-                                         .uid_first = box_uid_first(&box_host, table_slot(box)) } };
+                                         .uid_first = box_uid_first(&box_host, table_slot(box)),
+                                         .lost = box_host.lost } };
 
     say_answer(box, &msg, box->error, fds, count);
 }
@@ -127,8 +128,10 @@ void life_died(struct box *box, int status)
 
 static int check_new(const struct box_spec *spec)
 {
-    if (!box_spec_ok(spec) || spec->profile == SECCOMP_NESTING)
+    if (!box_spec_ok(spec))
         return EINVAL;
+    if (spec->must & box_host.lost)
+        return ENOTSUP;
     if (spec->upper || spec->layer_count || spec->flags)
         return ENOTSUP; /* until disks are there */
     if (table_find(spec->id))
@@ -141,6 +144,7 @@ static void refuse_new(const struct wire_msg *request, int error, enum box_step 
     struct wire_msg msg = { .verb = request->verb, .number = request->number, .status = error };
 
     msg.created.step = step;
+    msg.created.lost = request->spec.must & box_host.lost;
     say(&msg, NULL, 0);
 }
 
@@ -150,7 +154,8 @@ void life_create(const struct wire_msg *request)
     struct box_begun begun;
     enum box_step step = BOX_STEP_SPEC;
     int userns = -1, netns = -1, refused = check_new(spec);
-    struct box *box = refused ? NULL : pool_take(&userns, &netns, &step);
+    struct box *box =
+        refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &userns, &netns, &step);
 
     pool_wish();
     if (!box) {
@@ -160,6 +165,7 @@ void life_create(const struct wire_msg *request)
     table_take(box, spec->id, BOX_CREATING);
     say_later(box, request);
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
+    box->nested = spec->profile == SECCOMP_NESTING;
     if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
@@ -183,7 +189,9 @@ void life_failed(struct box *box, int error, uint32_t step)
 
 static int keep_record(const struct box *box)
 {
-    struct box_record record = { .slot = table_slot(box), .landlock_abi = box->landlock_abi };
+    struct box_record record = { .slot = table_slot(box),
+                                 .landlock_abi = box->landlock_abi,
+                                 .nested = box->nested };
 
     memcpy(record.id, box->id, BOX_ID_SIZE);
     if (box_fault_here(BOX_STEP_KEEP) || record_of(box->pid, &record) < 0)

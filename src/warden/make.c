@@ -94,6 +94,8 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
     TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
     if (host->dev_fd >= 0)
         TRY(BOX_STEP_DEV, fds->dev = tree_detach(host->dev_fd));
+    if (host->rootless)
+        TRY(BOX_STEP_DEV, rootless_devices(host, fds->devices));
     return 0;
 }
 
@@ -150,6 +152,9 @@ static void close_fds(struct box_fds *fds)
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (all[i] >= 0)
             close(all[i]);
+    for (size_t i = 0; i < BOX_DEVICES; i++)
+        if (fds->devices[i] >= 0)
+            close(fds->devices[i]);
 }
 
 int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot, int userns,
@@ -163,6 +168,7 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
                            .lower = -1,
                            .usr = -1,
                            .dev = -1,
+                           .devices = { -1, -1, -1, -1, -1, -1 },
                            .doors = { .into = -1 } };
     int link[2] = { -1, -1 };
 

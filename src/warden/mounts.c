@@ -9,6 +9,8 @@
  *   overlay   of both, volatile; made with the box's own file-system user id
  *   usr       the host's /usr, read-only (default image)
  *   proc, dev (a template, read-only), dev/pts (own instance), dev/shm, tmp
+ *
+ * Started by an ordinary user, nothing is idmapped and devices are bound: rootless.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +27,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "seccomp/seccomp.h"
 #include "warden/box.h"
 
 #ifndef MOVE_MOUNT_T_EMPTY_PATH
@@ -57,14 +60,14 @@ static int fs_mount(int fs, unsigned attrs)
     return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attrs);
 }
 
-static int tree_clone(int dir, const char *path)
+int tree_clone(int dir, const char *path)
 {
     return (int)syscall(SYS_open_tree, dir, path,
                         OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
                             (*path ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH));
 }
 
-static int tree_attrs(int tree, uint64_t set, int userns_fd)
+int tree_attrs(int tree, uint64_t set, int userns_fd)
 {
     struct mount_attr attr = { .attr_set = set };
 
@@ -92,7 +95,7 @@ static int target_open(int root, const char *path)
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }
 
-static int attach_at(int tree, int root, const char *path)
+int attach_at(int tree, int root, const char *path)
 {
     autoclose int target = target_open(root, path);
 
@@ -144,18 +147,29 @@ static int attach_mapped(int tree, const char *target, uint64_t attrs, int usern
     return attach(tree, at);
 }
 
+static int attach_overlay(int created, int fs)
+{
+    autoclose int tree = created < 0 ? -1 : fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    autoclose int at = tree < 0 ? -1 : open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return at < 0 ? -1 : attach(tree, at);
+}
+
 /*
  * The upper is idmapped: to the overlay, its maker must be somebody of the box, or the kernel
  * cannot make the work directory and mounts the whole thing read-only without a word.
  */
-static int make_overlay(uid_t first)
+static int make_overlay(uid_t first, bool rootless)
 {
     autoclose int fs = fs_open("overlay");
 
     if (fs < 0 || fs_string(fs, "lowerdir", "/run/lower") < 0 ||
         fs_string(fs, "upperdir", "/run/up/upper") < 0 ||
-        fs_string(fs, "workdir", "/run/up/work") < 0 || fs_flag(fs, "volatile") < 0)
+        fs_string(fs, "workdir", "/run/up/work") < 0 || fs_flag(fs, "volatile") < 0 ||
+        (rootless && fs_flag(fs, "userxattr") < 0))
         return -1;
+    if (rootless)
+        return attach_overlay(fs_create(fs), fs);
     prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP_);
     setfsgid(first);
     setfsuid(first);
@@ -165,11 +179,7 @@ static int make_overlay(uid_t first)
     setfsgid(0);
     prctl(PR_SET_SECUREBITS, 0);
     errno = error;
-    if (rc < 0)
-        return -1;
-    autoclose int tree = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    autoclose int at = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return tree < 0 || at < 0 ? -1 : attach(tree, at);
+    return attach_overlay(rc, fs);
 }
 
 static int mount_fs(int root, const char *type, const char *path, unsigned attrs,
@@ -189,7 +199,7 @@ static int mount_fs(int root, const char *type, const char *path, unsigned attrs
 }
 
 /* A minimal /dev: six devices, the usual links, nothing else; read-only. */
-int dev_make(void)
+int dev_make(bool with_nodes)
 {
     static const struct {
         const char *name;
@@ -211,8 +221,8 @@ int dev_make(void)
     if (tree < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
-        if (mknodat(tree, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
-                0 ||
+        if (mknodat(tree, nodes[i].name, with_nodes ? S_IFCHR | 0666 : S_IFREG | 0666,
+                    with_nodes ? makedev(nodes[i].major, nodes[i].minor) : 0) < 0 ||
             fchmodat(tree, nodes[i].name, 0666, 0) < 0)
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
@@ -226,12 +236,32 @@ int dev_make(void)
     return take_fd(&tree);
 }
 
-static int attach_dev(int template, int root)
+static int attach_dev(const struct box_host *host, const struct box_fds *fds, int root)
 {
-    autoclose int made = template <0 ? dev_make() : -1;
-    int tree = template <0 ? made : template;
+    autoclose int made = fds->dev < 0 ? dev_make(!host->rootless) : -1;
+    int tree = fds->dev < 0 ? made : fds->dev;
 
-    return tree < 0 ? -1 : attach_at(tree, root, "dev");
+    if (tree < 0 || attach_at(tree, root, "dev") < 0)
+        return -1;
+    return host->rootless ? rootless_dev(root, fds->devices) : 0;
+}
+
+/* The writable layer: idmapped, or else with the owners that it must have. */
+static int make_upper(const struct box_host *host, const struct box_fds *fds, uid_t uid_first)
+{
+    const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+
+    if (!host->rootless) {
+        autoclose int up = tree_clone(AT_FDCWD, "/run/up");
+
+        return attach_mapped(up, "/run/up", safe, fds->userns);
+    }
+    static const char *const own[] = { "/run/up/upper", "/run/up/tmp", "/run/up/shm" };
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (chown(own[i], uid_first, uid_first) < 0)
+            return -1;
+    autoclose int upper = open(own[0], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return upper < 0 ? -1 : host->uids == 1 ? 0 : skeleton_dirs(upper, uid_first);
 }
 
 /*
@@ -290,8 +320,8 @@ static int enter_root(int root)
     return chdir("/");
 }
 
-int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid_first,
-               enum box_step *step)
+int box_mounts(const struct box_host *host, const struct box_spec *spec, const struct box_fds *fds,
+               uid_t uid_first, enum box_step *step)
 {
     static const char *const pts[][2] = {
         { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
@@ -301,19 +331,17 @@ int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid
     TRY(BOX_STEP_SCRATCH, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
     TRY(BOX_STEP_SCRATCH, make_scratch(spec));
     TRY(BOX_STEP_SCRATCH, make_covers());
-    TRY(BOX_STEP_LOWER,
-        attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY, fds->userns));
-    autoclose int up = -1;
-    TRY(BOX_STEP_UPPER, up = tree_clone(AT_FDCWD, "/run/up"));
-    TRY(BOX_STEP_UPPER, attach_mapped(up, "/run/up", safe, fds->userns));
-    TRY(BOX_STEP_OVERLAY, make_overlay(uid_first));
+    TRY(BOX_STEP_LOWER, attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY,
+                                      host->rootless ? -1 : fds->userns));
+    TRY(BOX_STEP_UPPER, make_upper(host, fds, uid_first));
+    TRY(BOX_STEP_OVERLAY, make_overlay(uid_first, host->rootless));
     autoclose int root = -1;
     TRY(BOX_STEP_ROOT, root = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
     TRY(BOX_STEP_USR, tree_attrs(fds->usr, safe | MOUNT_ATTR_RDONLY, -1));
     TRY(BOX_STEP_USR, attach_at(fds->usr, root, "usr"));
     TRY(BOX_STEP_PROC, mount_fs(root, "proc", "proc",
                                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, NULL));
-    TRY(BOX_STEP_DEV, attach_dev(fds->dev, root));
+    TRY(BOX_STEP_DEV, attach_dev(host, fds, root));
     TRY(BOX_STEP_PTS,
         mount_fs(root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
     autoclose int shm = -1, tmp = -1;
@@ -321,7 +349,8 @@ int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid
     TRY(BOX_STEP_SHM, attach_at(shm, root, "dev/shm"));
     TRY(BOX_STEP_TMP, tmp = tree_clone(AT_FDCWD, "/run/up/tmp"));
     TRY(BOX_STEP_TMP, attach_at(tmp, root, "tmp"));
-    TRY(BOX_STEP_MASKS, make_masks(root));
+    if (spec->profile != SECCOMP_NESTING) /* a new /proc inside may show no more than this one */
+        TRY(BOX_STEP_MASKS, make_masks(root));
     TRY(BOX_STEP_PIVOT, enter_root(root));
     return 0;
 }

@@ -31,11 +31,13 @@ static int write_file(const char *path, const char *text)
 
 /* ---- user ---- */
 
-static int map_ids(pid_t pid, uint32_t first)
+/* A box that has only one id has an agent and no root. */
+static int map_ids(pid_t pid, const struct box_host *host, uint32_t slot)
 {
     char path[64], text[64];
 
-    snprintf(text, sizeof(text), "0 %u %u\n", first, BOX_UIDS);
+    snprintf(text, sizeof(text), "%u %u %u\n", host->uids == 1 ? BOX_AGENT : 0,
+             box_uid_first(host, slot), host->uids);
     snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
     if (write_file(path, text) < 0)
         return -1;
@@ -45,25 +47,26 @@ static int map_ids(pid_t pid, uint32_t first)
 
 /*
  * In the child: once it is told that it is mapped, it turns off further user namespaces below it
- * (the setting is the namespace's own), says so, and stays until nobody needs it to be there.
+ * (the setting is the namespace's own) unless they were asked for, says so, and stays until nobody
+ * needs it to be there.
  */
-static _Noreturn void userns_child(int talk)
+static _Noreturn void userns_child(int talk, bool nested)
 {
     char byte;
 
     if (read(talk, &byte, 1) != 1)
         _exit(1);
-    byte = write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
+    byte = !nested && write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
     if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
         _exit(0);
     _exit(1);
 }
 
-static int userns_take(pid_t pid, int talk, uint32_t first_uid)
+static int userns_take(pid_t pid, int talk, const struct box_host *host, uint32_t slot)
 {
     char path[64], byte = 0;
 
-    if (map_ids(pid, first_uid) < 0 || write(talk, "", 1) != 1)
+    if (map_ids(pid, host, slot) < 0 || write(talk, "", 1) != 1)
         return -1;
     if (read(talk, &byte, 1) != 1 || byte != 0) {
         errno = EPROTO;
@@ -73,7 +76,7 @@ static int userns_take(pid_t pid, int talk, uint32_t first_uid)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int userns_make(uint32_t first_uid)
+int userns_make(const struct box_host *host, uint32_t slot, bool nested)
 {
     int talk[2];
 
@@ -82,9 +85,9 @@ int userns_make(uint32_t first_uid)
     pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         close(talk[0]);
-        userns_child(talk[1]);
+        userns_child(talk[1], nested);
     }
-    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], first_uid), error = errno;
+    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], host, slot), error = errno;
     close(talk[0]);
     close(talk[1]);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -95,7 +98,7 @@ int userns_make(uint32_t first_uid)
 
 /* ---- network ---- */
 
-static int loopback_up(void)
+int loopback_up(void)
 {
     struct ifreq lo = { .ifr_name = "lo" };
     autoclose int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
