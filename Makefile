@@ -293,14 +293,14 @@ run: deps ## install what is needed, build, and serve on 127.0.0.1:8080 (ARGS="-
 	@$(SUBMAKE) all
 	@exec tools/serve $(BUILD)/atoll serve $(ARGS)
 
-deps: ## install the packages that building needs
-	@tools/deps build
+deps: ## install the packages that building and running need
+	@tools/deps build run
 deps-test:
-	@tools/deps build test
+	@tools/deps build run test
 deps-bench:
-	@tools/deps build test bench
+	@tools/deps build run test bench
 deps-check:
-	@tools/deps build test check
+	@tools/deps build run test check
 
 # ---- test ----------------------------------------------------------------------------------------
 

@@ -115,9 +115,17 @@
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
-#define SERVE_ARGS_MAX 256   /* words after `atoll` */
-#define SETTINGS_MAX 1048576 /* bytes that serve hands to the api process */
-#define TLS_FILE_MAX 262144  /* certificate chain, or key */
+#define BOX_SHM (64ull << 20) /* /dev/shm of a box on a disk */
+#define BOX_SHM_INODES 4096u
+#define DISK_JOB_MS                                                                                \
+    300000 /* for one change of a disk: what is dirty may have to be written first */
+#define DISKS_FREE_PERCENT 80u      /* of what is free, when the image of all disks is made… */
+#define DISKS_SIZE_MIN (1ull << 30) /* …and at least this */
+#define DOOR_WAIT_MS 1000           /* for a caller at the door to say what it wants… */
+#define DOOR_WAIT_SHORT_MS 50       /* …when others wait */
+#define SERVE_ARGS_MAX 256          /* words after `atoll` */
+#define SETTINGS_MAX 1048576        /* bytes that serve hands to the api process */
+#define TLS_FILE_MAX 262144         /* certificate chain, or key */
 
 /* Settings */
 #define CONF_FILE_MAX 262144

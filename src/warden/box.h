@@ -13,7 +13,7 @@
  *   child.c       between clone and exec                 mounts.c    its root
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
- *   skeleton.c    the lower layer of the default image
+ *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
  */
 #pragma once
 
@@ -55,7 +55,9 @@ struct box_host {
     int skeleton_fd;    /* lower layer of the default image */
     int usr_fd;         /* the host's /usr */
     int init_fd;        /* sealed memfd with atoll-init */
+    int lean_fd;        /* mount namespace that boxes begin in a copy of: lean.c */
     int dev_fd;         /* a /dev made once, detached; -1: the kernel cannot copy such a thing */
+    int tool_fd;        /* the atoll program, borrowed; -1: none */
     uint32_t uid_first; /* of the first box */
     int landlock_abi;   /* 0: the kernel has none, and no box is made */
     uint32_t uids;      /* of each box; 1: they share the one there is, which is its agent inside */
@@ -109,6 +111,8 @@ void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
 
 /* Both: a descriptor, or -1 with errno. */
 must_use int userns_make(const struct box_host *host, uint32_t slot, bool nested);
+/* For mounts alone: the one user and group of the host are seen as the user id `to`. */
+must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);
 must_use int netns_make(void);
 must_use int loopback_up(void);
 
@@ -137,6 +141,8 @@ struct box_fds {
     int lower, usr, dev;      /* detached copies of mounts: descriptors of the warden's own mount
                                  namespace cannot be cloned from the child's */
     int devices[BOX_DEVICES]; /* likewise, of the host's, where none can be made */
+    int upper, tool, layers[BOX_LAYERS_MAX];
+    int proc, sys; /* made by the child before it leaves the host's mounts */
     struct cgroup_doors doors;
 };
 
@@ -162,16 +168,26 @@ must_use int box_unmake(const struct box_host *host, const char *id);
 /* A new connection to the init of a box that runs. */
 must_use int box_connect(const struct box_host *host, const char *id);
 
+/* ---- lean.c ---- */
+
+/* A mount namespace with next to nothing in it: a descriptor, or -1 with errno. */
+must_use int lean_make(void);
+/* In the child: its own copy of it. */
+must_use int lean_enter(int lean_fd);
+
 /* ---- mounts.c: in the child, in its own mount namespace ---- */
 
 must_use int box_mounts(const struct box_host *host, const struct box_spec *spec,
                         const struct box_fds *fds, uid_t uid_first, enum box_step *step);
-must_use int tree_clone(int dir, const char *path);
-must_use int tree_attrs(int tree, uint64_t set, int userns_fd);
-must_use int attach_at(int tree, int root, const char *path);
+/* Before that: /proc, and /sys if it is wished for, detached. */
+must_use int box_mounts_early(const struct box_spec *spec, struct box_fds *fds,
+                              enum box_step *step);
 /* In the parent: a detached copy of the mount below this directory; a /dev, detached. */
 must_use int tree_detach(int dir_fd);
 must_use int dev_make(bool nodes); /* without nodes: files to bind them over */
+/* Files are made in the name of `uid` from here on, until fs_return; the capabilities stay. */
+void fs_become(uid_t uid);
+void fs_return(void); /* leaves errno alone */
 
 /* ---- child.c: all of the child; returns only on failure ---- */
 
@@ -188,6 +204,7 @@ struct box_record {
     uint32_t slot;
     int32_t pid;
     uint64_t start, pidns;
+    uint64_t upper; /* the disk it writes to */
     uint32_t landlock_abi, nested;
     uint32_t unused, sum;
 };
@@ -214,8 +231,9 @@ must_use int skeleton_dirs(int dir_fd, uid_t uid_first);
 
 /* ---- boxes.c ---- */
 
-#define BOXES_PENDING_MAX 32                /* creations at once */
-#define BOXES_WAITS (BOXES_PENDING_MAX + 1) /* descriptors to wait for */
+#define BOXES_PENDING_MAX 32 /* creations at once */
+/* Descriptors to wait for: those, adopted boxes, jobs and the door (disk.h). */
+#define BOXES_WAITS (BOXES_PENDING_MAX + 1 + 24 + 1)
 
 /* How an answer goes out; `number` 0 is news. The descriptors stay ours. */
 typedef void boxes_say_fn(void *owner, const struct wire_msg *msg, const int *fds, unsigned count);
@@ -228,6 +246,8 @@ typedef void boxes_say_fn(void *owner, const struct wire_msg *msg, const int *fd
 void boxes_rootless(uint32_t ids);
 must_use int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *say, void *owner,
                         const char **what);
+/* The atoll program, for boxes that want it; borrowed. */
+void boxes_tool(int fd);
 /* The boxes go on; their cgroups stay as long as they do. */
 void boxes_close(void);
 /* A request; false when it is none. */

@@ -15,16 +15,20 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "warden/boxes.h"
+#include "warden/disk.h"
 
 struct box_host box_host = { .boxes_fd = -1,
                              .skeleton_fd = -1,
                              .usr_fd = -1,
                              .init_fd = -1,
+                             .lean_fd = -1,
                              .dev_fd = -1,
+                             .tool_fd = -1,
                              .uids = BOX_UIDS,
                              .slots = BOX_SLOTS,
                              .host_dev_fd = -1 };
+static int state = -1; /* borrowed */
+_Static_assert(BOXES_WAITS == BOXES_PENDING_MAX + 1 + JOBS_MAX + DOOR_WAITS, "box.h counts them");
 static bool usable;
 static int adopted_fd = -1; /* epoll of the pidfds of adopted boxes */
 
@@ -43,6 +47,8 @@ unsigned boxes_waits(struct pollfd waits[BOXES_WAITS])
         waits[count++] = (struct pollfd){ .fd = table_pending_at(i)->report, .events = POLLIN };
     if (adopted_fd >= 0)
         waits[count++] = (struct pollfd){ .fd = adopted_fd, .events = POLLIN };
+    count += jobs_waits(waits + count);
+    count += door_waits(waits + count);
     return count;
 }
 
@@ -68,6 +74,8 @@ void boxes_woken(const struct pollfd *waits, unsigned count)
             adopted_ended();
             continue;
         }
+        if (jobs_woken(waits[i].fd) || door_woken(waits[i].fd))
+            continue;
         for (unsigned k = 0; k < table_pending(); k++) /* the list changes under way */
             if (table_pending_at(k)->report == waits[i].fd) {
                 life_report(table_pending_at(k));
@@ -85,6 +93,11 @@ bool boxes_reap(void)
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
             return true;
         struct box *box = table_find_child(info.si_pid);
+        if (!box && jobs_own(info.si_pid)) {
+            if (waitpid(info.si_pid, &status, 0) == info.si_pid)
+                jobs_reaped(info.si_pid);
+            continue;
+        }
         if (!box)
             return false; /* somebody else's; behind it there may be more */
         if (box->state == BOX_CREATING && box->report >= 0)
@@ -99,14 +112,20 @@ void boxes_run_due(void)
     int64_t now = clock_mono_ms();
 
     pool_run_due(now);
+    jobs_run_due(now);
+    door_run_due(now);
     table_run_due(now, life_due);
 }
 
 int64_t boxes_due_ms(void)
 {
-    int64_t pool = pool_due_ms(), first = table_due_first();
+    const int64_t dues[] = { pool_due_ms(), jobs_due_ms(), door_due_ms(), table_due_first() };
+    int64_t first = 0;
 
-    return !first || (pool && pool < first) ? pool : first;
+    for (size_t i = 0; i < ARRAY_LEN(dues); i++)
+        if (dues[i] && (!first || dues[i] < first))
+            first = dues[i];
+    return first;
 }
 
 /* ---- the beginning ---- */
@@ -149,6 +168,7 @@ static void adopt_or_remove(const char id[BOX_ID_SIZE])
             box->pid = record.pid;
             box->landlock_abi = record.landlock_abi;
             box->nested = record.nested;
+            box->upper = record.upper;
             box->pidfd = take_fd(&pidfd);
             return;
         }
@@ -195,10 +215,14 @@ static const char *host_open(int state_fd)
         return "Landlock";
     if ((adopted_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
         return "epoll";
+    if ((box_host.lean_fd = lean_make()) < 0)
+        return "a mount namespace";
     if ((box_host.dev_fd = dev_make(!box_host.rootless)) < 0)
         return "/dev";
     if (box_host.rootless && (box_host.host_dev_fd = open("/dev", O_PATH | O_CLOEXEC)) < 0)
         return "the host's /dev";
+    if (door_open(state_fd) < 0)
+        return "the door for directories";
     autoclose int copy = tree_detach(box_host.dev_fd);
     if (copy < 0)
         close_one(&box_host.dev_fd); /* an older kernel: each box gets one of its own */
@@ -214,6 +238,7 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         *what = NULL;
         return 0; /* not as this user */
     }
+    state = state_fd;
     if (!box_host.rootless)
         box_host.uid_first = uid_base + BOX_UIDS; /* the first range is the api process's own */
     *what = host_open(state_fd);
@@ -229,9 +254,15 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
     if (count)
         log_info("sandboxes taken over", kv_int("count", count));
     usable = true;
+    disks_open(state_fd);
     pool_on(true);
     pool_wish();
     return 0;
+}
+
+void boxes_tool(int fd)
+{
+    box_host.tool_fd = fd;
 }
 
 static bool any_ending(void)
@@ -244,12 +275,14 @@ static bool any_ending(void)
 
 void boxes_close(void)
 {
-    int *const fds[] = { &box_host.boxes_fd, &box_host.skeleton_fd, &box_host.usr_fd,
-                         &box_host.init_fd,  &box_host.dev_fd,      &box_host.host_dev_fd,
-                         &adopted_fd };
+    int *const fds[] = { &box_host.boxes_fd,    &box_host.skeleton_fd,
+                         &box_host.usr_fd,      &box_host.init_fd,
+                         &box_host.lean_fd,     &box_host.dev_fd,
+                         &box_host.host_dev_fd, &adopted_fd };
 
     usable = false;
     pool_on(false);
+    door_close(state);
     while (table_pending())
         life_failed(table_pending_at(0), ECANCELED, BOX_STEP_TIME);
     for (int i = 0; i < 2000; i++) { /* those under way are taken back; the others go on */
@@ -260,6 +293,8 @@ void boxes_close(void)
             break;
         poll(NULL, 0, 1);
     }
+    jobs_close();
+    disks_close();
     pool_empty();
     for (struct box *box = table_next(0); box; box = table_next(table_slot(box) + 1))
         table_leave(box);

@@ -27,6 +27,7 @@ struct box {
     int link, report; /* while it is made; else -1 */
     uint32_t landlock_abi;
     bool nested;     /* user namespaces can be made inside */
+    uint64_t upper;  /* the disk it writes to, or 0 */
     uint16_t asked;  /* verb that waits for an answer, or 0 */
     uint32_t number; /* of it */
     uint32_t asker;  /* which api process it came from */
@@ -46,6 +47,8 @@ uint32_t table_slot(const struct box *box);
 struct box *table_at(uint32_t slot);
 struct box *table_find(const char *id);
 struct box *table_find_child(pid_t pid);
+/* Who writes to this disk, or NULL. */
+struct box *table_upper(uint64_t disk);
 /* One that is neither in use nor reserved, or NULL. */
 struct box *table_free(void);
 /* The first at or after `slot` that is in use, or NULL. */
@@ -71,6 +74,8 @@ void say_to(boxes_say_fn *fn, void *owner);
 void say(const struct wire_msg *msg, const int *fds, unsigned count);
 /* Answers a request that brings nothing back: 0 or an errno. */
 void say_status(const struct wire_msg *request, int error);
+/* Which api process asks now: an answer for another one is not said. */
+uint32_t say_asker(void);
 /* The request is answered later, by say_answer. */
 void say_later(struct box *box, const struct wire_msg *request);
 /* Answers what the box was asked; nothing when whoever asked is gone. */

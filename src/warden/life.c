@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "seccomp/seccomp.h"
-#include "warden/boxes.h"
+#include "warden/disk.h"
 
 #define END_SOON_MS 1 /* cgroups are busy for a moment after the last exit */
 #define END_LATER_MS 1000
@@ -82,6 +82,8 @@ static void ended(struct box *box)
         say_answer(box, &msg, box->asked == WIRE_BOX_DESTROY ? 0 : ESRCH, NULL, 0);
     else
         say_died(box);
+    if (box->upper)
+        disks_sync();
     table_leave(box);
     pool_wish();
 }
@@ -126,17 +128,25 @@ void life_died(struct box *box, int status)
 
 /* ---- creating ---- */
 
-static int check_new(const struct box_spec *spec)
+static int check_new(const struct wire_msg *request)
 {
+    const struct box_spec *spec = &request->spec;
+
     if (!box_spec_ok(spec))
         return EINVAL;
     if (spec->must & box_host.lost)
         return ENOTSUP;
-    if (spec->upper || spec->layer_count || spec->flags)
-        return ENOTSUP; /* until disks are there */
+    if (box_host.rootless && (spec->upper || spec->layer_count))
+        return ENOTSUP; /* no disks */
+    if (spec->flags & BOX_WITH_TOOL && box_host.tool_fd < 0)
+        return ENOTSUP;
     if (table_find(spec->id))
         return EEXIST;
-    return table_pending() == BOXES_PENDING_MAX ? EAGAIN : 0;
+    if (spec->upper && table_upper(spec->upper))
+        return EBUSY; /* two overlays over one upper would be the end of both */
+    if (table_pending() == BOXES_PENDING_MAX)
+        return EAGAIN;
+    return spec->upper || spec->layer_count ? disks_ready(request) : 0;
 }
 
 static void refuse_new(const struct wire_msg *request, int error, enum box_step step)
@@ -153,10 +163,12 @@ void life_create(const struct wire_msg *request)
     const struct box_spec *spec = &request->spec;
     struct box_begun begun;
     enum box_step step = BOX_STEP_SPEC;
-    int userns = -1, netns = -1, refused = check_new(spec);
+    int userns = -1, netns = -1, refused = check_new(request);
+
+    if (refused == EINPROGRESS)
+        return; /* heard again when there are disks */
     struct box *box =
         refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &userns, &netns, &step);
-
     pool_wish();
     if (!box) {
         refuse_new(request, refused ? refused : errno, step);
@@ -166,6 +178,7 @@ void life_create(const struct wire_msg *request)
     say_later(box, request);
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
     box->nested = spec->profile == SECCOMP_NESTING;
+    box->upper = spec->upper;
     if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
@@ -191,7 +204,8 @@ static int keep_record(const struct box *box)
 {
     struct box_record record = { .slot = table_slot(box),
                                  .landlock_abi = box->landlock_abi,
-                                 .nested = box->nested };
+                                 .nested = box->nested,
+                                 .upper = box->upper };
 
     memcpy(record.id, box->id, BOX_ID_SIZE);
     if (box_fault_here(BOX_STEP_KEEP) || record_of(box->pid, &record) < 0)

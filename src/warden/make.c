@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "warden/box.h"
+#include "warden/disk.h"
 
 #define BOX_SOCKET "init.sock"
 #define LISTEN_BACKLOG 4
@@ -90,8 +90,16 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
     TRY(BOX_STEP_SOCKET, fds->listen = make_listener(host, spec->id));
     TRY(BOX_STEP_SOCKET, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
     fds->link = link[1];
-    TRY(BOX_STEP_LOWER, fds->lower = tree_detach(host->skeleton_fd));
-    TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
+    if (spec->layer_count == 0) {
+        TRY(BOX_STEP_LOWER, fds->lower = tree_detach(host->skeleton_fd));
+        TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
+    }
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        TRY(BOX_STEP_LOWER, fds->layers[i] = disks_tree(spec->layers[i], false));
+    if (spec->upper)
+        TRY(BOX_STEP_UPPER, fds->upper = disks_tree(spec->upper, true));
+    if (spec->flags & BOX_WITH_TOOL)
+        TRY(BOX_STEP_TOOL, fds->tool = tree_detach(host->tool_fd));
     if (host->dev_fd >= 0)
         TRY(BOX_STEP_DEV, fds->dev = tree_detach(host->dev_fd));
     if (host->rootless)
@@ -113,8 +121,8 @@ static _Noreturn void be_child(const struct box_host *host, const struct box_spe
 static int start(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                  struct box_fds *fds, struct box_begun *out, enum box_step *step)
 {
-    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
-                                        CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
+    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+                                        CLONE_CLEAR_SIGHAND,
                                .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
                                .exit_signal = SIGCHLD };
     int report[2] = { -1, -1 };
@@ -145,16 +153,16 @@ static int start(const struct box_host *host, const struct box_spec *spec, uint3
 
 static void close_fds(struct box_fds *fds)
 {
-    const int all[] = { fds->listen, fds->link,  fds->userns, fds->netns,
-                        fds->report, fds->lower, fds->usr,    fds->dev };
+    int *const all[] = { &fds->listen, &fds->link, &fds->userns, &fds->netns, &fds->report,
+                         &fds->lower,  &fds->usr,  &fds->dev,    &fds->upper, &fds->tool };
 
     cgroup_doors_close(&fds->doors);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i] >= 0)
-            close(all[i]);
+        close_one(all[i]);
+    for (size_t i = 0; i < ARRAY_LEN(fds->layers); i++)
+        close_one(&fds->layers[i]);
     for (size_t i = 0; i < BOX_DEVICES; i++)
-        if (fds->devices[i] >= 0)
-            close(fds->devices[i]);
+        close_one(&fds->devices[i]);
 }
 
 int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot, int userns,
@@ -168,10 +176,16 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
                            .lower = -1,
                            .usr = -1,
                            .dev = -1,
+                           .upper = -1,
+                           .tool = -1,
+                           .proc = -1,
+                           .sys = -1,
                            .devices = { -1, -1, -1, -1, -1, -1 },
                            .doors = { .into = -1 } };
     int link[2] = { -1, -1 };
 
+    for (size_t i = 0; i < ARRAY_LEN(fds.layers); i++)
+        fds.layers[i] = -1;
     *out = (struct box_begun){ .pidfd = -1, .link = -1, .report = -1 };
     int rc = prepare(host, spec, &fds, link, step);
     if (rc == 0)

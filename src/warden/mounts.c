@@ -4,18 +4,18 @@
  * the descriptor. No path of an image is ever followed, so an image that has a symlink where a
  * mount belongs fails the step instead of leading us elsewhere.
  *
- *   scratch   one tmpfs with a size and a number of inodes: upper, work, tmp and shm together
- *   lower     the image, idmapped, read-only
+ *   scratch   one tmpfs with a size and a number of inodes: upper, work, tmp and shm together; for
+ * a box on a disk only shm, and small lower     the image, idmapped, read-only: a skeleton, or the
+ * disks that are its layers disk      the writable layer of a box that may be stopped, idmapped
  *   overlay   of both, volatile; made with the box's own file-system user id
  *   usr       the host's /usr, read-only (default image)
- *   proc, dev (a template, read-only), dev/pts (own instance), dev/shm, tmp
+ *   proc, dev (a template, read-only), dev/pts (own instance), dev/shm, tmp; sys and tool if asked
  *
  * Started by an ordinary user, nothing is idmapped and devices are bound: rootless.c.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
-#include <linux/openat2.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,83 +23,56 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
+#include "base/limits.h"
 #include "seccomp/seccomp.h"
-#include "warden/box.h"
+#include "warden/disk.h"
+#include "warden/mount.h"
 
-#ifndef MOVE_MOUNT_T_EMPTY_PATH
-#define MOVE_MOUNT_T_EMPTY_PATH 0x40
-#endif
 #define SECBIT_NO_SETUID_FIXUP_ 4
 
-static int fs_open(const char *type)
+/* The new root, and the user id outside of who is root in it. */
+struct root {
+    int fd;
+    uid_t first;
+};
+
+void fs_become(uid_t uid)
 {
-    return (int)syscall(SYS_fsopen, type, FSOPEN_CLOEXEC);
+    prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP_); /* the capabilities stay */
+    setfsgid(uid);
+    setfsuid(uid);
 }
 
-static int fs_string(int fs, const char *key, const char *value)
+void fs_return(void)
 {
-    return (int)syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, key, value, 0);
+    int error = errno;
+
+    setfsuid(0);
+    setfsgid(0);
+    prctl(PR_SET_SECUREBITS, 0);
+    errno = error;
 }
 
-static int fs_flag(int fs, const char *key)
+/* Where a mount goes: an image that lacks the directory gets it in the writable layer. */
+static int target_open(const struct root *root, const char *path)
 {
-    return (int)syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, key, NULL, 0);
+    int fd = open_beneath(root->fd, path, O_PATH);
+
+    if (fd >= 0 || errno != ENOENT || strchr(path, '/'))
+        return fd;
+    fs_become(root->first);
+    int rc = mkdirat(root->fd, path, 0755);
+    fs_return();
+    return rc < 0 ? -1 : open_beneath(root->fd, path, O_PATH);
 }
 
-static int fs_create(int fs)
-{
-    return (int)syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
-}
-
-static int fs_mount(int fs, unsigned attrs)
-{
-    return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attrs);
-}
-
-int tree_clone(int dir, const char *path)
-{
-    return (int)syscall(SYS_open_tree, dir, path,
-                        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
-                            (*path ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH));
-}
-
-int tree_attrs(int tree, uint64_t set, int userns_fd)
-{
-    struct mount_attr attr = { .attr_set = set };
-
-    if (userns_fd >= 0) {
-        attr.attr_set |= MOUNT_ATTR_IDMAP;
-        attr.userns_fd = (unsigned)userns_fd;
-    }
-
-    return (int)syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof(attr));
-}
-
-static int attach(int tree, int target)
-{
-    return (int)syscall(SYS_move_mount, tree, "", target, "",
-                        MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-}
-
-/* A directory beneath `root` that is reached without any symlink. */
-static int target_open(int root, const char *path)
-{
-    struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
-                            .resolve =
-                                RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
-
-    return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-}
-
-int attach_at(int tree, int root, const char *path)
+static int attach_at(int tree, const struct root *root, const char *path)
 {
     autoclose int target = target_open(root, path);
 
-    return target < 0 ? -1 : attach(tree, target);
+    return target < 0 ? -1 : tree_attach(tree, target);
 }
 
 /* ---- the parts ---- */
@@ -112,16 +85,16 @@ static int make_scratch(const struct box_spec *spec)
     char size[32], inodes[32];
     autoclose int fs = fs_open("tmpfs");
 
-    snprintf(size, sizeof(size), "%llu", (unsigned long long)spec->disk);
-    snprintf(inodes, sizeof(inodes), "%u", spec->inodes);
+    snprintf(size, sizeof(size), "%llu", (unsigned long long)(spec->upper ? BOX_SHM : spec->disk));
+    snprintf(inodes, sizeof(inodes), "%u", spec->upper ? BOX_SHM_INODES : spec->inodes);
     if (fs < 0 || fs_string(fs, "size", size) < 0 || fs_string(fs, "nr_inodes", inodes) < 0 ||
         fs_string(fs, "mode", "0755") < 0 || fs_create(fs) < 0)
         return -1;
     autoclose int tree = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     autoclose int at = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (tree < 0 || at < 0 || attach(tree, at) < 0)
+    if (tree < 0 || at < 0 || tree_attach(tree, at) < 0)
         return -1;
-    static const char *const dirs[] = { "lower", "up", "root", "up/upper", "up/work" };
+    static const char *const dirs[] = { "lower", "up", "disk", "root", "up/upper", "up/work" };
     autoclose int scratch = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         if (mkdirat(scratch, dirs[i], 0755) < 0 || fchmodat(scratch, dirs[i], 0755, 0) < 0)
@@ -144,46 +117,107 @@ static int attach_mapped(int tree, const char *target, uint64_t attrs, int usern
 
     if (tree < 0 || at < 0 || tree_attrs(tree, attrs, userns_fd) < 0)
         return -1;
-    return attach(tree, at);
+    return tree_attach(tree, at);
 }
 
-static int attach_overlay(int created, int fs)
-{
-    autoclose int tree = created < 0 ? -1 : fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    autoclose int at = tree < 0 ? -1 : open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+/* ---- layers ---- */
 
-    return at < 0 ? -1 : attach(tree, at);
+#define LAYER_PATH "/run/l%u"
+
+/* The disks of an image, the lowest first; overlay wants to hear of the topmost first. */
+static int attach_layers(const struct box_spec *spec, const struct box_fds *fds)
+{
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        char path[16];
+
+        snprintf(path, sizeof(path), LAYER_PATH, i);
+        if (mkdir(path, 0755) < 0 ||
+            attach_mapped(fds->layers[i], path,
+                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
+                          fds->userns) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void lowers(const struct box_spec *spec, char *out, size_t size)
+{
+    size_t at = 0;
+
+    snprintf(out, size, "/run/lower");
+    for (uint32_t i = spec->layer_count; i > 0; i--)
+        at += (size_t)snprintf(out + at, size - at, "%s" LAYER_PATH, at ? ":" : "", i - 1);
+}
+
+/*
+ * A volatile overlay leaves a mark in its work directory, by which the next one would refuse the
+ * disk: what it protects from is a crash of the machine, after which a disk is what btrfs had
+ * written. A copy of a disk in use has the mark too. Everything else in there overlay clears.
+ */
+static int clear_mark(int disk)
+{
+    static const struct {
+        const char *path;
+        int flags;
+    } mark[] = { { "work/work/incompat/volatile/dirty", 0 },
+                 { "work/work/incompat/volatile", AT_REMOVEDIR },
+                 { "work/work/incompat", AT_REMOVEDIR } };
+
+    for (size_t i = 0; i < ARRAY_LEN(mark); i++)
+        if (unlinkat(disk, mark[i].path, mark[i].flags) < 0 && errno != ENOENT)
+            return -1;
+    return 0;
+}
+
+static int attach_disk(int tree, int userns)
+{
+    if (clear_mark(tree) < 0)
+        return -1;
+    return attach_mapped(tree, "/run/disk", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
+}
+
+/* Overlay writes with the rights of whoever mounted it, and this one would be above all quotas. */
+static int drop_resource(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+
+    if (syscall(SYS_capget, &head, data) < 0)
+        return -1;
+    data[0].permitted &= ~(1u << CAP_SYS_RESOURCE);
+    data[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+    return (int)syscall(SYS_capset, &head, data);
 }
 
 /*
  * The upper is idmapped: to the overlay, its maker must be somebody of the box, or the kernel
  * cannot make the work directory and mounts the whole thing read-only without a word.
  */
-static int make_overlay(uid_t first, bool rootless)
+static int make_overlay(const struct box_spec *spec, uid_t first, bool rootless)
 {
     autoclose int fs = fs_open("overlay");
+    char lower[BOX_LAYERS_MAX * sizeof(LAYER_PATH) + 16];
 
-    if (fs < 0 || fs_string(fs, "lowerdir", "/run/lower") < 0 ||
-        fs_string(fs, "upperdir", "/run/up/upper") < 0 ||
-        fs_string(fs, "workdir", "/run/up/work") < 0 || fs_flag(fs, "volatile") < 0 ||
-        (rootless && fs_flag(fs, "userxattr") < 0))
+    lowers(spec, lower, sizeof(lower));
+    if (fs < 0 || fs_string(fs, "lowerdir", lower) < 0 ||
+        fs_string(fs, "upperdir", spec->upper ? "/run/disk/up" : "/run/up/upper") < 0 ||
+        fs_string(fs, "workdir", spec->upper ? "/run/disk/work" : "/run/up/work") < 0 ||
+        fs_flag(fs, "volatile") < 0)
         return -1;
-    if (rootless)
-        return attach_overlay(fs_create(fs), fs);
-    prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP_);
-    setfsgid(first);
-    setfsuid(first);
+    /* Marks that helpers inside of a box can write, too: they make the layers. */
+    if ((rootless || spec->upper || spec->layer_count) && fs_flag(fs, "userxattr") < 0)
+        return -1;
+    fs_become(first);
     int rc = fs_create(fs);
-    int error = errno;
-    setfsuid(0);
-    setfsgid(0);
-    prctl(PR_SET_SECUREBITS, 0);
-    errno = error;
-    return attach_overlay(rc, fs);
+    fs_return();
+    if (rc < 0)
+        return -1;
+    autoclose int tree = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    autoclose int at = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return tree < 0 || at < 0 ? -1 : tree_attach(tree, at);
 }
 
-static int mount_fs(int root, const char *type, const char *path, unsigned attrs,
-                    const char *const options[][2])
+static int make_fs(const char *type, unsigned attrs, const char *const options[][2])
 {
     autoclose int fs = fs_open(type);
 
@@ -194,7 +228,14 @@ static int mount_fs(int root, const char *type, const char *path, unsigned attrs
             return -1;
     if (fs_create(fs) < 0)
         return -1;
-    autoclose int tree = fs_mount(fs, attrs);
+    return fs_mount(fs, attrs);
+}
+
+static int mount_fs(const struct root *root, const char *type, const char *path, unsigned attrs,
+                    const char *const options[][2])
+{
+    autoclose int tree = make_fs(type, attrs, options);
+
     return tree < 0 ? -1 : attach_at(tree, root, path);
 }
 
@@ -236,25 +277,24 @@ int dev_make(bool with_nodes)
     return take_fd(&tree);
 }
 
-static int attach_dev(const struct box_host *host, const struct box_fds *fds, int root)
+static int attach_dev(const struct box_host *host, const struct box_fds *fds,
+                      const struct root *root)
 {
     autoclose int made = fds->dev < 0 ? dev_make(!host->rootless) : -1;
     int tree = fds->dev < 0 ? made : fds->dev;
 
     if (tree < 0 || attach_at(tree, root, "dev") < 0)
         return -1;
-    return host->rootless ? rootless_dev(root, fds->devices) : 0;
+    return host->rootless ? rootless_dev(root->fd, fds->devices) : 0;
 }
 
-/* The writable layer: idmapped, or else with the owners that it must have. */
-static int make_upper(const struct box_host *host, const struct box_fds *fds, uid_t uid_first)
+/* The writable layer in memory: idmapped, or else with the owners that it must have. */
+static int attach_upper(const struct box_host *host, const struct box_fds *fds, uid_t uid_first)
 {
-    const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-
     if (!host->rootless) {
         autoclose int up = tree_clone(AT_FDCWD, "/run/up");
 
-        return attach_mapped(up, "/run/up", safe, fds->userns);
+        return attach_mapped(up, "/run/up", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, fds->userns);
     }
     static const char *const own[] = { "/run/up/upper", "/run/up/tmp", "/run/up/shm" };
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
@@ -265,20 +305,24 @@ static int make_upper(const struct box_host *host, const struct box_fds *fds, ui
 }
 
 /*
- * Covers what tells of the host; our own empty file and directory do the covering. What only the
- * host's root may read or write (kcore, kmsg, timer_list, slabinfo, kpage*, sysrq-trigger, irq,
- * bus) needs no cover: its owner is nobody of the box, so no capability inside reaches it, and each
- * mount costs time at every creation. The probe of tests/escape watches all of them.
+ * Covers what tells of the host, with the empty file and directory of the lean root (lean.c). What
+ * only the host's root may read or write (kcore, kmsg, timer_list, slabinfo, kpage*, sysrq-trigger,
+ * irq, bus) needs no cover: its owner is nobody of the box, so no capability inside reaches it, and
+ * each mount costs time at every creation. The probe of tests/escape watches all of them.
  */
-static int make_masks(int root)
+static int make_masks(const struct root *root)
 {
     static const char *const read_only[] = { "proc/sys" };
     static const char *const files[] = { "proc/keys",     "proc/key-users",     "proc/interrupts",
                                          "proc/kallsyms", "proc/latency_stats", "proc/softirqs" };
-    static const char *const dirs[] = { "proc/acpi", "proc/scsi", "proc/asound", "proc/driver" };
+    static const char *const dirs[] = { "proc/acpi", "proc/scsi", "proc/asound", "proc/driver",
+                                        /* with BOX_WITH_SYS; whose disks are on this machine */
+                                        "sys/firmware", "sys/fs", "sys/block",
+                                        "sys/devices/virtual/block",
+                                        "sys/devices/virtual/powercap" };
 
     for (size_t i = 0; i < ARRAY_LEN(read_only); i++) {
-        autoclose int tree = tree_clone(root, read_only[i]);
+        autoclose int tree = tree_clone(root->fd, read_only[i]);
 
         if (tree < 0 && errno == ENOENT)
             continue;
@@ -292,25 +336,15 @@ static int make_masks(int root)
     for (size_t i = 0; i < ARRAY_LEN(files) + ARRAY_LEN(dirs); i++) {
         bool dir = i >= ARRAY_LEN(files);
         const char *name = dir ? dirs[i - ARRAY_LEN(files)] : files[i];
-        autoclose int target = target_open(root, name);
+        autoclose int target = open_beneath(root->fd, name, O_PATH);
 
         if (target < 0 && errno == ENOENT)
             continue;
-        autoclose int tree = tree_clone(AT_FDCWD, dir ? "/run/empty" : "/run/none");
-        if (target < 0 || tree < 0 ||
-            tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, -1) < 0 ||
-            attach(tree, target) < 0)
+        autoclose int tree = tree_clone(AT_FDCWD, dir ? "/empty" : "/none");
+        if (target < 0 || tree < 0 || tree_attach(tree, target) < 0)
             return -1;
     }
     return 0;
-}
-
-/* What the masks cover with; outside of what the box can reach. */
-static int make_covers(void)
-{
-    autoclose int none = open("/run/none", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-
-    return none < 0 ? -1 : mkdir("/run/empty", 0555);
 }
 
 static int enter_root(int root)
@@ -320,37 +354,110 @@ static int enter_root(int root)
     return chdir("/");
 }
 
+/* On a disk, /tmp is a directory like others; an image that lacks it gets one for everybody. */
+static int tmp_on_disk(const struct root *root)
+{
+    autoclose int there = open_beneath(root->fd, "tmp", O_PATH | O_DIRECTORY);
+
+    if (there >= 0 || errno != ENOENT)
+        return there < 0 ? -1 : 0;
+    autoclose int made = target_open(root, "tmp");
+    return made < 0 ? -1 : fchmodat(root->fd, "tmp", 01777, 0);
+}
+
+static int tmp_in_memory(const struct root *root)
+{
+    autoclose int tree = tree_clone(AT_FDCWD, "/run/up/tmp");
+
+    return tree < 0 ? -1 : attach_at(tree, root, "tmp");
+}
+
+/* Our own program, for our own helpers: a file that the box can neither write nor replace. */
+static int attach_tool(int tree, const struct root *root)
+{
+    autoclose int run = target_open(root, "run");
+    struct stat st;
+
+    if (run < 0 ||
+        tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, -1) < 0)
+        return -1;
+    fs_become(root->first);
+    autoclose int made = openat(run, "atoll", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
+    fs_return();
+    autoclose int target = made < 0 ? -1 : open_beneath(run, "atoll", O_PATH);
+    if (target < 0 || fstat(target, &st) < 0)
+        return -1;
+    if (!S_ISREG(st.st_mode)) {
+        errno = EEXIST;
+        return -1;
+    }
+    return tree_attach(tree, target);
+}
+
+/* The image and what is written over it, as one tree. */
+static int make_root(const struct box_host *host, const struct box_spec *spec,
+                     const struct box_fds *fds, uid_t uid_first, enum box_step *step)
+{
+    const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+
+    TRY(BOX_STEP_SCRATCH, make_scratch(spec));
+    if (spec->layer_count)
+        TRY(BOX_STEP_LOWER, attach_layers(spec, fds));
+    else
+        TRY(BOX_STEP_LOWER, attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY,
+                                          host->rootless ? -1 : fds->userns));
+    TRY(BOX_STEP_UPPER, attach_upper(host, fds, uid_first));
+    if (spec->upper)
+        TRY(BOX_STEP_UPPER, attach_disk(fds->upper, fds->userns));
+    TRY(BOX_STEP_OVERLAY, drop_resource());
+    TRY(BOX_STEP_OVERLAY, make_overlay(spec, uid_first, host->rootless));
+    return 0;
+}
+
+#define CLOSED (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+/*
+ * An ordinary user may have these two only where others of their kind are in sight: with the mounts
+ * of the host. /sys is that of the network namespace that was entered before.
+ */
+int box_mounts_early(const struct box_spec *spec, struct box_fds *fds, enum box_step *step)
+{
+    TRY(BOX_STEP_PROC, fds->proc = make_fs("proc", CLOSED, NULL));
+    if (spec->flags & BOX_WITH_SYS)
+        TRY(BOX_STEP_SYS, fds->sys = make_fs("sysfs", CLOSED | MOUNT_ATTR_RDONLY, NULL));
+    return 0;
+}
+
 int box_mounts(const struct box_host *host, const struct box_spec *spec, const struct box_fds *fds,
                uid_t uid_first, enum box_step *step)
 {
     static const char *const pts[][2] = {
         { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
     };
-    const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    autoclose int fd = -1, shm = -1;
 
-    TRY(BOX_STEP_SCRATCH, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
-    TRY(BOX_STEP_SCRATCH, make_scratch(spec));
-    TRY(BOX_STEP_SCRATCH, make_covers());
-    TRY(BOX_STEP_LOWER, attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY,
-                                      host->rootless ? -1 : fds->userns));
-    TRY(BOX_STEP_UPPER, make_upper(host, fds, uid_first));
-    TRY(BOX_STEP_OVERLAY, make_overlay(uid_first, host->rootless));
-    autoclose int root = -1;
-    TRY(BOX_STEP_ROOT, root = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    TRY(BOX_STEP_USR, tree_attrs(fds->usr, safe | MOUNT_ATTR_RDONLY, -1));
-    TRY(BOX_STEP_USR, attach_at(fds->usr, root, "usr"));
-    TRY(BOX_STEP_PROC, mount_fs(root, "proc", "proc",
-                                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, NULL));
-    TRY(BOX_STEP_DEV, attach_dev(host, fds, root));
+    if (make_root(host, spec, fds, uid_first, step) < 0)
+        return -1;
+    TRY(BOX_STEP_ROOT, fd = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const struct root root = { fd, uid_first };
+    if (!spec->layer_count) {
+        TRY(BOX_STEP_USR,
+            tree_attrs(fds->usr, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, -1));
+        TRY(BOX_STEP_USR, attach_at(fds->usr, &root, "usr"));
+    }
+    TRY(BOX_STEP_PROC, attach_at(fds->proc, &root, "proc"));
+    TRY(BOX_STEP_DEV, attach_dev(host, fds, &root));
     TRY(BOX_STEP_PTS,
-        mount_fs(root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
-    autoclose int shm = -1, tmp = -1;
+        mount_fs(&root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
     TRY(BOX_STEP_SHM, shm = tree_clone(AT_FDCWD, "/run/up/shm"));
-    TRY(BOX_STEP_SHM, attach_at(shm, root, "dev/shm"));
-    TRY(BOX_STEP_TMP, tmp = tree_clone(AT_FDCWD, "/run/up/tmp"));
-    TRY(BOX_STEP_TMP, attach_at(tmp, root, "tmp"));
+    TRY(BOX_STEP_SHM, attach_at(shm, &root, "dev/shm"));
+    TRY(BOX_STEP_TMP, spec->upper ? tmp_on_disk(&root) : tmp_in_memory(&root));
+    if (spec->flags & BOX_WITH_SYS)
+        TRY(BOX_STEP_SYS, attach_at(fds->sys, &root, "sys"));
+    if (spec->flags & BOX_WITH_TOOL)
+        TRY(BOX_STEP_TOOL, attach_tool(fds->tool, &root));
     if (spec->profile != SECCOMP_NESTING) /* a new /proc inside may show no more than this one */
-        TRY(BOX_STEP_MASKS, make_masks(root));
-    TRY(BOX_STEP_PIVOT, enter_root(root));
+        TRY(BOX_STEP_MASKS, make_masks(&root));
+    TRY(BOX_STEP_PIVOT, enter_root(root.fd));
     return 0;
 }

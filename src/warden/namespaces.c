@@ -31,16 +31,20 @@ static int write_file(const char *path, const char *text)
 
 /* ---- user ---- */
 
-/* A box that has only one id has an agent and no root. */
-static int map_ids(pid_t pid, const struct box_host *host, uint32_t slot)
+/* `count` users from `uid` and groups from `gid` on are, outside, those from `first` on. */
+struct id_map {
+    uint32_t uid, gid, first, count;
+};
+
+static int map_ids(pid_t pid, const struct id_map *map)
 {
     char path[64], text[64];
 
-    snprintf(text, sizeof(text), "%u %u %u\n", host->uids == 1 ? BOX_AGENT : 0,
-             box_uid_first(host, slot), host->uids);
+    snprintf(text, sizeof(text), "%u %u %u\n", map->uid, map->first, map->count);
     snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
     if (write_file(path, text) < 0)
         return -1;
+    snprintf(text, sizeof(text), "%u %u %u\n", map->gid, map->first, map->count);
     snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
     return write_file(path, text);
 }
@@ -62,11 +66,11 @@ static _Noreturn void userns_child(int talk, bool nested)
     _exit(1);
 }
 
-static int userns_take(pid_t pid, int talk, const struct box_host *host, uint32_t slot)
+static int userns_take(pid_t pid, int talk, const struct id_map *map)
 {
     char path[64], byte = 0;
 
-    if (map_ids(pid, host, slot) < 0 || write(talk, "", 1) != 1)
+    if (map_ids(pid, map) < 0 || write(talk, "", 1) != 1)
         return -1;
     if (read(talk, &byte, 1) != 1 || byte != 0) {
         errno = EPROTO;
@@ -76,7 +80,7 @@ static int userns_take(pid_t pid, int talk, const struct box_host *host, uint32_
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int userns_make(const struct box_host *host, uint32_t slot, bool nested)
+static int make(const struct id_map *map, bool nested)
 {
     int talk[2];
 
@@ -87,13 +91,26 @@ int userns_make(const struct box_host *host, uint32_t slot, bool nested)
         close(talk[0]);
         userns_child(talk[1], nested);
     }
-    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], host, slot), error = errno;
+    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], map), error = errno;
     close(talk[0]);
     close(talk[1]);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     errno = error;
     return fd;
+}
+
+/* A box that has only one id has an agent and no root. */
+int userns_make(const struct box_host *host, uint32_t slot, bool nested)
+{
+    uint32_t inside = host->uids == 1 ? BOX_AGENT : 0;
+
+    return make(&(struct id_map){ inside, inside, box_uid_first(host, slot), host->uids }, nested);
+}
+
+int userns_make_one(uid_t uid, gid_t gid, uid_t to)
+{
+    return make(&(struct id_map){ uid, gid, to, 1 }, false);
 }
 
 /* ---- network ---- */

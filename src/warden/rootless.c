@@ -18,7 +18,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,6 +31,7 @@
 
 #include "base/log.h"
 #include "warden/boxes.h"
+#include "warden/mount.h"
 
 /* ---- ids ---- */
 
@@ -125,7 +125,8 @@ int rootless_dev(int root, const int *devices)
 
     for (size_t i = 0; i < BOX_DEVICES; i++) {
         snprintf(name, sizeof(name), "dev/%s", nodes[i]);
-        if (attach_at(devices[i], root, name) < 0)
+        autoclose int target = open_beneath(root, name, O_PATH);
+        if (target < 0 || tree_attach(devices[i], target) < 0)
             return -1;
     }
     return 0;

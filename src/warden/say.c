@@ -23,6 +23,11 @@ void say_status(const struct wire_msg *request, int error)
     say(&msg, NULL, 0);
 }
 
+uint32_t say_asker(void)
+{
+    return asker;
+}
+
 void say_later(struct box *box, const struct wire_msg *request)
 {
     box->asked = request->verb;

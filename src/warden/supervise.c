@@ -223,6 +223,7 @@ static void boxes_begin(struct warden *w)
     bool root = w->args->api_uid >= 0;
     const char *what;
 
+    boxes_tool(WARDEN_FD_ATOLL);
     if (w->args->ids >= 0)
         boxes_rootless((uint32_t)w->args->ids);
     if (boxes_open(root || w->args->ids >= 0 ? WARDEN_FD_STATE : -1, (uint32_t)w->args->api_uid,

@@ -41,6 +41,14 @@ struct box *table_find_child(pid_t pid)
     return NULL;
 }
 
+struct box *table_upper(uint64_t disk)
+{
+    for (uint32_t i = 0; i < top; i++)
+        if (boxes[i].state != BOX_FREE && boxes[i].upper == disk)
+            return &boxes[i];
+    return NULL;
+}
+
 struct box *table_free(void)
 {
     for (uint32_t i = 0; i < MIN(box_host.slots, BOX_SLOTS); i++)

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 
 #include "base/limits.h"
-#include "warden/boxes.h"
+#include "warden/disk.h"
 
 #define FREEZE_STEP_MS 1
 #define FREEZE_AGAIN 50 /* looks after which the order is given once more */
@@ -78,14 +78,16 @@ static void on_thaw(struct box *box, const struct wire_msg *request)
 static void on_limits(struct box *box, const struct wire_msg *request)
 {
     const struct box_limits *limits = &request->limits;
+    bool size = limits->disk || limits->inodes;
 
-    if (!box_limits_ok(limits))
+    if (!box_limits_ok(limits) || (size && box->upper))
         say_status(request, EINVAL);
+    else if (cgroup_limit(box->id, limits->memory, limits->pids, limits->cpu_percent) < 0)
+        say_status(request, errno);
+    else if (size)
+        inject_size(box, request);
     else
-        say_status(request,
-                   cgroup_limit(box->id, limits->memory, limits->pids, limits->cpu_percent) < 0
-                       ? errno
-                       : 0);
+        say_status(request, 0);
 }
 
 static void on_stat(struct box *box, const struct wire_msg *request)
@@ -109,6 +111,12 @@ static void on_applied(struct box *box, const struct wire_msg *request)
     msg.applied.landlock_abi = box->landlock_abi;
     msg.applied.lost = box_host.lost;
     msg.applied.nested = box->nested;
+    if (box->upper) { /* its root would tell of the store that all disks share */
+        struct disk_usage usage = { 0 };
+
+        msg.applied.inodes = 0;
+        msg.applied.disk = disks_bytes(box->upper, &usage) < 0 ? 0 : usage.bytes;
+    }
     say(&msg, NULL, 0);
 }
 
@@ -144,6 +152,12 @@ static const struct verb {
     [WIRE_BOX_APPLIED] = { on_applied },
     [WIRE_BOX_DESTROY] = { .any = life_destroy },
     [WIRE_BOX_LIST]    = { .any = on_list },
+    [WIRE_BOX_MOUNT]   = { inject_mount },
+    [WIRE_DISK_MAKE]   = { .any = disks_hear },
+    [WIRE_DISK_LIMIT]  = { .any = disks_hear },
+    [WIRE_DISK_STAT]   = { .any = disks_hear },
+    [WIRE_DISK_DROP]   = { .any = disks_hear },
+    [WIRE_DISK_LIST]   = { .any = disks_hear },
 };
 /* clang-format on */
 
@@ -163,11 +177,9 @@ bool verbs_hear(const struct wire_msg *request, bool usable)
 {
     const struct verb *verb = request->verb < WIRE_VERBS ? &verbs[request->verb] : NULL;
 
-    bool done_here = verb && (verb->of_box || verb->any);
-
-    if (!done_here && (!verb || request->verb <= WIRE_BOX_DIED))
+    if (!verb || (!verb->of_box && !verb->any))
         return false;
-    if (!usable || !done_here)
+    if (!usable)
         say_status(request, ENOTSUP);
     else if (verb->of_box)
         hear_of_box(verb, request);

@@ -178,12 +178,13 @@ def test_a_lifetime_ends_it(boxes):
     harness.wait_until(lambda: boxes.get(f"{BOXES}/{box}").status == 404, 5, "the end of its life")
 
 
-def test_an_init_that_is_killed_is_told(boxes):
-    box = make(boxes)
+@pytest.mark.parametrize("storage, state", [("memory", "failed"), ("disk", "stopped")])
+def test_an_init_that_is_killed_is_told(boxes, storage, state):
+    box = make(boxes, storage=storage)
     inits = [p for p in harness.descendants(boxes.warden_pid)
              if f"/{box}" in pathlib.Path(f"/proc/{p}/cgroup").read_text()]
     os.kill(min(inits), 9)
-    harness.wait_until(lambda: boxes.get(f"{BOXES}/{box}").json()["state"] == "failed", 5, "failed")
+    harness.wait_until(lambda: boxes.get(f"{BOXES}/{box}").json()["state"] == state, 5, state)
     assert "killed" in boxes.get(f"{BOXES}/{box}").json()["reason"]
 
 
@@ -198,10 +199,11 @@ def test_what_is_applied_is_read_back(boxes):
 
 # ---- limits ----
 
-def test_a_full_disk_is_full_inside(boxes):
-    box = make(boxes, disk=4 << 20)
+@pytest.mark.parametrize("storage, why", [("memory", "No space left"), ("disk", "quota exceeded")])
+def test_a_full_disk_is_full_inside(boxes, storage, why):
+    box = make(boxes, disk=4 << 20, storage=storage)
     done = run(boxes, box, "sh", "-c", "head -c 20000000 /dev/zero > big; echo $?")
-    assert "No space left" in done["errors"] and done["output"] == "1\n"
+    assert why in done["errors"] and done["output"] == "1\n"
 
 
 def test_too_many_processes(boxes):

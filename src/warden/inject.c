@@ -1,0 +1,186 @@
+/*
+ * Into a box that runs: a mount, or another size of its memory. A child of the warden enters the
+ * box's mount namespace alone (by pidfd: nobody inside sees a new process, nobody can trace it) and
+ * does it there by descriptors.
+ *
+ * The target is the box's own and may change at any moment. So each part of the path is opened from
+ * the one before, without following anything, made in the name of the box's root if it is missing,
+ * and the mount goes onto the descriptor. Whatever is swapped meanwhile, it lands on a directory of
+ * the box or nowhere.
+ *
+ * Whose files: a disk is mapped like the box's root. A directory from the door is mapped for its
+ * caller alone: what belongs to that user is the box's agent's, everybody else is nobody.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "warden/disk.h"
+#include "warden/mount.h"
+
+#define AGENT 1000
+
+#ifdef ATOLL_FAULTS
+uint32_t inject_skips;
+#define skipped(what) (inject_skips & (what))
+#else
+#define skipped(what) false
+#endif
+
+/* What the next child works on: it is born with a copy. */
+static struct {
+    pid_t pid;
+    int pidfd;
+    uid_t first;
+    struct door_dir dir; /* fd -1: a disk */
+} todo;
+
+/* ---- the target ---- */
+
+static int open_part(int at, const char *part)
+{
+    if (skipped(INJECT_SKIP_LINKS))
+        return openat(at, part, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return open_beneath(at, part, O_PATH | O_DIRECTORY);
+}
+
+int target_make(int root, const char *path)
+{
+    autoclose int at = openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    while (at >= 0 && *path) {
+        size_t n = strcspn(path, "/");
+        char part[BOX_TARGET_SIZE];
+
+        snprintf(part, sizeof(part), "%.*s", (int)n, path);
+        path += n + (path[n] == '/');
+        int next = open_part(at, part);
+        if (next < 0 && errno == ENOENT && (mkdirat(at, part, 0755) == 0 || errno == EEXIST))
+            next = open_part(at, part);
+        int error = errno;
+        close(at);
+        at = next;
+        errno = error;
+    }
+    return take_fd(&at);
+}
+
+/* ---- in the child ---- */
+
+/* The process that was meant is still there: so it was its namespace, not a later one's. */
+static int box_userns(void)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)todo.pid);
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || syscall(SYS_pidfd_send_signal, todo.pidfd, 0, NULL, 0) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
+static int source_tree(const struct box_mount *mount)
+{
+    bool ticket = mount->flags & BOX_MOUNT_TICKET;
+    uid_t to = todo.first + (mount->flags & BOX_MOUNT_AS_ROOT ? 0 : AGENT);
+    uint64_t attrs = (skipped(INJECT_SKIP_SAFE) ? 0 : MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) |
+                     (mount->flags & BOX_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
+    autoclose int tree =
+        ticket ? fcntl(todo.dir.fd, F_DUPFD_CLOEXEC, 0) : disks_tree(mount->disk, false);
+
+    if (tree < 0 || box_fault_now())
+        return -1;
+    autoclose int userns = ticket ? userns_make_one(todo.dir.uid, todo.dir.gid, to) : box_userns();
+    if (userns < 0 || box_fault_now() || tree_attrs(tree, attrs, userns) < 0)
+        return -1;
+    return take_fd(&tree);
+}
+
+static int mount_child(struct wire_msg *msg, int *fd)
+{
+    autoclose int tree = source_tree(&msg->mount);
+
+    (void)fd;
+    if (tree < 0 || box_fault_now() || setns(todo.pidfd, CLONE_NEWNS) < 0)
+        return -1;
+    autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -1;
+    umask(022);
+    fs_become(todo.first);
+    autoclose int target = target_make(root, msg->mount.target + 1);
+    fs_return();
+    return target < 0 || box_fault_now() ? -1 : tree_attach(tree, target);
+}
+
+/* All that a box in memory writes to is one tmpfs; at /dev/shm nothing else is ever mounted. */
+static int size_child(struct wire_msg *msg, int *fd)
+{
+    const struct box_limits limits = msg->limits;
+    char text[32];
+    struct statfs st;
+
+    (void)fd;
+    if (box_fault_now() || setns(todo.pidfd, CLONE_NEWNS) < 0)
+        return -1;
+    autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    autoclose int shm = root < 0 ? -1 : open_beneath(root, "dev/shm", O_PATH | O_DIRECTORY);
+    autoclose int fs = shm < 0 || fstatfs(shm, &st) < 0 ? -1 : fs_pick(shm);
+    if (fs < 0)
+        return -1;
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)limits.disk);
+    if (limits.disk && fs_string(fs, "size", text) < 0)
+        return -1;
+    snprintf(text, sizeof(text), "%u", limits.inodes);
+    if (limits.inodes && fs_string(fs, "nr_inodes", text) < 0)
+        return -1;
+    int rc = fs_change(fs);
+    if (rc < 0 && errno == EINVAL)
+        errno = ENOSPC; /* there is more in it already */
+    return rc;
+}
+
+/* ---- in the warden ---- */
+
+static void start(const struct box *box, const struct wire_msg *request, job_fn *fn)
+{
+    autoclose int pidfd = box->pidfd >= 0 ? fcntl(box->pidfd, F_DUPFD_CLOEXEC, 0)
+                                          : (int)syscall(SYS_pidfd_open, box->pid, 0);
+
+    todo.pid = box->pid;
+    todo.pidfd = pidfd;
+    todo.first = box_uid_first(&box_host, table_slot(box));
+    if (pidfd < 0)
+        say_status(request, errno);
+    else
+        job_start(request, fn, NULL);
+}
+
+void inject_mount(struct box *box, const struct wire_msg *request)
+{
+    const struct box_mount *mount = &request->mount;
+    bool ticket = mount->flags & BOX_MOUNT_TICKET;
+    int error = !box_mount_ok(mount) ? EINVAL
+                : ticket             ? door_take(mount->ticket, &todo.dir)
+                                     : disks_ready(request);
+
+    if (error == EINPROGRESS)
+        return; /* heard again when there are disks */
+    if (error) {
+        say_status(request, error);
+        return;
+    }
+    start(box, request, mount_child);
+    if (ticket)
+        close_one(&todo.dir.fd);
+}
+
+void inject_size(struct box *box, const struct wire_msg *request)
+{
+    start(box, request, size_child);
+}

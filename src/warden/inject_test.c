@@ -1,0 +1,390 @@
+/* Mounts into boxes that run, with a box that does its best to have them elsewhere; the door. */
+#include "warden/disk_rig.h"
+
+TEST(a_volume_is_shared_by_two_boxes)
+{
+    rig_open();
+    disk_made(5, 50 * MIB, 0);
+    struct rig_box one = rig_create(rig_spec("one"), "one");
+    struct rig_box two = rig_create(rig_spec("two"), "two");
+
+    CHECK_INT(mount_disk("one", 5, "/data/deep/vol", 0), 0);
+    check_sh(&one, "echo shared > /data/deep/vol/f && chown 1000 /data/deep/vol/f", INIT_AS_ROOT);
+    check_sh(&one, "echo more >> /data/deep/vol/f", 0);
+    CHECK_INT(mount_disk("two", 5, "/mnt", BOX_MOUNT_READ_ONLY), 0);
+    check_sh(&two, "grep more /mnt/f && [ -O /mnt/f ]", 0);
+    check_sh(&two, "! touch /mnt/g && ! rm /mnt/f", INIT_AS_ROOT);
+    check_sh(&two, "touch /mnt/g 2>&1 | grep -q 'Read-only'", INIT_AS_ROOT);
+    check_sh(&one,
+             "echo late > /data/deep/vol/h; stat -c '%u %a' /data /data/deep | sort -u |"
+             " grep -qx '0 755'",
+             INIT_AS_ROOT);
+    check_sh(&two, "grep late /mnt/h", 0);
+    CHECK(strstr(mount_options(one.pid, "/data/deep/vol"), "nosuid"));
+    CHECK(strstr(mount_options(one.pid, "/data/deep/vol"), "nodev"));
+    CHECK(strncmp(mount_options(two.pid, "/mnt"), "ro", 2) == 0);
+    rig_destroy(&one);
+    check_sh(&two, "grep late /mnt/h", 0);
+    rig_destroy(&two);
+    struct rig_box three = rig_create(rig_spec("three"), "three");
+    CHECK_INT(mount_disk("three", 5, "/mnt", 0), 0);
+    check_sh(&three, "grep late /mnt/h", 0);
+    rig_destroy(&three);
+    rig_close();
+}
+
+/* What a disk's mount lacks anyway, a directory of the host has; a file system made so is no test.
+ */
+TEST(without_its_guard_a_mount_would_be_unsafe)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    uint8_t ticket[16];
+
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    inject_skips = INJECT_SKIP_SAFE;
+    CHECK_INT(mount_ticket("box", ticket, "/mnt", 0), 0);
+    inject_skips = 0;
+    if (strstr(mount_options(box.pid, "/mnt"), "nosuid"))
+        test_skip("the temporary directory is on a file system without setuid programs");
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(targets_that_lead_elsewhere_are_refused)
+{
+    const char *state = rig_open();
+    disk_made(5, 0, 0);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    static const char *const malformed[] = { "",      "/",      "mnt",       "//mnt",     "/mnt/",
+                                             "/a//b", "/a/./b", "/a/../b",   "/..",       "/proc",
+                                             "/dev",  "/sys/x", "/proc/1/x", "/dev/shm/x" };
+
+    for (size_t i = 0; i < ARRAY_LEN(malformed); i++)
+        CHECK_INT(mount_disk("box", 5, malformed[i], 0), EINVAL);
+    check_sh(&box,
+             "ln -s /workspace /tmp/link; ln -s /proc /tmp/proc; ln -s .. /tmp/up;"
+             "ln -s /proc/self/root /tmp/magic; touch /tmp/file; mkfifo /tmp/fifo",
+             0);
+    static const struct {
+        const char *target;
+        int error;
+    } refused[] = { { "/tmp/link", ENOTDIR },    { "/tmp/link/x", ELOOP },
+                    { "/tmp/proc/x", ELOOP },    { "/tmp/up/x", ELOOP },
+                    { "/tmp/magic/tmp", ELOOP }, { "/tmp/file", ENOTDIR },
+                    { "/tmp/fifo/x", ENOTDIR } };
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        int error = mount_disk("box", 5, refused[i].target, 0);
+
+        if (error != refused[i].error && error != ENOTDIR && error != ELOOP)
+            test_fail(__FILE__, __LINE__, "%s: %s", refused[i].target, strerror(error));
+    }
+    CHECK(!mount_options(box.pid, "/workspace"));
+    CHECK_INT(mount_disk("box", 77, "/mnt", 0), ENOENT);
+    CHECK_INT(mount_disk("nobox", 5, "/mnt", 0), ENOENT);
+    inject_skips = INJECT_SKIP_LINKS; /* and without the guard it is elsewhere */
+    CHECK_INT(mount_disk("box", 5, "/tmp/link", 0), 0);
+    inject_skips = 0;
+    CHECK(mount_options(box.pid, "/workspace") != NULL);
+    rig_destroy(&box);
+    CHECK_INT(rig_left(state).dirs, 0);
+    rig_close();
+}
+
+/* The box swaps a directory and a symlink as fast as it can, all the time. */
+static void start_swapping(struct rig_box *box)
+{
+    const char *texts[] = {
+        "/usr/bin/perl", "-e",
+        "my ($t, $l) = ('/tmp/t', '/tmp/l'); mkdir $t; symlink '/workspace', $l;"
+        "$| = 1; for (my $i = 0; ; $i++) {"
+        " syscall(316, -100, $t, -100, $l, 2); print 'x' if $i == 10000; }",
+        "A=b", "/tmp"
+    };
+    uint32_t exec = rig_start(box, texts, 3, 1, 0);
+    static struct rig_ran ran;
+
+    ran.len = 0;
+    while (ran.len == 0 && !rig_frame(box, exec, &ran))
+        ;
+    CHECK_STR(ran.out, "x"); /* so often by now, and it goes on */
+}
+
+/* How many mounts came to be where the symlink leads; *landed: all that came to be. */
+static int race(unsigned *landed)
+{
+    int elsewhere = 0;
+
+    *landed = 0;
+    for (int round = 0; round < 10 && !elsewhere; round++) {
+        struct rig_box box = rig_create(rig_spec("race"), "race");
+
+        start_swapping(&box);
+        for (int i = 0; i < 20; i++)
+            *landed += mount_disk("race", 5, "/tmp/t/x", 0) == 0;
+        elsewhere += mount_options(box.pid, "/workspace") != NULL ||
+                     mount_options(box.pid, "/workspace/x") != NULL;
+        rig_destroy(&box);
+    }
+    return elsewhere;
+}
+
+TEST(a_target_that_is_swapped_meanwhile_leads_nowhere)
+{
+    unsigned landed;
+
+    rig_open();
+    disk_made(5, 0, 0);
+    CHECK_INT(race(&landed), 0);
+    CHECK(landed > 0);
+    inject_skips = INJECT_SKIP_LINKS; /* the race is real */
+    CHECK(race(&landed) > 0);
+    inject_skips = 0;
+    rig_close();
+}
+
+TEST(every_step_of_a_mount_that_fails_leaves_nothing)
+{
+    const char *state = rig_open();
+    disk_made(5, 0, 0);
+    struct rig_left before = rig_before(state);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    int mounts, n = 0, status;
+
+    rig_settle();
+    before = rig_left(state);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)box.pid);
+    mounts = rig_lines(path);
+    do {
+        box_fault_in = ++n;
+        status = mount_disk("box", 5, "/mnt", 0);
+        box_fault_in = 0;
+        CHECK(status == EIO || status == 0);
+        CHECK_INT(rig_lines(path), mounts + (status == 0));
+        CHECK_INT(rig_left(state).fds, before.fds);
+    } while (status);
+    CHECK(n > 4);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(memory_grows_and_shrinks_while_a_box_runs)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("size");
+    spec.spec.disk = 4 * MIB;
+    spec.spec.inodes = 100;
+    struct rig_box box = rig_create(spec, "size");
+    struct wire_msg msg = { .verb = WIRE_BOX_LIMITS, .limits = { .disk = 16 * MIB } };
+
+    snprintf(msg.limits.name.id, sizeof(msg.limits.name.id), "size");
+    check_sh(&box, "! head -c 8M /dev/zero > /tmp/f", 0);
+    CHECK_INT(rig_ask(&msg).msg.status, 0);
+    CHECK_INT(rig_name(WIRE_BOX_APPLIED, "size").msg.applied.disk, 16 * MIB);
+    check_sh(&box, "head -c 8M /dev/zero > /tmp/f", 0);
+    msg.limits.disk = 2 * MIB;
+    CHECK_INT(rig_ask(&msg).msg.status, ENOSPC);
+    check_sh(&box, "! (cd /tmp; for i in $(seq 200); do : > n$i || exit 1; done)", 0);
+    msg.limits.disk = 0;
+    msg.limits.inodes = 1000;
+    CHECK_INT(rig_ask(&msg).msg.status, 0);
+    check_sh(&box, "cd /tmp; for i in $(seq 200); do : > n$i || exit 1; done; rm n* f", 0);
+    msg.limits.disk = 2 * MIB;
+    CHECK_INT(rig_ask(&msg).msg.status, 0);
+    check_sh(&box, "! head -c 3M /dev/zero > /tmp/f", 0);
+    msg.limits.disk = BOX_DISK_MIN - 1;
+    CHECK_INT(rig_ask(&msg).msg.status, EINVAL);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- the door ---- */
+
+TEST(a_directory_left_at_the_door_is_the_agents)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    char path[4096];
+    struct stat st;
+    uint8_t ticket[16], other[16] = { 1 };
+
+    snprintf(path, sizeof(path), "%s/own", dir);
+    autoclose int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    CHECK(file >= 0);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("box", other, "/bind", 0), ETIMEDOUT);
+    CHECK_INT(mount_ticket("box", ticket, "/bind", 0), 0);
+    CHECK_INT(mount_ticket("box", ticket, "/again", 0), EBUSY);
+    check_sh(&box, "[ -O /bind/own ] && echo hi > /bind/own && echo new > /bind/new", 0);
+    check_sh(&box, "! touch /bind/by-root", INIT_AS_ROOT); /* the box's root is nobody there */
+    CHECK_INT(fstat(file, &st), 0);
+    CHECK_INT(st.st_size, 3);
+    snprintf(path, sizeof(path), "%s/new", dir);
+    CHECK_INT(stat(path, &st), 0);
+    CHECK_INT(st.st_uid, getuid());
+    CHECK(strstr(mount_options(box.pid, "/bind"), "nosuid"));
+    CHECK(strstr(mount_options(box.pid, "/bind"), "nodev"));
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("box", ticket, "/srv/bind", BOX_MOUNT_AS_ROOT | BOX_MOUNT_READ_ONLY), 0);
+    check_sh(&box, "[ -O /srv/bind/own ] && ! touch /srv/bind/own", INIT_AS_ROOT);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* Another user of the machine at the door. */
+static void leave_as(const char *state, const char *dir, uid_t uid, uint8_t ticket[16])
+{
+    int ends[2], status = 0;
+    struct door_left left = { .error = -1 };
+
+    CHECK(pipe(ends) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct door_leave leave = { .magic = DOOR_MAGIC };
+        int fd =
+            setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0 ? -1 : door_connect(state);
+        int open_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd >= 0 && open_dir >= 0) {
+            door_say(fd, &leave, sizeof(leave), &open_dir, 1);
+            (void)!recv(fd, &left, sizeof(left), 0);
+        }
+        (void)!write(ends[1], &left, sizeof(left));
+        _exit(0);
+    }
+    close(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    for (int i = 0; i < 400 && read(ends[0], &left, sizeof(left)) != (ssize_t)sizeof(left); i++) {
+        struct pollfd waits[BOXES_WAITS];
+        unsigned count = boxes_waits(waits);
+
+        poll(waits, count, 5);
+        boxes_woken(waits, count);
+    }
+    close(ends[0]);
+    waitpid(pid, &status, 0);
+    CHECK_INT(left.error, 0);
+    memcpy(ticket, left.ticket, 16);
+}
+
+TEST(what_others_own_stays_theirs)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    char path[4096];
+    struct stat st;
+    uint8_t ticket[16];
+    const uid_t uid = 54321;
+
+    CHECK(chmod(state, 0711) == 0 && chmod(dir, 0755) == 0 && chown(dir, uid, uid) == 0);
+    snprintf(path, sizeof(path), "%s/roots", dir);
+    autoclose int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    snprintf(path, sizeof(path), "%s/closed", dir);
+    autoclose int secret = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CHECK(file >= 0 && secret >= 0);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    leave_as(state, dir, uid, ticket);
+    CHECK_INT(mount_ticket("box", ticket, "/bind", 0), 0);
+    check_sh(&box,
+             "cat /bind/roots && ! cat /bind/closed && ! sh -c 'echo x > /bind/roots' &&"
+             "! chmod 666 /bind/roots && echo mine > /bind/mine",
+             0);
+    check_sh(&box,
+             "! cat /bind/closed && ! sh -c 'echo x > /bind/roots' &&"
+             "! chown 0 /bind/roots && ! chmod 666 /bind/closed",
+             INIT_AS_ROOT);
+    snprintf(path, sizeof(path), "%s/mine", dir);
+    CHECK_INT(stat(path, &st), 0);
+    CHECK(st.st_uid == uid && st.st_gid == uid);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(what_cannot_be_left_is_refused)
+{
+    const char *state = rig_open();
+    char path[4096];
+
+    CHECK_INT(door_leave_path(state, "/usr", O_PATH | O_DIRECTORY, NULL), EBADF);
+    CHECK_INT(door_leave_path(state, "/etc/passwd", O_RDONLY, NULL), ENOTDIR);
+    CHECK_INT(door_leave_path(state, "/dev/null", O_RDWR, NULL), EBADF);
+    CHECK_INT(door_leave_path(state, "/proc", O_RDONLY | O_DIRECTORY, NULL), EPERM);
+    CHECK_INT(door_leave_path(state, "/proc/self/fd", O_RDONLY | O_DIRECTORY, NULL), EPERM);
+    CHECK_INT(door_leave_path(state, "/sys/kernel", O_RDONLY | O_DIRECTORY, NULL), EPERM);
+    CHECK_INT(door_leave_path(state, state, O_RDONLY | O_DIRECTORY, NULL), EPERM);
+    snprintf(path, sizeof(path), "%s/boxes", state);
+    CHECK_INT(door_leave_path(state, path, O_RDONLY | O_DIRECTORY, NULL), EPERM);
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, NULL), 0);
+    rig_close();
+    snprintf(path, sizeof(path), "%s/door.sock", state);
+    CHECK(access(path, F_OK) < 0);
+}
+
+TEST(callers_that_talk_nonsense_get_no_ticket)
+{
+    const char *state = rig_open();
+    struct door_leave leave = { .magic = DOOR_MAGIC };
+    autoclose int dir = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    rig_settle();
+    int two[] = { dir, dir }, before = rig_entries("/proc/self/fd"), fd;
+    char junk[64] = "junk";
+
+    fd = door_connect(state);
+    door_say(fd, &leave, sizeof(leave), NULL, 0);
+    CHECK_INT(door_answer(fd, NULL), EINVAL);
+    fd = door_connect(state);
+    door_say(fd, &leave, sizeof(leave), two, 2);
+    CHECK_INT(door_answer(fd, NULL), EINVAL);
+    fd = door_connect(state);
+    door_say(fd, junk, sizeof(junk), &dir, 1);
+    CHECK_INT(door_answer(fd, NULL), EINVAL);
+    fd = door_connect(state);
+    door_say(fd, &leave, sizeof(leave) - 1, &dir, 1);
+    CHECK_INT(door_answer(fd, NULL), EINVAL);
+    leave.zero = 1;
+    fd = door_connect(state);
+    door_say(fd, &leave, sizeof(leave), &dir, 1);
+    CHECK_INT(door_answer(fd, NULL), EINVAL);
+    rig_pump(5);
+    CHECK_INT(rig_entries("/proc/self/fd"), before);
+    rig_close();
+}
+
+TEST(silent_callers_hold_up_nobody)
+{
+    const char *state = rig_open();
+    int silent[DOOR_CALLERS * 3];
+
+    for (size_t i = 0; i < ARRAY_LEN(silent); i++) {
+        CHECK((silent[i] = door_connect(state)) >= 0);
+        rig_pump(1);
+    }
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, NULL), 0);
+    for (size_t i = 0; i < ARRAY_LEN(silent); i++)
+        close(silent[i]);
+    rig_close();
+}
+
+TEST(tickets_are_bounded_and_end)
+{
+    const char *state = rig_open();
+    uint8_t first[16], ticket[16];
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, first), 0);
+    for (int i = 1; i < DOOR_TICKETS_MAX; i++) {
+        CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, ticket), 0);
+        CHECK(memcmp(first, ticket, 16) != 0);
+    }
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, ticket), EAGAIN);
+    int fds = rig_entries("/proc/self/fd");
+    door_run_due(clock_mono_ms() + DOOR_TICKET_MS + 1);
+    CHECK_INT(rig_entries("/proc/self/fd"), fds - DOOR_TICKETS_MAX);
+    CHECK_INT(mount_ticket("box", first, "/bind", 0), ETIMEDOUT);
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("box", ticket, "/bind", BOX_MOUNT_READ_ONLY), 0);
+    check_sh(&box, "ls /bind/bin/sh", 0);
+    rig_destroy(&box);
+    rig_close();
+}
