@@ -51,7 +51,7 @@ struct box *table_upper(uint64_t disk)
 
 struct box *table_free(void)
 {
-    for (uint32_t i = 0; i < BOX_SLOTS; i++)
+    for (uint32_t i = 0; i < MIN(box_host.slots, BOX_SLOTS); i++)
         if (boxes[i].state == BOX_FREE && !boxes[i].reserved)
             return &boxes[i];
     return NULL;
