@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     (void)!unpack("in", (struct str){ (const char *)data, size });
     autoclose int in = openat(top_fd, "in", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (tree_tar(in, &sink, &fail) == 0 && unpack("again", buf_view(&again)) < 0)
+    if (tree_tar(in, NULL, &sink, &fail) == 0 && unpack("again", buf_view(&again)) < 0)
         abort();
     if (tree_remove(top_fd, "in", &fail) < 0 ||
         (tree_remove(top_fd, "again", &fail) < 0 && fail.error != 2))
