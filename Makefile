@@ -168,7 +168,8 @@ WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c wire/box.
                 base/log.c base/show.c base/buf.c base/mem.c base/str.c base/clock.c)
 WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o) $(BUILD)/musl/init_image.o
 INIT_OWN := $(filter-out %_test.c %_fuzz.c,$(wildcard src/init/*.c))
-INIT_OBJ := $(patsubst src/%.c,$(BUILD)/musl/%.o,$(INIT_OWN) src/wire/init.c)
+INIT_SRC := $(INIT_OWN) src/wire/init.c $(filter-out %_test.c %_fuzz.c,$(wildcard src/tree/*.c))
+INIT_OBJ := $(INIT_SRC:src/%.c=$(BUILD)/musl/%.o)
 MUSL_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-strong \
         -fstack-clash-protection -fcf-protection=full -ftrivial-auto-var-init=zero \
         -fzero-call-used-regs=used-gpr -fno-delete-null-pointer-checks -fno-strict-overflow \

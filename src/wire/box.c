@@ -141,6 +141,7 @@ bool box_mount_ok(const struct box_mount *mount)
 
 bool disk_wish_ok(const struct disk_wish *wish)
 {
-    return wish->id != 0 && wish->from != wish->id &&
+    return wish->id != 0 && wish->from != wish->id && wish->zero == 0 &&
+           !(wish->flags & ~(uint32_t)DISK_FOR_AGENT) && (!wish->flags || !wish->from) &&
            (!wish->bytes || within(wish->bytes, BOX_DISK_MIN, BOX_MEMORY_MAX));
 }
