@@ -27,6 +27,7 @@ struct box {
     int pidfd;        /* while it is made, and of an adopted one; else -1 */
     int link, report; /* while it is made; else -1 */
     uint32_t landlock_abi;
+    bool nested;     /* user namespaces can be made inside */
     uint64_t upper;  /* the disk it writes to, or 0 */
     uint16_t asked;  /* verb that waits for an answer, or 0 */
     uint32_t number; /* of it */
@@ -96,8 +97,11 @@ int64_t pool_due_ms(void);
 void pool_run_due(int64_t now_ms);
 /* Gives back all, whatever its size. */
 void pool_empty(void);
-/* A free index with its namespaces, from the pool or made now; NULL with errno and *step. */
-struct box *pool_take(int *userns, int *netns, enum box_step *step);
+/*
+ * A free index with its namespaces, from the pool or made now; NULL with errno and *step. Nested:
+ * user namespaces can be made inside; there are none of that kind in the pool.
+ */
+struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step);
 
 /* ---- life.c ---- */
 

@@ -265,7 +265,8 @@ TEST(a_wish_beyond_the_limits_is_refused)
     REFUSED(nofile, BOX_NOFILE_MAX + 1);
     REFUSED(cpu_percent, BOX_CPU_MAX + 1);
     REFUSED(flags, BOX_FLAGS + 1);
-    REFUSED(profile, 2); /* nesting */
+    REFUSED(must, 1u << BOX_LOSSES);
+    REFUSED(unused, 1);
     REFUSED(profile, BOX_PROFILES);
     REFUSED(layer_count, 1);
     REFUSED(layers[11], 1);

@@ -107,8 +107,11 @@ struct box *table_upper(uint64_t disk)
 struct box *table_free(void)
 {
     for (uint32_t i = 0; i < WORDS; i++)
-        if (~busy[i])
-            return &boxes[i * 64 + (uint32_t)__builtin_ctzll(~busy[i])];
+        if (~busy[i]) {
+            uint32_t slot = i * 64 + (uint32_t)__builtin_ctzll(~busy[i]);
+
+            return slot < box_host.slots ? &boxes[slot] : NULL;
+        }
     return NULL;
 }
 
