@@ -165,8 +165,12 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
         (cli_has(cli, "bind") && put_bind(cli, &json, err) < 0))
         return -1;
     json_close(&json, '}');
-    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0) {
+        if (strncmp(err->field, "binds", 5) == 0)
+            snprintf(cli->hint, sizeof(cli->hint), "--copy %s copies it instead",
+                     cli_text(cli, "bind"));
         return err_wrap(err, "create a sandbox");
+    }
     shot->id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
     return 0;
 }

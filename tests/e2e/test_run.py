@@ -5,10 +5,12 @@ import os
 import pathlib
 import pty
 import select
+import shutil
 import signal
 import stat
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 
@@ -426,6 +428,67 @@ def test_what_cannot_be_bound_says_why(atoll, server, work):
         assert done.returncode != 0 and words in done.stderr, done
     done = atoll("run", "--addr", server.url, "--bind", ".", "--", "true", ATOLL_TOKEN=server.token, ATOLL_STATE="")
     assert done.returncode != 0 and b"may be on another machine" in done.stderr and b"--copy" in done.stderr
+
+
+def test_a_file_system_that_cannot_be_bound(atoll, work):
+    (work / "ram").mkdir()
+    if subprocess.run(["mount", "-t", "ramfs", "ramfs", work / "ram"], check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        done = atoll("run", "--bind", "ram", "--", "true")
+    finally:
+        subprocess.run(["umount", work / "ram"], check=True)
+    assert done.returncode != 0
+    assert b"file system cannot be shown with another owner" in done.stderr and b"--copy ram" in done.stderr
+
+
+# ---- an ordinary user ----
+
+@pytest.fixture
+def ordinary():
+    """atoll(args…) as an ordinary user whose home is empty: nothing is named, no server is there."""
+    top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-user-"))
+    top.chmod(0o755)
+    for name in ("atoll", "atoll-warden", "atoll-init"):
+        shutil.copy(pathlib.Path(harness.BIN).parent / name, top / name)
+    home = top / "home"
+    home.mkdir()
+    os.chown(home, 54321, 54321)
+
+    def start(*args, **kw):
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
+        return subprocess.Popen(["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", top / "atoll",
+                                 *args], cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, **kw)
+
+    start.home = home
+    yield start
+    left = [p.name for p in home.iterdir() if p.name.startswith("atoll-run-")]
+    shutil.rmtree(top)
+    assert left == []
+
+
+def test_an_ordinary_user_without_a_server(ordinary):
+    file = ordinary.home / "file"
+    file.write_text("old\n")
+    os.chown(file, 54321, 54321)
+    process = ordinary("run", "--apply", "--", "sh", "-c", "id -un; echo new > file; echo x > other; exit 3")
+    out, err = process.communicate(timeout=60)
+    if b"user namespace" in err and process.returncode == 1:
+        pytest.skip("no sandboxes for ordinary users here")
+    assert (process.returncode, out) == (3, b"agent\n"), err
+    assert file.read_text() == "new\n" and (ordinary.home / "other").stat().st_uid == 54321
+    assert b"2 files changed" in err
+
+
+def test_an_ordinary_users_killed_run_leaves_nothing(ordinary):
+    process = ordinary("run", "--", "sh", "-c", "echo ready; exec sleep 100")
+    if process.stdout.readline() != b"ready\n":
+        process.communicate(timeout=60)
+        pytest.skip("no sandboxes for ordinary users here")
+    process.kill()
+    process.communicate(timeout=60)
+    harness.wait_until(lambda: not private_leftovers(ordinary.home), 30, "the end of the private server")
 
 
 # ---- a hostile workload ----
