@@ -165,10 +165,10 @@ static void adopt_or_remove(const char id[BOX_ID_SIZE])
         event.data.u32 = record.slot;
         if (epoll_ctl(adopted_fd, EPOLL_CTL_ADD, pidfd, &event) == 0) {
             table_take(box, id, BOX_RUNNING);
-            box->pid = record.pid;
+            table_set_pid(box, record.pid);
             box->landlock_abi = record.landlock_abi;
             box->nested = record.nested;
-            box->upper = record.upper;
+            table_set_upper(box, record.upper);
             box->pidfd = take_fd(&pidfd);
             return;
         }

@@ -178,14 +178,14 @@ void life_create(const struct wire_msg *request)
     say_later(box, request);
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
     box->nested = spec->profile == SECCOMP_NESTING;
-    box->upper = spec->upper;
+    table_set_upper(box, spec->upper);
     if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
         end_begin(box);
         return;
     }
-    box->pid = begun.pid;
+    table_set_pid(box, begun.pid);
     box->pidfd = begun.pidfd;
     box->link = begun.link;
     box->report = begun.report;

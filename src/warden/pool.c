@@ -55,7 +55,7 @@ static int fill_one(void)
     if (pair_make(table_slot(box), false, &pool[pool_count].userns, &pool[pool_count].netns,
                   &step) < 0)
         return -1;
-    box->reserved = true;
+    table_reserve(box, true);
     pool[pool_count++].slot = table_slot(box);
     return 0;
 }
@@ -69,7 +69,7 @@ void pool_wish(void)
 static void give_back(unsigned keep)
 {
     while (pool_count > keep) {
-        table_at(pool[--pool_count].slot)->reserved = false;
+        table_reserve(table_at(pool[--pool_count].slot), false);
         close(pool[pool_count].userns);
         close(pool[pool_count].netns);
     }
@@ -107,7 +107,6 @@ struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step)
 
         *userns = pool[pool_count].userns;
         *netns = pool[pool_count].netns;
-        box->reserved = false;
         return box;
     }
     struct box *box = table_free();

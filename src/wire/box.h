@@ -46,7 +46,7 @@
 #define BOX_ID_SIZE 33      /* [a-z0-9]{1,32} and the NUL; the rest of the field is NULs */
 #define BOX_UIDS 65536u     /* user ids of a box, where there are enough */
 #define BOX_AGENT 1000u     /* the workload's user inside */
-#define BOX_SLOTS 4096u     /* boxes at once */
+#define BOX_SLOTS 8192u     /* boxes at once */
 #define BOX_TARGET_SIZE 256 /* a path inside, with its NUL */
 #define BOX_LAYERS_MAX 12
 #define BOX_MEMORY_MIN (8ull << 20)
