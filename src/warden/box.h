@@ -13,7 +13,7 @@
  *   child.c       between clone and exec                 mounts.c    its root
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
- *   skeleton.c    the lower layer of the default image
+ *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
  */
 #pragma once
 
@@ -55,6 +55,7 @@ struct box_host {
     int skeleton_fd;   /* lower layer of the default image */
     int usr_fd;        /* the host's /usr */
     int init_fd;       /* sealed memfd with atoll-init */
+    int lean_fd;       /* mount namespace that boxes begin in a copy of: lean.c */
     int dev_fd;        /* a /dev made once, detached; -1: the kernel cannot copy such a thing */
     int tool_fd;       /* the atoll program, borrowed; -1: none */
     uint32_t uid_base; /* the ranges begin one range after it: it is the api process's own */
@@ -137,6 +138,13 @@ must_use int box_begin(const struct box_host *host, const struct box_spec *spec,
 must_use int box_unmake(const struct box_host *host, const char *id);
 /* A new connection to the init of a box that runs. */
 must_use int box_connect(const struct box_host *host, const char *id);
+
+/* ---- lean.c ---- */
+
+/* A mount namespace with next to nothing in it: a descriptor, or -1 with errno. */
+must_use int lean_make(void);
+/* In the child: its own copy of it. */
+must_use int lean_enter(int lean_fd);
 
 /* ---- mounts.c: in the child, in its own mount namespace ---- */
 

@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "warden/disk.h"
 
-struct box_host box_host = { -1, -1, -1, -1, -1, -1, 0, 0 };
+struct box_host box_host = { -1, -1, -1, -1, -1, -1, -1, 0, 0 };
 static int state = -1; /* borrowed */
 _Static_assert(BOXES_WAITS == BOXES_PENDING_MAX + 1 + JOBS_MAX + DOOR_WAITS, "box.h counts them");
 static bool usable;
@@ -205,6 +205,8 @@ static const char *host_open(int state_fd)
         return "Landlock";
     if ((adopted_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
         return "epoll";
+    if ((box_host.lean_fd = lean_make()) < 0)
+        return "a mount namespace";
     if ((box_host.dev_fd = dev_make()) < 0)
         return "/dev";
     if (door_open(state_fd) < 0)
@@ -258,7 +260,8 @@ static bool any_ending(void)
 void boxes_close(void)
 {
     int *const fds[] = { &box_host.boxes_fd, &box_host.skeleton_fd, &box_host.usr_fd,
-                         &box_host.init_fd,  &box_host.dev_fd,      &adopted_fd };
+                         &box_host.init_fd,  &box_host.lean_fd,     &box_host.dev_fd,
+                         &adopted_fd };
 
     usable = false;
     pool_on(false);

@@ -176,6 +176,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_CLONE, die_with_parent(fds->report));
     TRY(BOX_STEP_ENTER_CGROUP, enter_cgroups(&fds->doors));
     TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
+    TRY(BOX_STEP_MOUNTNS, lean_enter(host->lean_fd));
     if (box_mounts(spec, fds, box_uid_first(host, slot), step) < 0)
         return -1;
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));

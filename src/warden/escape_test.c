@@ -139,6 +139,74 @@ TEST(without_cgroups_nothing_is_counted)
     rig_close();
 }
 
+/* ---- the table of mounts ---- */
+
+static void check_mount_line(char *line, const char *state)
+{
+    static const char *const points[] = { "/", "/usr", "/dev", "/dev/pts", "/dev/shm", "/tmp" };
+    static const char *const roots[] = { "/",     "/usr",   "/up/shm", "/up/tmp",
+                                         "/none", "/empty", "/sys" };
+    char root[256], point[256];
+    bool known = false;
+
+    CHECK(!strstr(line, state));
+    CHECK_INT(sscanf(line, "%*s %*s %*s %255s %255s", root, point), 2);
+    for (size_t i = 0; i < ARRAY_LEN(points); i++)
+        known |= strcmp(point, points[i]) == 0;
+    if (!known && strncmp(point, "/proc", 5) != 0)
+        test_fail(__FILE__, __LINE__, "%s", line);
+    known = false;
+    for (size_t i = 0; i < ARRAY_LEN(roots); i++)
+        known |= strcmp(root, roots[i]) == 0;
+    if (!known)
+        test_fail(__FILE__, __LINE__, "%s", line);
+}
+
+TEST(the_table_of_mounts_has_ours_alone_and_names_no_path_of_the_host)
+{
+    const char *state = rig_open();
+    struct rig_box box = rig_create(rig_spec("mounts"), "mounts");
+    struct rig_ran *ran = rig_sh(&box, "cat /proc/self/mountinfo", 0);
+    unsigned lines = 0;
+
+    CHECK_INT(ran->code, 0);
+    for (char *line = ran->out, *end; (end = strchr(line, '\n')); line = end + 1, lines++) {
+        *end = 0;
+        check_mount_line(line, state);
+    }
+    CHECK(lines > 6);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(boxes_begin_in_a_mount_namespace_with_one_mount)
+{
+    int talk[2];
+    char path[64], byte;
+
+    if (geteuid() != 0)
+        test_skip("a mount namespace needs root");
+    autoclose int lean = lean_make();
+    CHECK(lean >= 0 && pipe2(talk, O_CLOEXEC) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(talk[0]);
+        if (lean_enter(lean) < 0)
+            _exit(1);
+        (void)!write(talk[1], "", 1);
+        pause();
+    }
+    close(talk[1]);
+    CHECK_INT(read(talk[0], &byte, 1), 1);
+    close(talk[0]);
+    snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
+    CHECK_INT(rig_lines(path), 1);
+    snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    CHECK_INT(rig_entries(path), 3);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
 /* ---- where a command starts ---- */
 
 TEST(a_working_directory_is_found_inside_or_refused)

@@ -556,7 +556,7 @@ TEST(a_reload_during_a_reload_is_not_lost)
 {
     struct server *server = start("serve", "newer");
 
-    wait_log(server, "fake: readies", 1, 5000);
+    wait_log(server, "warden: serving", 1, 5000); /* it looks at signals now */
     for (int i = 0; i < 3; i++) {
         CHECK(kill(server->pid, SIGHUP) == 0);
         wait_taken(server->pid, SIGHUP);

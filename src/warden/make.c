@@ -119,8 +119,8 @@ static _Noreturn void be_child(const struct box_host *host, const struct box_spe
 static int start(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                  struct box_fds *fds, struct box_begun *out, enum box_step *step)
 {
-    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
-                                        CLONE_PIDFD | CLONE_CLEAR_SIGHAND,
+    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+                                        CLONE_CLEAR_SIGHAND,
                                .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
                                .exit_signal = SIGCHLD };
     int report[2] = { -1, -1 };

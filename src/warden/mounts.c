@@ -277,10 +277,10 @@ static int attach_dev(int template, const struct root *root)
 }
 
 /*
- * Covers what tells of the host; our own empty file and directory do the covering. What only the
- * host's root may read or write (kcore, kmsg, timer_list, slabinfo, kpage*, sysrq-trigger, irq,
- * bus) needs no cover: its owner is nobody of the box, so no capability inside reaches it, and each
- * mount costs time at every creation. The probe of tests/escape watches all of them.
+ * Covers what tells of the host, with the empty file and directory of the lean root (lean.c). What
+ * only the host's root may read or write (kcore, kmsg, timer_list, slabinfo, kpage*, sysrq-trigger,
+ * irq, bus) needs no cover: its owner is nobody of the box, so no capability inside reaches it, and
+ * each mount costs time at every creation. The probe of tests/escape watches all of them.
  */
 static int make_masks(const struct root *root)
 {
@@ -312,21 +312,11 @@ static int make_masks(const struct root *root)
 
         if (target < 0 && errno == ENOENT)
             continue;
-        autoclose int tree = tree_clone(AT_FDCWD, dir ? "/run/empty" : "/run/none");
-        if (target < 0 || tree < 0 ||
-            tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, -1) < 0 ||
-            tree_attach(tree, target) < 0)
+        autoclose int tree = tree_clone(AT_FDCWD, dir ? "/empty" : "/none");
+        if (target < 0 || tree < 0 || tree_attach(tree, target) < 0)
             return -1;
     }
     return 0;
-}
-
-/* What the masks cover with; outside of what the box can reach. */
-static int make_covers(void)
-{
-    autoclose int none = open("/run/none", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-
-    return none < 0 ? -1 : mkdir("/run/empty", 0555);
 }
 
 static int enter_root(int root)
@@ -383,9 +373,7 @@ static int make_root(const struct box_spec *spec, const struct box_fds *fds, uid
     const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
     autoclose int up = -1;
 
-    TRY(BOX_STEP_SCRATCH, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
     TRY(BOX_STEP_SCRATCH, make_scratch(spec));
-    TRY(BOX_STEP_SCRATCH, make_covers());
     if (spec->layer_count)
         TRY(BOX_STEP_LOWER, attach_layers(spec, fds));
     else

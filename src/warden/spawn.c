@@ -37,7 +37,7 @@ static const int kept_caps[] = {
     CAP_DAC_READ_SEARCH, /* `serve --resolve` reads settings and keys wherever they are */
     /* sandboxes: */
     CAP_SYS_ADMIN,    /* namespaces and mounts */
-    CAP_SYS_CHROOT,   /* entering the mounts of one that runs */
+    CAP_SYS_CHROOT,   /* entering a mount namespace */
     CAP_NET_ADMIN,    /* their loopback */
     CAP_MKNOD,        /* their /dev */
     CAP_SYS_PTRACE,   /* which namespaces and filter they have, for `show` */

@@ -21,7 +21,7 @@ static const char *const step_names[BOX_STEPS] = {
     [BOX_STEP_USERNS] = "user namespace", [BOX_STEP_LOWER] = "image layer",
     [BOX_STEP_NETNS] = "network namespace", [BOX_STEP_CLONE] = "clone",
     [BOX_STEP_ENTER_CGROUP] = "entering the cgroups",
-    [BOX_STEP_ENTER_NETNS] = "entering the network namespace", [BOX_STEP_SCRATCH] = "scratch space",
+    [BOX_STEP_ENTER_NETNS] = "entering the network namespace", [BOX_STEP_MOUNTNS] = "mount namespace", [BOX_STEP_SCRATCH] = "scratch space",
     [BOX_STEP_UPPER] = "writable layer", [BOX_STEP_OVERLAY] = "overlay", [BOX_STEP_ROOT] = "root directory",
     [BOX_STEP_USR] = "/usr", [BOX_STEP_PROC] = "/proc", [BOX_STEP_DEV] = "/dev", [BOX_STEP_PTS] = "/dev/pts",
     [BOX_STEP_SHM] = "/dev/shm", [BOX_STEP_TMP] = "/tmp", [BOX_STEP_SYS] = "/sys", [BOX_STEP_TOOL] = "/run/atoll",
