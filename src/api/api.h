@@ -86,8 +86,9 @@ struct call {
     const char *content_type;
     struct http_header extra[CALL_EXTRA_MAX];
     unsigned extra_count;
-    const char *object; /* for the audit row: "token/tok…" */
-    const char *detail; /* JSON for the audit row */
+    const char *object;  /* for the audit row: "token/tok…" */
+    const char *detail;  /* JSON for the audit row */
+    const char *outcome; /* for the audit row; NULL: ok */
     /* Runs on the loop thread after the commit and before the reply (make changes effective). */
     void (*committed)(struct call *call);
     void *state; /* the handler's own, for `committed` */
@@ -102,6 +103,8 @@ must_use int call_query_int(struct call *call, const char *name, int64_t min, in
                             int64_t otherwise, int64_t *out, struct err *err);
 /* Decodes the JSON body by the route's `takes`. */
 must_use int call_decode(struct call *call, void *out, struct err *err);
+/* The same; bit i of *present: takes[i] was given. */
+must_use int call_decode_patch(struct call *call, void *out, uint64_t *present, struct err *err);
 /* Writes the reply by the route's `gives`. */
 int call_reply(struct call *call, const void *in);
 struct json_out call_json(struct call *call); /* for replies that no table describes */

@@ -41,11 +41,16 @@ int call_query_int(struct call *call, const char *name, int64_t min, int64_t max
     return 0;
 }
 
-int call_decode(struct call *call, void *out, struct err *err)
+int call_decode_patch(struct call *call, void *out, uint64_t *present, struct err *err)
 {
     if (!call->json)
         return err_set(err, ERR_INVALID, "a JSON object is needed as the body");
-    return field_decode(call->route->takes, call->json, out, &call->arena, NULL, err);
+    return field_decode(call->route->takes, call->json, out, &call->arena, present, err);
+}
+
+int call_decode(struct call *call, void *out, struct err *err)
+{
+    return call_decode_patch(call, out, NULL, err);
 }
 
 struct json_out call_json(struct call *call)

@@ -221,7 +221,7 @@ static int add_audit_row(struct running *run, struct db *db, struct err *err)
         .role = call->who.role ? role_name(call->who.role) : "-",
         .action = call->route->name,
         .object = call->object ? call->object : "",
-        .outcome = "ok",
+        .outcome = call->outcome ? call->outcome : "ok",
         .request_id = call->request_id,
         .peer = call->peer,
         .detail = call->detail ? call->detail : "{}",
@@ -832,6 +832,7 @@ int api_init(struct api *api, struct err *err)
     event_streams_init(api);
     backups_init(api);
     list_init(&api->own->outputs);
+    list_init(&api->own->files);
     list_init(&api->own->laters);
     api->started_ms = clock_wall_ms();
     return 0;

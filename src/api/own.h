@@ -15,6 +15,7 @@ struct api_private {
     struct refusals *refusals;
     struct list streams; /* event streams, for keep-alives (event.c) */
     struct list outputs; /* output streams, to be cut with their credential (exec.c) */
+    struct list files;   /* downloads, likewise (file_down.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -53,7 +54,12 @@ must_use int idempotency_keep(struct running *run, struct db *db, struct err *er
 
 /* sandbox.c: the sandbox that the path names, if it is the caller's. */
 struct box;
+struct box_op;
 must_use int call_box(struct call *call, struct box **out, struct err *err);
+/* A change of a sandbox by this call: answered with the sandbox, audited, finished. In the call's
+ * arena. */
+struct box_op *call_op(struct call *call);
+struct call *call_of(struct box_op *op);
 /* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
 must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
@@ -76,6 +82,8 @@ void event_streams_cut(struct api *api, const char *who);
 
 /* exec.c: likewise for output. */
 void output_streams_cut(struct api *api, const char *who);
+/* file_down.c: likewise for downloads. */
+void file_streams_cut(struct api *api, const char *who);
 
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,

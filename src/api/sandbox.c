@@ -56,6 +56,16 @@ static struct pending *pending_new(struct call *call)
     return pending;
 }
 
+struct box_op *call_op(struct call *call)
+{
+    return &pending_new(call)->op;
+}
+
+struct call *call_of(struct box_op *op)
+{
+    return container_of(op, struct pending, op)->call;
+}
+
 /* The same without a trace: looking at what it uses does not keep it awake. */
 static int look_at_box(struct call *call, struct box **out, struct err *err)
 {

@@ -155,6 +155,11 @@
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
+#define BOX_JOBS_MAX 32                     /* file operations under way in one sandbox */
+#define JOB_IDLE_MS 600000                  /* one that moves nothing for this long is killed */
+#define FILE_DISCARD_MAX (32ull << 20)      /* of a body whose operation has failed */
+#define FILE_LIST_MAX 10000                 /* names in one answer */
+#define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
 
 /* Images */

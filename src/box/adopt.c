@@ -50,6 +50,13 @@ static int read_spec(struct arena *arena, struct str text, const struct field *f
     return field_decode(fields, json, out, arena, NULL, err);
 }
 
+int spec_read(struct arena *arena, struct str text, struct sandbox_spec *out, struct err *err)
+{
+    if (read_spec(arena, text, sandbox_spec_fields, out, err) < 0)
+        return -1;
+    return sandbox_spec_settle(out, err);
+}
+
 static int load_exec(struct box *box, struct query *q, struct err *err)
 {
     autofree char *id = xmemdup0(query_col_str(q, 0).p, query_col_str(q, 0).n);
@@ -109,8 +116,7 @@ static int load_box(struct boxes *boxes, struct query *q, struct err *err)
 
     box->slot = (uint32_t)query_col_i64(q, 2);
     if (!sandbox_state_parse(query_col_str(q, 3), &box->state) ||
-        read_spec(&box->arena, query_col_str(q, 5), sandbox_spec_fields, &box->spec, err) < 0 ||
-        sandbox_spec_settle(&box->spec, err) < 0)
+        spec_read(&box->arena, query_col_str(q, 5), &box->spec, err) < 0)
         return err_set(err, ERR_INTERNAL, "the row of sandbox %s", id);
     snprintf(box->reason, sizeof(box->reason), "%.*s", STR_FMT(query_col_str(q, 4)));
     snprintf(box->by, sizeof(box->by), "%.*s", STR_FMT(query_col_str(q, 6)));

@@ -61,7 +61,9 @@ struct box *box_new(struct boxes *boxes, const char *id, const char *tenant)
     snprintf(box->tenant, sizeof(box->tenant), "%s", tenant);
     box->next_number = 1;
     life_init(box);
+    copy_init(box);
     list_init(&box->execs);
+    box_jobs_init(box);
     link_init(box);
     list_append(&boxes->all, &box->node);
     (void)map_put(&boxes->by_id, str_of(box->id), box);
@@ -74,6 +76,7 @@ void box_free(struct box *box)
 {
     struct boxes *boxes = box->boxes;
 
+    box_jobs_lost(box, "the server is stopping");
     while (!list_empty(&box->execs)) {
         struct box_exec *exec = list_entry(box->execs.next, struct box_exec, node);
         struct box_op *op = exec->starting;
@@ -88,6 +91,7 @@ void box_free(struct box *box)
         exec_free(exec);
     }
     life_free(box);
+    copy_free(box);
     timer_cancel(boxes->loop, &box->tick);
     link_close(box);
     list_remove(&box->node);
@@ -248,6 +252,7 @@ void boxes_drain(struct boxes *boxes)
         struct box *box = list_entry(pos, struct box, node);
 
         timer_cancel(boxes->loop, &box->ttl);
+        box_jobs_drain(box);
         timer_cancel(boxes->loop, &box->idle);
         list_each (at, &box->execs) {
             struct box_exec *exec = list_entry(at, struct box_exec, node);

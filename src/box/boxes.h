@@ -22,6 +22,7 @@
 struct boxes;
 struct box;
 struct box_exec;
+struct disk;
 
 struct boxes_options {
     struct loop *loop;
@@ -57,7 +58,10 @@ struct box_op {
     void (*done)(struct box_op *op, const struct err *err);
     struct box *box; /* what it is about, once that is known */
     struct box_exec *exec;
-    struct list node; /* the room's own */
+    struct disk *disk; /* the snapshot that was made */
+    unsigned ended;    /* commands that a rollback ended */
+    bool was_up;       /* it ran before a rollback, and will again */
+    struct list node;  /* the room's own */
 };
 
 /* ---- sandboxes ---- */
@@ -82,6 +86,24 @@ must_use int box_resume(struct box *box, struct box_op *op, struct err *err);
 must_use int box_stop(struct box *box, struct box_op *op, struct err *err);
 must_use int box_start(struct box *box, struct box_op *op, struct err *err);
 must_use int box_delete(struct box *box, struct box_op *op, struct err *err);
+
+/*
+ * Copies of its disk, as of one instant; what runs is frozen for that moment and then goes on,
+ * whatever happens. ERR_CONFLICT for one that has no disk.
+ */
+must_use int box_snapshot(struct box *box, const char *name, struct box_op *op, struct err *err);
+/* A new sandbox that begins with its files and limits; op->box is the new one. */
+must_use int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op,
+                      struct err *err);
+/* Its files become those of the snapshot; its commands end, and it runs again if it ran. */
+must_use int box_rollback(struct box *box, const char *snapshot, struct box_op *op,
+                          struct err *err);
+/* Bit i of `present`: sandbox_patch_fields[i] is to change. */
+must_use int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t present,
+                       struct box_op *op, struct err *err);
+
+/* Does it name this volume? */
+bool box_names_volume(const struct box *box, const char *name);
 
 /* Somebody does something with it: its idle time begins anew. */
 void box_touch(struct box *box);

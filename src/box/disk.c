@@ -231,12 +231,10 @@ static int record(struct disk_job *job, struct db *db, struct err *err)
 
 static void made(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
 {
-    struct disk_job *job = ask->out;
-    struct disk_op *op = job->op;
+    struct disk_op *op = ask->out;
     struct err err = { 0 };
 
     (void)fds;
-    job_free(job);
     if (msg && !msg->status) {
         op->disk->there = true;
         op->done(op, NULL);
@@ -299,14 +297,29 @@ static void insert_done(struct store_job *store_job)
     disk->spec = xstrdup(want->spec);
     disk->bytes = want->bytes;
     disk->made_ms = job->made_ms;
-    job->op->disk = disk;
+    disk->from = want->from;
+    struct disk_op *op = job->op;
+    op->disk = disk;
+    job_free(job);
+    if (op->stored)
+        op->stored(op);
+    else
+        disk_make_now(disk, op);
+}
+
+void disk_make_now(struct disk *disk, struct disk_op *op)
+{
     struct ask *ask = ask_new(WIRE_DISK_MAKE, NULL);
-    ask->msg.disk = (struct disk_wish){ .id = disk->number,
-                                        .bytes = (uint64_t)want->bytes,
-                                        .from = want->from };
+
+    ask->msg.disk =
+        (struct disk_wish){ .id = disk->number,
+                            .bytes = (uint64_t)disk->bytes,
+                            .from = disk->from,
+                            .flags =
+                                disk->kind == DISK_VOLUME && !disk->from ? DISK_FOR_AGENT : 0 };
     ask->answered = made;
-    ask->out = job;
-    ask_send(job->boxes, ask);
+    ask->out = op;
+    ask_send(disk->boxes, ask);
 }
 
 static const char *text_of(struct arena *arena, const char *text)

@@ -31,8 +31,9 @@ struct disk {
     char tenant[33], by[ID_SIZE];
     char *name, *sandbox, *spec; /* owned, never NULL */
     int64_t bytes, made_ms;
-    bool there; /* the warden has it */
-    bool busy;  /* being removed */
+    uint64_t from; /* what it is made as a copy of */
+    bool there;    /* the warden has it */
+    bool busy;     /* being removed */
 };
 
 const char *disk_kind_name(enum disk_kind kind);
@@ -42,6 +43,8 @@ struct disk_op {
     int (*record)(struct disk_op *op, struct db *db, struct err *err);
     /* Exactly once, never from inside the call that began it; err NULL: done and stored. */
     void (*done)(struct disk_op *op, const struct err *err);
+    /* disk_make, may be NULL: the row is there, and disk_make_now is the caller's next word. */
+    void (*stored)(struct disk_op *op);
     struct disk *disk;
     const char *tenant, *event; /* an event of this type about the disk; NULL: none */
 };
@@ -63,6 +66,7 @@ int disks_refuse(const struct boxes *boxes, struct err *err);
  * follow. -1: refused at once. */
 must_use int disk_make(struct boxes *boxes, const struct disk_want *want, struct disk_op *op,
                        struct err *err);
+void disk_make_now(struct disk *disk, struct disk_op *op);
 /* Stores that it is what it was made for. */
 void disk_ready(struct disk *disk, struct disk_op *op);
 /* The same as part of another change, which says disk->state = DISK_READY once it is stored. */

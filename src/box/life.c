@@ -49,8 +49,7 @@ static void change_over(struct change *change, const struct err *err)
     box_woken(box, err);
 }
 
-/* Stores its state as it is now. */
-static void keep_state(struct box *box, const char *event, struct box_op *op)
+void keep_state(struct box *box, const char *event, struct box_op *op)
 {
     if (op) {
         op->box = box;
@@ -69,6 +68,7 @@ void box_ended(struct box *box, enum sandbox_state state, const char *reason, st
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
+    box_jobs_lost(box, "the sandbox has ended");
     timer_cancel(box->boxes->loop, &box->tick);
     timer_cancel(box->boxes->loop, &box->idle);
     snprintf(box->reason, sizeof(box->reason), "%s", reason);
@@ -138,13 +138,12 @@ static void begin(struct box *box, uint16_t verb, struct box_op *op,
     ask_send(box->boxes, ask);
 }
 
-/* A change that did not happen. */
-static void not_done(struct box *box, struct box_op *op, const struct err *err)
+void change_told(struct box *box, struct box_op *op, const struct err *err)
 {
     box->busy = NULL;
     if (op)
         op->done(op, err);
-    else
+    else if (err)
         log_warn("a sandbox does not change by itself now", kv_str("sandbox", box->id),
                  kv_str("error", err->msg));
     box_woken(box, err);
@@ -160,7 +159,7 @@ static bool gone_already(struct ask *ask, const struct wire_msg *msg)
 
     box_lost(box, "it ended");
     err_set(&err, ERR_CONFLICT, "sandbox %s has ended", box->id);
-    not_done(box, ask->op, &err);
+    change_told(box, ask->op, &err);
     return true;
 }
 
@@ -175,7 +174,7 @@ static void frozen(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS
         return;
     if (!msg || msg->status) {
         ask_err(&err, msg, pause ? "pause" : "resume");
-        not_done(box, ask->op, &err);
+        change_told(box, ask->op, &err);
         return;
     }
     box_move(box, pause ? SANDBOX_PAUSED : SANDBOX_RUNNING);
@@ -214,7 +213,7 @@ static void stopped(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     (void)fds;
     if (!msg || (msg->status && msg->status != ENOENT)) {
         ask_err(&err, msg, "stop");
-        not_done(box, ask->op, &err);
+        change_told(box, ask->op, &err);
         return;
     }
     if (ask->op)
@@ -276,6 +275,7 @@ static void delete_rows(struct box *box, struct box_op *op)
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
+    box_jobs_lost(box, "the sandbox has ended");
     timer_cancel(box->boxes->loop, &box->ttl);
     timer_cancel(box->boxes->loop, &box->idle);
     timer_cancel(box->boxes->loop, &box->tick);
@@ -302,7 +302,7 @@ static void deleted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     ask_err(&err, msg, "delete");
     if (!ask->op && !box->boxes->stopping)
         timer_set(box->boxes->loop, &box->ttl, TTL_RETRY_MS);
-    not_done(box, ask->op, &err);
+    change_told(box, ask->op, &err);
 }
 
 static int begin_delete(struct box *box, struct box_op *op, struct err *err)
@@ -345,7 +345,7 @@ static void on_ttl(struct timer *timer)
 
 static bool is_used(const struct box *box)
 {
-    if (box->running || box->busy)
+    if (box->jobs_count || box->running || box->busy)
         return true;
     list_each (pos, &box->execs) {
         const struct box_exec *exec = list_entry(pos, struct box_exec, node);
@@ -446,8 +446,8 @@ void box_woken(struct box *box, const struct err *err)
 int box_wake(struct box *box, struct box_op *op, struct err *err)
 {
     box_touch(box);
-    if (!box->asleep)
-        return 1;
+    if (!box->asleep && list_empty(&box->wakers))
+        return 1; /* also while others wait for it, it is being woken */
     if (!box->busy && begin_wake(box, err) < 0)
         return -1;
     op->box = box;

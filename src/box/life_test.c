@@ -237,6 +237,9 @@ static struct box *prepared(const struct trial *trial)
         return NULL;
     box = create_one(&with_volumes);
     CHECK(box != NULL);
+    CHECK_OK(box_snapshot(box, "first", op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op));
     if (trial->stopped) {
         CHECK_OK(box_stop(box, op = call(), &err), &err);
         model_run();
@@ -282,6 +285,10 @@ TEST(whatever_fails_or_is_killed_the_next_start_finds_everything_whole)
                 model_errno = EIO;
                 CHECK_OK(trials[t].begin(box, op, &err), &err);
                 model_run();
+                if (!how && !caller_of(op)->done) { /* something is asked again */
+                    turn(300);
+                    model_run();
+                }
                 if (!how) { /* an answer, exactly one, and nothing half */
                     CHECK_INT(caller_of(op)->done, 1);
                     if (caller_of(op)->failed)
@@ -401,6 +408,194 @@ TEST(directories_are_mounted_by_ticket_once_and_not_kept)
     spec.name = "other";
     CHECK(boxes_create(boxes, &spec, call(), &err) < 0);
     CHECK_STR(err.field, "binds[0].ticket");
+    down();
+}
+
+/* ---- copies ---- */
+
+TEST(a_snapshot_is_a_copy_of_an_instant_and_what_runs_goes_on)
+{
+    struct sandbox_spec spec = on_disk;
+    struct box_op *op, *two;
+    struct err err = { 0 };
+
+    spec.user = "root";
+    spec.memory = 99 << 20;
+    model_up();
+    struct box *box = create_one(&spec);
+    CHECK_OK(box_snapshot(box, "first", op = call(), &err), &err);
+    CHECK(box_snapshot(box, "other", call(), &err) < 0); /* one after the other */
+    CHECK(box_fork(box, &(struct fork_wish){ 0 }, call(), &err) < 0);
+    model_run();
+    CHECK(went_well(op) && op->disk);
+    struct disk *snapshot = op->disk;
+    CHECK_INT(model_disk(snapshot->number)->from, box->disk);
+    CHECK_STR(snapshot->sandbox, box->id);
+    CHECK(!model_box(box->id)->frozen && !box->busy);
+    CHECK(box_snapshot(box, "first", call(), &err) < 0);
+    CHECK_INT(err.code, ERR_CONFLICT);
+    CHECK(box_snapshot(box, "No/good", call(), &err) < 0);
+    check_whole();
+    /* It outlives its sandbox, and another can begin with it. */
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op));
+    model_again();
+    box = create_one(&(struct sandbox_spec){ .from_snapshot = "first", .pids = 33 });
+    CHECK(box && model_disk(box->disk)->from);
+    CHECK_STR(box->spec.user, "root");
+    CHECK(box->spec.memory == 99 << 20 && box->spec.pids == 33);
+    CHECK(boxes_create(boxes, &(struct sandbox_spec){ .from_snapshot = "none" }, two = call(),
+                       &err) < 0);
+    CHECK_STR(err.field, "from_snapshot");
+    CHECK(boxes_create(boxes,
+                       &(struct sandbox_spec){ .from_snapshot = "first", .storage = "memory" }, two,
+                       &err) < 0);
+    CHECK_STR(err.field, "storage");
+    check_whole();
+    down();
+}
+
+TEST(copies_of_what_is_in_memory_are_refused)
+{
+    struct sandbox_spec spec = { .storage = "memory" };
+    struct err err = { 0 };
+
+    model_up();
+    struct box *box = create_one(&spec);
+    CHECK(box_snapshot(box, "first", call(), &err) < 0);
+    CHECK(err.code == ERR_CONFLICT && strstr(err.msg, "in memory"));
+    CHECK(box_fork(box, &(struct fork_wish){ 0 }, call(), &err) < 0);
+    CHECK(err.code == ERR_CONFLICT && strstr(err.msg, "in memory"));
+    CHECK(!box->busy);
+    down();
+}
+
+TEST(a_fork_is_another_sandbox_with_the_same_files)
+{
+    struct box_op *op;
+    struct err err = { 0 };
+
+    model_up();
+    CHECK(make_volume("data") != NULL);
+    struct box *box = create_one(&with_volumes);
+    CHECK(box_fork(box, &(struct fork_wish){ .name = "one" }, call(), &err) < 0);
+    CHECK_STR(err.field, "name"); /* it is taken */
+    CHECK(!box->busy);
+    model_mount_count = 0;
+    CHECK_OK(box_fork(box, &(struct fork_wish){ .name = "child" }, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && op->box != box);
+    CHECK_STR(op->box->spec.name, "child");
+    CHECK_INT(model_disk(op->box->disk)->from, box->disk);
+    CHECK_INT(model_mount_count, 2);
+    CHECK_STR(state_of(box), "running");
+    CHECK(!model_box(box->id)->frozen);
+    check_whole();
+    model_again();
+    check_whole();
+    down();
+}
+
+TEST(a_rollback_ends_what_runs_and_goes_on_with_the_old_files)
+{
+    struct box_op *op;
+    struct err err = { 0 };
+    uint32_t number;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    CHECK_OK(box_snapshot(box, "first", op = call(), &err), &err);
+    model_run();
+    uint64_t before = box->disk, snapshot = op->disk->number;
+    init_end = model_box(box->id)->init;
+    struct box_exec *exec = started(box, &number);
+    init_end = -1;
+    CHECK(box_rollback(box, "none", call(), &err) < 0);
+    CHECK_STR(err.field, "snapshot");
+    CHECK_OK(box_rollback(box, "first", op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op));
+    CHECK_INT(op->ended, 1);
+    CHECK_INT(exec->state, EXEC_LOST);
+    CHECK_STR(state_of(box), "running");
+    CHECK(box->disk != before && !model_disk(before));
+    CHECK_INT(model_disk(box->disk)->from, snapshot);
+    check_whole();
+    struct box *other = create_one(&(struct sandbox_spec){ .name = "two", .storage = "disk" });
+    CHECK(box_rollback(other, "first", call(), &err) < 0);
+    CHECK(strstr(err.msg, "another sandbox") != NULL);
+    down();
+}
+
+TEST(a_thaw_that_is_refused_is_asked_again)
+{
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    model_questions = 0;
+    model_at = 3; /* FREEZE, MAKE, THAW */
+    model_how = MODEL_REFUSES;
+    model_errno = EIO;
+    CHECK_OK(box_snapshot(box, "first", op = call(), &err), &err);
+    model_run();
+    CHECK(model_box(box->id)->frozen && !caller_of(op)->done);
+    turn(300);
+    model_run();
+    CHECK(!model_box(box->id)->frozen && went_well(op));
+    down();
+}
+
+/* ---- new limits ---- */
+
+TEST(limits_change_while_it_runs_and_are_kept)
+{
+    struct sandbox_patch patch = { .memory = 300 << 20, .pids = 77, .disk = 50 << 20 };
+    struct field_pair labels[] = { { "a", "b" }, { 0 } };
+    struct box_op *op;
+    struct err err = { 0 };
+
+    patch.labels = labels;
+    model_up();
+    struct box *box = create_one(&on_disk);
+    uint64_t all = 1 << PATCH_MEMORY | 1 << PATCH_PIDS | 1 << PATCH_DISK | 1 << PATCH_LABELS;
+    CHECK_OK(box_patch(box, &patch, all, op = call(), &err), &err);
+    CHECK(box_patch(box, &patch, all, call(), &err) < 0);
+    model_run();
+    CHECK(went_well(op));
+    CHECK_INT(model_box(box->id)->spec.memory, 300 << 20);
+    CHECK_INT(model_box(box->id)->spec.pids, 77);
+    CHECK_INT(model_disk(box->disk)->bytes, 50 << 20);
+    model_again();
+    box = only();
+    CHECK(box->spec.memory == 300 << 20 && box->spec.pids == 77 && box->spec.disk == 50 << 20);
+    CHECK_STR(box->spec.labels[0].key, "a");
+    CHECK_STR(box->spec.name, "one");
+    /* What the warden refuses is as it was, the size of the disk too. */
+    patch.disk = 90 << 20;
+    model_questions = 0;
+    model_at = 2;
+    model_how = MODEL_REFUSES;
+    model_errno = EBUSY;
+    CHECK_OK(box_patch(box, &patch, all, op = call(), &err), &err);
+    model_run();
+    CHECK(caller_of(op)->failed && caller_of(op)->err.code == ERR_CONFLICT);
+    CHECK_INT(box->spec.disk, 50 << 20);
+    CHECK_INT(model_disk(box->disk)->bytes, 50 << 20);
+    /* In memory the disk is a part of it. */
+    box = create_one(&(struct sandbox_spec){ .storage = "memory", .memory = 64 << 20 });
+    patch.disk = 60 << 20;
+    CHECK(box_patch(box, &patch, 1 << PATCH_DISK, call(), &err) < 0);
+    CHECK_STR(err.field, "disk");
+    patch.ttl_ms = 1;
+    CHECK_OK(box_patch(box, &patch, 1 << PATCH_TTL, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op));
+    turn(1100); /* its time was over while it was busy: asked again */
+    model_run();
+    CHECK_INT(boxes->count, 1);
     down();
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "box/job.h"
 #include "box/own.h"
 
 #define ROUND_FRAMES 64 /* of one init before others have their turn */
@@ -126,17 +127,63 @@ static void strike(struct box *box)
         box_condemn(box, "its init broke the protocol");
 }
 
-/* Something runs inside that no row knows: it was started just before we were killed. */
-static void take_stranger(struct box *box, const struct init_head *head)
+/*
+ * Something runs inside that nobody here knows: started just before we were killed, or a job that
+ * was dropped. It is killed; what it has said is acknowledged, so that its end can be said too.
+ */
+static void take_stranger(struct box *box, const struct init_head *head, const char *body)
 {
     struct init_signal kill_it = { .number = 9, .tree = 1 };
+    struct init_output output;
+    struct init_ack ack = { 0 };
 
-    if (head->type == INIT_EXITED)
+    switch (head->type) {
+    case INIT_EXITED:
         (void)link_send(box, INIT_FORGET, head->exec, NULL, 0, NULL, 0, -1);
-    else if (head->type == INIT_OUTPUT)
-        (void)link_send(box, INIT_SIGNAL, head->exec, &kill_it, sizeof(kill_it), NULL, 0, -1);
-    else if (head->type != INIT_ERROR && head->type != INIT_STARTED)
+        break;
+    case INIT_OUTPUT:
+        memcpy(&output, body, sizeof(output));
+        if (output.stream >= INIT_STREAMS) {
+            strike(box);
+            break;
+        }
+        ack.position[output.stream] = output.position + head->len - sizeof(output);
+        if (!job_dropped(box, head->exec)) /* that was killed then */
+            (void)link_send(box, INIT_SIGNAL, head->exec, &kill_it, sizeof(kill_it), NULL, 0, -1);
+        (void)link_send(box, INIT_ACK, head->exec, &ack, sizeof(ack), NULL, 0, -1);
+        break;
+    case INIT_ERROR:
+    case INIT_STARTED:
+    case INIT_STDIN_ROOM:
+        break;
+    default:
         strike(box);
+    }
+}
+
+static bool in_list(const char *data, size_t count, uint32_t number)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct init_listed row;
+
+        memcpy(&row, data + i * sizeof(row), sizeof(row));
+        if (row.exec == number)
+            return true;
+    }
+    return false;
+}
+
+static void list_jobs(struct box *box, const char *data, size_t count)
+{
+    list_each_safe (pos, &box->jobs) {
+        struct box_job *job = list_entry(pos, struct box_job, node);
+        bool there = in_list(data, count, job->number);
+
+        if (there && !job->started)
+            job_started(job, &(struct init_started){ .pid = 1 });
+        else if (!there && job->started)
+            job_lost(job, "the sandbox knows nothing of the operation any more");
+    }
 }
 
 static void take_list(struct box *box, const char *data, size_t len)
@@ -147,26 +194,21 @@ static void take_list(struct box *box, const char *data, size_t len)
     box->listed = true;
     list_each_safe (pos, &box->execs) {
         struct box_exec *exec = list_entry(pos, struct box_exec, node);
-        bool there = false;
+        bool there = in_list(data, count, exec->number);
 
-        for (size_t i = 0; i < count && !there; i++) {
-            struct init_listed row;
-
-            memcpy(&row, data + i * sizeof(row), sizeof(row));
-            there = row.exec == exec->number;
-        }
         if (exec->state == EXEC_STARTING && there)
             exec_started(exec, &(struct init_started){ .pid = 1 });
         else if (exec->state == EXEC_RUNNING && !there)
             exec_lost(exec);
     }
+    list_jobs(box, data, count);
     for (size_t i = 0; i < count; i++) {
         struct init_listed row;
 
         memcpy(&row, data + i * sizeof(row), sizeof(row));
-        if (row.exec >= box->next_number && row.exec < UINT32_MAX)
+        if (row.exec >= box->next_number && row.exec < JOB_NUMBERS)
             box->next_number = row.exec + 1;
-        if (!exec_by_number(box, row.exec))
+        if (!exec_by_number(box, row.exec) && !job_by_number(box, row.exec))
             (void)link_send(box, INIT_SIGNAL, row.exec, &kill_it, sizeof(kill_it), NULL, 0, -1);
     }
 }
@@ -204,6 +246,40 @@ static void take_exec(struct box_exec *exec, const struct init_head *head, const
     }
 }
 
+static void take_job(struct box_job *job, const struct init_head *head, const char *body)
+{
+    union {
+        struct init_started started;
+        struct init_output output;
+        struct init_exited exited;
+        struct init_error error;
+        struct init_room room;
+    } args;
+
+    memcpy(&args, body, MIN(head->len, sizeof(args)));
+    switch (head->type) {
+    case INIT_STARTED:
+        job_started(job, &args.started);
+        break;
+    case INIT_OUTPUT:
+        job_output(job, &args.output,
+                   (struct str){ body + sizeof(args.output), head->len - sizeof(args.output) });
+        break;
+    case INIT_EXITED:
+        job_exited(job, &args.exited);
+        break;
+    case INIT_STDIN_ROOM:
+        job_room(job, &args.room);
+        break;
+    case INIT_ERROR:
+        if (args.error.type == INIT_STDIN)
+            job_deaf(job);
+        break;
+    default:
+        strike(job->box);
+    }
+}
+
 void link_take(struct box *box, const void *data, size_t len)
 {
     struct init_head head;
@@ -222,6 +298,8 @@ void link_take(struct box *box, const void *data, size_t len)
             if (exec->state == EXEC_RUNNING)
                 exec_attach(exec);
         }
+        list_each (pos, &box->jobs)
+            job_attach(list_entry(pos, struct box_job, node));
         (void)link_send(box, INIT_LIST, 0, NULL, 0, NULL, 0, -1);
         break;
     case INIT_LISTED:
@@ -231,11 +309,14 @@ void link_take(struct box *box, const void *data, size_t len)
         break;
     default: {
         struct box_exec *exec = exec_by_number(box, head.exec);
+        struct box_job *job = exec ? NULL : job_by_number(box, head.exec);
 
         if (exec)
             take_exec(exec, &head, body);
+        else if (job)
+            take_job(job, &head, body);
         else
-            take_stranger(box, &head);
+            take_stranger(box, &head, body);
     }
     }
 }
@@ -260,6 +341,8 @@ static void round_over(struct box *box)
 {
     list_each_safe (pos, &box->execs)
         exec_acknowledge(list_entry(pos, struct box_exec, node));
+    list_each_safe (pos, &box->jobs)
+        job_acknowledge(list_entry(pos, struct box_job, node));
 }
 
 static void on_link(struct watch *watch, uint32_t events)
@@ -342,6 +425,8 @@ static void on_tick(struct timer *timer)
     }
     list_each_safe (pos, &box->execs)
         exec_tick(list_entry(pos, struct box_exec, node), now, &again);
+    list_each_safe (pos, &box->jobs)
+        job_tick(list_entry(pos, struct box_job, node), &again);
     if (again)
         link_tick_soon(box);
 }

@@ -93,6 +93,16 @@ static size_t mount_count(const struct sandbox_spec *spec)
     return spec->volumes.count + spec->binds.count;
 }
 
+bool box_names_volume(const struct box *box, const char *name)
+{
+    const struct volume_use *uses = box->spec.volumes.items;
+
+    for (size_t i = 0; i < box->spec.volumes.count; i++)
+        if (strcmp(uses[i].volume, name) == 0)
+            return true;
+    return false;
+}
+
 static int mount_volume(struct boxes *boxes, const char *tenant, const struct volume_use *use,
                         size_t at, struct box_mount *out, struct err *err)
 {
@@ -296,7 +306,7 @@ void box_up(struct box *box, void (*done)(struct box *box, const struct err *err
 
 /* ---- create ---- */
 
-static void create_failed(struct box *box, const struct err *err)
+void create_failed(struct box *box, const struct err *err)
 {
     struct box_op *op = box->op;
     struct disk *disk = disk_by_number(box->boxes, box->disk);
@@ -349,16 +359,20 @@ static void create_up(struct box *box, const struct err *err)
     change_submit(change);
 }
 
+void create_with_disk(struct box *box, struct disk *disk)
+{
+    box->disk = disk->number;
+    box_up(box, create_up);
+}
+
 static void disk_made(struct disk_op *disk_op, const struct err *err)
 {
     struct box *box = container_of(disk_op, struct box, disk_op);
 
-    if (err) {
+    if (err)
         create_failed(box, err);
-        return;
-    }
-    box->disk = disk_op->disk->number;
-    box_up(box, create_up);
+    else
+        create_with_disk(box, disk_op->disk);
 }
 
 static int check_room(struct boxes *boxes, const struct sandbox_spec *spec, const char *tenant,
@@ -393,16 +407,20 @@ static int check_image(const struct sandbox_spec *spec, struct err *err)
     return -1;
 }
 
-/* Everything that can be said about a wish before anything is done. */
-static int check_wish(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
-                      struct err *err)
+int wish_fits(const struct sandbox_spec *spec, struct err *err)
 {
+    struct sandbox_spec settled = *spec;
     struct box_spec wish = { .id = "check" };
 
+    return sandbox_spec_settle(&settled, err) < 0 ? -1 : fill_wish(&settled, 0, &wish, err);
+}
+
+int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant, struct err *err)
+{
     if (!spec->storage)
         spec->storage = disks_work(boxes) ? "disk" : "memory";
     if (sandbox_spec_settle(spec, err) < 0 || check_room(boxes, spec, tenant, err) < 0 ||
-        check_image(spec, err) < 0 || fill_wish(spec, 0, &wish, err) < 0)
+        check_image(spec, err) < 0 || wish_fits(spec, err) < 0)
         return -1;
     if (sandbox_on_disk(spec) && !disks_work(boxes)) {
         (void)disks_refuse(boxes, err);
@@ -412,31 +430,92 @@ static int check_wish(struct boxes *boxes, struct sandbox_spec *spec, const char
     return check_mounts(boxes, tenant, spec, err);
 }
 
-int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op,
-                 struct err *err)
+/* Volumes are kept by name, however they were named. */
+static void settle_volumes(struct box *box)
 {
-    struct sandbox_spec settled = *spec;
+    struct volume_use *uses = box->spec.volumes.items;
+    struct disk *disk;
+    struct err err;
+
+    for (size_t i = 0; i < box->spec.volumes.count; i++)
+        if (disk_find(box->boxes, box->tenant, DISK_VOLUME, NULL, uses[i].volume, &disk, &err) == 0)
+            uses[i].volume = arena_strdup(&box->arena, disk->name);
+}
+
+struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op)
+{
     char id[ID_SIZE];
 
-    if (check_wish(boxes, &settled, op->tenant, err) < 0)
-        return -1;
     id_make(id, "sb");
     struct box *box = box_new(boxes, id, op->tenant);
-    wish_copy(&box->arena, &box->spec, &settled);
+    wish_copy(&box->arena, &box->spec, spec);
+    settle_volumes(box);
     snprintf(box->by, sizeof(box->by), "%s", op->by);
     box->busy = "being created";
     box->start = "cold";
     box->begun_us = clock_mono_us();
     box->created_ms = box->changed_ms = clock_wall_ms();
-    box->expires_ms = settled.ttl_ms ? box->created_ms + settled.ttl_ms : 0;
+    box->expires_ms = spec->ttl_ms ? box->created_ms + spec->ttl_ms : 0;
     box->op = op;
+    return box;
+}
+
+/* What was not wished for is as it was in the sandbox that the snapshot was taken of. */
+static int take_snapshot(struct boxes *boxes, const char *tenant, struct sandbox_spec *spec,
+                         struct arena *arena, struct disk **out, struct err *err)
+{
+    struct sandbox_spec was = { 0 };
+    struct err why = { 0 };
+
+    if (disk_find(boxes, tenant, DISK_SNAPSHOT, NULL, spec->from_snapshot, out, &why) < 0 ||
+        (*out)->state == DISK_LOST) {
+        err_field(err, "from_snapshot", "%s", why.code ? why.msg : "its disk is gone");
+        err->code = ERR_UNPROCESSABLE;
+        return -1;
+    }
+    if (spec->storage && !sandbox_on_disk(spec))
+        return err_field(err, "storage", "what begins with a snapshot is on disk");
+    if (spec->image)
+        return err_field(err, "image", "the snapshot says it");
+    if (spec_read(arena, str_of((*out)->spec), &was, err) < 0)
+        return err_wrap(err, "snapshot %s", (*out)->id);
+    spec->storage = "disk";
+    spec->image = was.image;
+    if (!spec->user)
+        spec->user = was.user;
+    if (!spec->env)
+        spec->env = was.env;
+    spec->memory = spec->memory ? spec->memory : was.memory;
+    spec->pids = spec->pids ? spec->pids : was.pids;
+    spec->cpu_percent = spec->cpu_percent ? spec->cpu_percent : was.cpu_percent;
+    spec->disk = spec->disk ? spec->disk : was.disk;
+    spec->nofile = spec->nofile ? spec->nofile : was.nofile;
+    return 0;
+}
+
+int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op,
+                 struct err *err)
+{
+    struct sandbox_spec settled = *spec;
+    struct disk *snapshot = NULL;
+    autoarena struct arena arena = { 0 };
+
+    if (spec->from_snapshot &&
+        take_snapshot(boxes, op->tenant, &settled, &arena, &snapshot, err) < 0)
+        return -1;
+    if (wish_check(boxes, &settled, op->tenant, err) < 0)
+        return -1;
+    struct box *box = create_begin(boxes, &settled, op);
     if (!sandbox_on_disk(&settled)) {
         box_up(box, create_up);
         return 0;
     }
-    struct disk_want want = {
-        .kind = DISK_ROOT, .tenant = op->tenant, .by = op->by, .sandbox = id, .bytes = settled.disk
-    };
+    struct disk_want want = { .kind = DISK_ROOT,
+                              .tenant = op->tenant,
+                              .by = op->by,
+                              .sandbox = box->id,
+                              .bytes = settled.disk,
+                              .from = snapshot ? snapshot->number : 0 };
     box->disk_op = (struct disk_op){ .done = disk_made };
     if (disk_make(boxes, &want, &box->disk_op, err) < 0) {
         box_free(box);

@@ -99,6 +99,17 @@ struct box {
         size_t next; /* mount */
         struct err err;
     } up;
+    struct { /* copy.c, while its disk is copied */
+        struct disk_op op;
+        void (*done)(struct box *box, struct disk *disk, const struct err *err);
+        struct err err;
+        bool frozen;
+        unsigned tries;
+        struct timer again;
+        struct box *child; /* of a fork */
+        bool was_up;       /* before a rollback */
+        struct box_op start, *outer;
+    } copy;
     /* life.c */
     struct timer idle;
     int64_t used_ms;    /* when it was last used */
@@ -115,6 +126,14 @@ struct box {
     struct list execs; /* oldest first */
     unsigned running, kept;
     uint32_t next_number;
+
+    struct list jobs;
+    unsigned jobs_count;
+    /*
+     * Jobs have numbers of their own, from a random one on: nothing remembers those of an earlier
+     * life, and one of them may still run. Unknown ones between these two were dropped.
+     */
+    uint32_t first_job, next_job;
 };
 
 struct box_exec {
@@ -153,6 +172,15 @@ void box_move(struct box *box, enum sandbox_state to);
 /* ---- make.c ---- */
 
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
+/* Everything that can be said about a wish before anything is done; fills defaults in. */
+must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
+                        struct err *err);
+/* Limits and storage fit each other and the warden. */
+must_use int wish_fits(const struct sandbox_spec *spec, struct err *err);
+/* A sandbox to be, with the wish and its own id; box->op and a disk follow, then create_with. */
+struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op);
+void create_failed(struct box *box, const struct err *err);
+void create_with_disk(struct box *box, struct disk *disk);
 /* A box and its mounts; `done` when it is up, or when what there was of it is gone. */
 void box_up(struct box *box, void (*done)(struct box *box, const struct err *err));
 
@@ -173,6 +201,22 @@ must_use int box_may_begin(struct box *box, enum sandbox_state to, const char *b
 void box_timers_set(struct box *box);
 /* A change is over: who waits for it to be awake is told, or it is woken. */
 void box_woken(struct box *box, const struct err *err);
+
+/* Stores its state as it is now, and tells `op` (may be NULL). */
+void keep_state(struct box *box, const char *event, struct box_op *op);
+/* A change is over, or did not happen: not busy any more, and `op` (may be NULL) is told. */
+void change_told(struct box *box, struct box_op *op, const struct err *err);
+
+/* ---- copy.c ---- */
+
+void copy_init(struct box *box);
+void copy_free(struct box *box);
+
+/* ---- adopt.c: rows ---- */
+
+/* A wish as it is kept. */
+must_use int spec_read(struct arena *arena, struct str text, struct sandbox_spec *out,
+                       struct err *err);
 
 /* ---- link.c: frames to and from an init ---- */
 
@@ -203,6 +247,25 @@ void exec_attach(struct box_exec *exec);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
 void exec_remove_files(struct box_exec *exec);
 void exec_close_files(struct box_exec *exec);
+
+/* ---- job.c ---- */
+
+struct box_job;
+#define JOB_NUMBERS 0x80000000u /* and above; commands have those below */
+void box_jobs_init(struct box *box);
+struct box_job *job_by_number(const struct box *box, uint32_t number);
+bool job_dropped(const struct box *box, uint32_t number); /* or was ever known, in this life */
+void job_started(struct box_job *job, const struct init_started *answer);
+void job_output(struct box_job *job, const struct init_output *head, struct str data);
+void job_exited(struct box_job *job, const struct init_exited *told);
+void job_room(struct box_job *job, const struct init_room *room);
+void job_deaf(struct box_job *job); /* nothing reads its input any more */
+void job_acknowledge(struct box_job *job);
+void job_attach(struct box_job *job);
+void job_tick(struct box_job *job, bool *again);
+void job_lost(struct box_job *job, const char *why);
+void box_jobs_lost(struct box *box, const char *why);
+void box_jobs_drain(struct box *box); /* those without an end */
 
 /* ---- adopt.c ---- */
 
@@ -237,7 +300,7 @@ struct change {
     /* copies for the writer thread */
     struct arena arena;
     const char *id, *tenant, *name, *state, *reason, *spec, *by;
-    int64_t slot, created_ms, changed_ms, expires_ms, disk;
+    int64_t slot, created_ms, changed_ms, expires_ms, disk, old_disk;
     bool asleep;
     const char *exec_id, *exec_state, *exec_spec, *exec_by;
     int64_t number, pid, started_ms, ended_ms;
@@ -249,9 +312,12 @@ struct change {
 struct change *change_new(struct box *box, struct box_exec *exec, struct box_op *op,
                           const char *event);
 void change_submit(struct change *change);
+/* A wish as it is kept, in the arena. */
+const char *spec_text(struct arena *arena, const struct sandbox_spec *spec);
 int row_sandbox_insert(struct change *change, struct db *db, struct err *err);
 int row_sandbox_update(struct change *change, struct db *db, struct err *err);
 int row_sandbox_delete(struct change *change, struct db *db, struct err *err);
+int row_sandbox_switch(struct change *change, struct db *db, struct err *err); /* of disks */
 int row_exec_insert(struct change *change, struct db *db, struct err *err);
 int row_exec_update(struct change *change, struct db *db, struct err *err);
 int row_exec_delete(struct change *change, struct db *db, struct err *err);

@@ -19,6 +19,11 @@ static const char *json_of(struct arena *arena, const struct field *fields, cons
     return arena_memdup0(arena, text.data, text.len);
 }
 
+const char *spec_text(struct arena *arena, const struct sandbox_spec *spec)
+{
+    return json_of(arena, sandbox_spec_fields, spec);
+}
+
 static void put_event(struct change *change, struct box_exec *exec)
 {
     autobuf struct buf body = { 0 };
@@ -136,6 +141,14 @@ int row_sandbox_update(struct change *change, struct db *db, struct err *err)
     return query_run(q, err) < 0 ? err_wrap(err, "store sandbox %s", change->id) : 0;
 }
 
+int row_sandbox_switch(struct change *change, struct db *db, struct err *err)
+{
+    if (row_sandbox_update(change, db, err) < 0 ||
+        disk_row_ready(db, (uint64_t)change->disk, change->id, err) < 0)
+        return -1;
+    return disk_row_delete(db, (uint64_t)change->old_disk, err);
+}
+
 int row_sandbox_delete(struct change *change, struct db *db, struct err *err)
 {
     autoquery struct query *execs = db_query(db, "DELETE FROM exec WHERE sandbox = $1");
@@ -242,8 +255,9 @@ static void change_done(struct store_job *job)
 
 void change_submit(struct change *change)
 {
-    if (change->write == row_sandbox_insert || change->write == row_sandbox_update)
-        change->spec = json_of(&change->arena, sandbox_spec_fields, &change->box->spec);
+    if (change->write == row_sandbox_insert || change->write == row_sandbox_update ||
+        change->write == row_sandbox_switch)
+        change->spec = spec_text(&change->arena, &change->box->spec);
     if (change->write == row_exec_insert)
         change->exec_spec = json_of(&change->arena, exec_spec_fields, &change->exec->spec);
     change->job = (struct store_job){ .run = change_run, .done = change_done };

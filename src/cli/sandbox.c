@@ -46,7 +46,7 @@ int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, 
     while ((text = cli_next(cli, flag, &at))) {
         struct str value = str_of(text), key = str_cut(&value, '=');
 
-        if (!key.n || !value.p)
+        if (!key.n || !strchr(text, '='))
             return cli_usage(cli, err, "--%s: \"%s\" is not NAME=VALUE", flag, text);
         json_key_str(json, key);
         json_put_str(json, value);
@@ -68,12 +68,12 @@ static int put_volumes(struct cli *cli, struct json_out *json, struct err *err)
     while ((text = cli_next(cli, "volume", &at))) {
         struct str rest = str_of(text), name = str_cut(&rest, ':'), path = str_cut(&rest, ':');
 
-        if (!name.n || !path.n || path.p[0] != '/' || (rest.p && !str_is(rest, "ro")))
+        if (!name.n || !path.n || path.p[0] != '/' || (rest.n && !str_is(rest, "ro")))
             return cli_usage(cli, err, "--volume: \"%s\" is not NAME:/path or NAME:/path:ro", text);
         json_open(json, '{');
         json_kv_str(json, "volume", name);
         json_kv_str(json, "path", path);
-        json_kv_bool(json, "read_only", rest.p != NULL);
+        json_kv_bool(json, "read_only", rest.n != 0);
         json_close(json, '}');
     }
     json_close(json, ']');
@@ -94,7 +94,7 @@ static int put_idle(struct cli *cli, struct json_out *json, struct err *err)
     json_key(json, "idle");
     json_open(json, '{');
     json_kv_int(json, "after_ms", (int64_t)ms);
-    json_kv_str(json, "action", action.p ? action : STR("pause"));
+    json_kv_str(json, "action", action.n ? action : STR("pause"));
     json_close(json, '}');
     return 0;
 }
@@ -131,6 +131,60 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
     return 0;
 }
 
+/* New limits of one that is there. */
+static int set_run(struct cli *cli, struct err *err)
+{
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+    int64_t ttl_ms = 0;
+
+    json_open(&json, '{');
+    if (put_bytes(cli, &json, "memory", err) < 0 || put_bytes(cli, &json, "disk", err) < 0 ||
+        put_count(cli, &json, "pids", "pids", err) < 0 ||
+        put_count(cli, &json, "cpu", "cpu_percent", err) < 0 ||
+        put_count(cli, &json, "inodes", "inodes", err) < 0 || put_idle(cli, &json, err) < 0 ||
+        sandbox_put_pairs(cli, &json, "label", "labels", err) < 0)
+        return -1;
+    if (cli_has(cli, "ttl") && strcmp(cli_text(cli, "ttl"), "0") != 0 &&
+        cli_ms(cli, "ttl", 0, &ttl_ms, err) < 0)
+        return -1;
+    if (cli_has(cli, "ttl"))
+        json_kv_int(&json, "ttl_ms", ttl_ms);
+    json_close(&json, '}');
+    if (cli->set_count == 0 || str_is(buf_view(&body), "{}"))
+        return cli_usage(cli, err, "nothing to change; see --help for what can be");
+    if (cli_call(cli, "PATCH", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s",
+                 cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "change sandbox %s", cli->args[0]);
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_details(cli, reply,
+                       "id,memory,pids,cpu_percent,disk,inodes,ttl_ms,idle,labels,expires_at");
+}
+
+static const struct cli_flag set_flags[] = {
+    { "memory", "SIZE", "Memory, such as 512M or 2G" },
+    { "disk", "SIZE", "Everything written inside" },
+    { "inodes", "N", "Files made inside, with storage memory" },
+    { "pids", "N", "Processes and threads at once" },
+    { "cpu", "PERCENT", "Processor time; 100 is one core" },
+    { "ttl", "TIME", "Lifetime from now, such as 1h; 0 for none" },
+    { "idle", "TIME[:ACTION]",
+      "When nobody uses it for so long: pause, stop or delete it (pause)" },
+    { "label", "NAME=VALUE", "Instead of those it has; may repeat" },
+    { 0 },
+};
+
+const struct command cmd_set = {
+    .name = "set",
+    .args = "ID|NAME",
+    .help = "Give a sandbox other limits, another lifetime, idle policy or labels.",
+    .flags = set_flags,
+    .traits = CMD_REMOTE,
+    .run = set_run,
+};
+
 static int create_run(struct cli *cli, struct err *err)
 {
     autobuf struct buf body = { 0 };
@@ -141,6 +195,7 @@ static int create_run(struct cli *cli, struct err *err)
     if (sandbox_put_wish(cli, &json, 0, NULL, err) < 0 || put_idle(cli, &json, err) < 0 ||
         sandbox_put_pairs(cli, &json, "env", "env", err) < 0)
         return -1;
+    put_text(cli, &json, "from-snapshot", "from_snapshot");
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
         return err_wrap(err, "create a sandbox");
@@ -156,6 +211,7 @@ static const struct cli_flag create_flags[] = {
     { "env", "NAME=VALUE", "Environment of every command; may repeat" },
     { "idle", "TIME[:ACTION]",
       "When nobody uses it for so long: pause, stop or delete it (pause)" },
+    { "from-snapshot", "SNAPSHOT", "Begin with its files and, unless said, its limits" },
     { 0 },
 };
 

@@ -154,7 +154,8 @@ static bool make_tty(struct ends *ends, const struct init_exec *wish)
     int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (slave < 0)
         return false;
-    fchown(slave, wish->flags & INIT_AS_ROOT ? 0 : INIT_AGENT_UID, 5); /* for tty(1) and mesg(1) */
+    /* For tty(1) and mesg(1). */
+    (void)!fchown(slave, wish->flags & INIT_AS_ROOT ? 0 : INIT_AGENT_UID, 5);
     ends->theirs[0] = ends->theirs[1] = ends->theirs[2] = slave;
     return true;
 }
@@ -205,7 +206,8 @@ static bool start_with(uint32_t id, const struct init_exec *wish, struct spawn *
     spawn_->tty = tty;
     spawn_->as_root = wish->flags & INIT_AS_ROOT;
     spawn_->nofile = wish->nofile;
-    pid_t pid = spawn(spawn_);
+    spawn_->builtin = wish->flags & INIT_BUILTIN;
+    pid_t pid = spawn_->builtin ? builtin_spawn(spawn_) : spawn(spawn_);
     if (tty)
         close(ends.theirs[0]);
     else
@@ -318,6 +320,7 @@ int exec_input(struct exec *exec, const char *data, size_t len)
     }
     memcpy(exec->in + exec->in_len, data, len);
     exec->in_len += (uint32_t)len;
+    exec->in_total += len;
     exec_input_write(exec);
     return 0;
 }
@@ -338,7 +341,9 @@ bool exec_signal(struct exec *exec, const struct init_signal *signal_)
         tree_kill(exec, signal_->number);
         return true;
     }
-    return !exec->ended && kill(-exec->pid, signal_->number) == 0;
+    /* A file operation may not have come as far as a group of its own. */
+    return !exec->ended && (kill(-exec->pid, signal_->number) == 0 ||
+                            (errno == ESRCH && kill(exec->pid, signal_->number) == 0));
 }
 
 /* ---- its end ---- */

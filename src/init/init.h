@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "tree/tree.h"
 #include "wire/init.h"
 
 #define INIT_AGENT_UID 1000
@@ -59,6 +60,7 @@ struct exec {
     bool in_room; /* the sender waits to hear that all was taken */
     char *in;
     uint32_t in_len, in_cap;
+    uint64_t in_total; /* input so far */
     struct init_exited end;
 };
 
@@ -85,7 +87,7 @@ struct spawn {
     char **argv, **env;
     const char *cwd;
     int stdio[3];
-    bool tty, as_root;
+    bool tty, as_root, builtin;
     uint32_t nofile;
     /* what happened in the child, through shared memory */
     int error;
@@ -94,6 +96,45 @@ struct spawn {
 
 /* The pid, or -1 with spawn->error and ->step. */
 pid_t spawn(struct spawn *spawn);
+/*
+ * In a new process: stdio, the workload's user with no more capabilities than it may have, cwd,
+ * everything else closed. 0, or -1 with ->error and ->step.
+ */
+int spawn_become(struct spawn *spawn);
+
+/* ---- builtin.c: a new process that runs our own code ---- */
+
+pid_t builtin_spawn(struct spawn *spawn);
+
+/* What the operations share, in that process. */
+struct builtin {
+    char **args; /* after the operation's name */
+    struct tree_sink out;
+    struct tree_fail fail;
+};
+
+must_use int builtin_flush(void);
+/* A descriptor that stands for the directory of `path`, and its last name; -1 with the fault. */
+must_use int builtin_parent(struct builtin *job, const char *path, char name[]);
+must_use int builtin_sys(struct builtin *job, const char *path); /* -1, from errno */
+must_use int builtin_number(struct builtin *job, const char *text, int base, uint64_t max,
+                            uint64_t *out);
+/* Opened, and a place for files. */
+must_use int builtin_open(struct builtin *job, const char *path, int flags);
+
+/* builtin_file.c, builtin_tree.c, builtin_watch.c: 0, or -1 with the fault. */
+int builtin_read(struct builtin *job);
+int builtin_write(struct builtin *job);
+int builtin_append(struct builtin *job);
+int builtin_list(struct builtin *job);
+int builtin_stat(struct builtin *job);
+int builtin_mkdir(struct builtin *job);
+int builtin_move(struct builtin *job);
+int builtin_remove(struct builtin *job);
+int builtin_tar(struct builtin *job);
+int builtin_untar(struct builtin *job);
+int builtin_manifest(struct builtin *job);
+int builtin_watch(struct builtin *job);
 
 /* ---- tree.c ---- */
 

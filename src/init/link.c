@@ -297,7 +297,7 @@ static bool flush_stream(struct exec *exec, int stream)
 /* All input was taken: how much may come now. False when it could not be said. */
 static bool flush_room(struct exec *exec)
 {
-    struct init_room room = { .bytes = INIT_STDIN_QUEUE };
+    struct init_room room = { .bytes = INIT_STDIN_QUEUE, .taken = exec->in_total };
 
     if (!exec->in_room || exec->in_len || exec->in_fd < 0)
         return true;

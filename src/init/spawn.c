@@ -48,22 +48,40 @@ static int keep_caps(uint64_t keep)
     return 0;
 }
 
+/* For who does not execve, which would do it: what is held now is no more than `keep` either. */
+static int hold_caps(uint64_t keep)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+
+    if (syscall(SYS_capget, &head, data) < 0)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        data[i].permitted &= (uint32_t)(keep >> (32 * i));
+        data[i].effective = data[i].permitted;
+        data[i].inheritable = 0;
+    }
+    return (int)syscall(SYS_capset, &head, data);
+}
+
 /*
  * A command of root's keeps the short list of process 1 but for what would let it look into
  * process 1. The agent keeps nothing.
  */
 static int become_user(struct spawn *spawn)
 {
+    if (syscall(SYS_getuid) == INIT_AGENT_UID) /* there is nobody else here: wire/box.h */
+        return spawn->as_root ? fail(spawn, INIT_STEP_USER, EPERM) : 0;
     if (keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
     if (spawn->as_root)
-        return 0;
+        return spawn->builtin && hold_caps(ROOT_CAPS) < 0 ? fail(spawn, INIT_STEP_USER, errno) : 0;
     /* Raw: the library's versions would look for other threads in the shared memory. */
     if (syscall(SYS_setgroups, 0, NULL) < 0 ||
         syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
         syscall(SYS_setresuid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
-    return 0;
+    return spawn->builtin && hold_caps(0) < 0 ? fail(spawn, INIT_STEP_USER, errno) : 0;
 }
 
 static bool below(const char *path, const char *dir)
@@ -134,14 +152,13 @@ static void run_program(struct spawn *spawn)
     (void)fail(spawn, error == ENOENT ? INIT_STEP_FIND : INIT_STEP_EXECVE, error);
 }
 
-static int child(void *arg)
+int spawn_become(struct spawn *spawn)
 {
     const struct sigaction normal = { .sa_handler = SIG_DFL };
-    struct spawn *spawn = arg;
     sigset_t none;
 
     if (take_stdio(spawn) < 0 || become_user(spawn) < 0 || enter_cwd(spawn) < 0)
-        _exit(127);
+        return -1;
     syscall(SYS_close_range, 3, ~0u, 0);
     if (spawn->nofile) {
         struct rlimit limit = { spawn->nofile, spawn->nofile };
@@ -153,7 +170,15 @@ static int child(void *arg)
         sigaction(number, &normal, NULL); /* not shared: CLONE_SIGHAND is off */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    run_program(spawn);
+    return 0;
+}
+
+static int child(void *arg)
+{
+    struct spawn *spawn = arg;
+
+    if (spawn_become(spawn) == 0)
+        run_program(spawn);
     _exit(127);
 }
 

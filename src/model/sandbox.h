@@ -98,6 +98,67 @@ struct stats_view {
 };
 extern const struct field stats_fields[];
 
+/* ---- changes and copies of a sandbox ---- */
+
+struct sandbox_patch {
+    int64_t memory, pids, cpu_percent, disk, inodes, ttl_ms;
+    struct field_pair *labels;
+    struct idle_policy *idle;
+};
+enum { /* the places in sandbox_patch_fields */
+       PATCH_MEMORY,
+       PATCH_PIDS,
+       PATCH_CPU,
+       PATCH_DISK,
+       PATCH_INODES,
+       PATCH_TTL,
+       PATCH_LABELS,
+       PATCH_IDLE
+};
+extern const struct field sandbox_patch_fields[];
+
+struct fork_wish {
+    const char *name;
+    int64_t ttl_ms;
+    struct field_pair *labels;
+};
+extern const struct field fork_wish_fields[];
+
+struct rollback_wish {
+    const char *snapshot;
+};
+extern const struct field rollback_wish_fields[];
+struct rollback_view {
+    const char *id, *snapshot, *state;
+    int64_t execs_ended;
+};
+extern const struct field rollback_fields[];
+
+/* ---- volumes and snapshots ---- */
+
+struct volume_wish {
+    const char *name;
+    int64_t bytes;
+};
+extern const struct field volume_wish_fields[], volume_patch_fields[];
+struct volume_view {
+    const char *id, *name, *state, *by;
+    const char **sandboxes;
+    int64_t bytes, used;
+    int64_t created_at;
+};
+extern const struct field volume_fields[], volume_stat_fields[];
+
+struct snapshot_wish {
+    const char *name;
+};
+extern const struct field snapshot_wish_fields[];
+struct snapshot_view {
+    const char *id, *name, *sandbox, *state, *by;
+    int64_t bytes, created_at;
+};
+extern const struct field snapshot_fields[];
+
 /* ---- exec ---- */
 
 enum exec_state {

@@ -127,12 +127,14 @@ static int set_limit(int fd, uint64_t bytes)
 
 /* ---- making ---- */
 
+#define AGENT 1000 /* as a box sees it; disks are mapped into its range */
+
 static int make_dir(int disk, const char *name, mode_t mode)
 {
     return mkdirat(disk, name, 0700) < 0 || fchmodat(disk, name, mode, 0) < 0 ? -1 : 0;
 }
 
-static int make_empty(int parent, const char *name)
+static int make_empty(int parent, const char *name, bool for_agent)
 {
     struct btrfs_ioctl_vol_args_v2 args = { 0 };
 
@@ -141,6 +143,7 @@ static int make_empty(int parent, const char *name)
         return -1;
     autoclose int disk = disk_open_name(parent, name);
     return disk < 0 || box_fault_now() || make_dir(disk, "up", 0755) < 0 ||
+                   (for_agent && fchownat(disk, "up", AGENT, AGENT, 0) < 0) ||
                    make_dir(disk, "work", 0700) < 0
                ? -1
                : 0;
@@ -196,8 +199,8 @@ int disk_make(int store, const struct disk_wish *wish)
         errno = EEXIST;
         return -1;
     }
-    if ((wish->from ? make_copy(store, parent, making, wish->from) : make_empty(parent, making)) ==
-            0 &&
+    if ((wish->from ? make_copy(store, parent, making, wish->from)
+                    : make_empty(parent, making, wish->flags & DISK_FOR_AGENT)) == 0 &&
         finish(parent, making, wish) == 0)
         return 0;
     int error = errno;

@@ -42,6 +42,7 @@ unsigned jobs_waits(struct pollfd waits[JOBS_MAX]);
 bool jobs_woken(int fd);
 /* The process was one of ours: it has ended, and is still to be waited for. */
 bool jobs_own(pid_t pid);
+bool jobs_idle(void); /* none is under way or to be waited for */
 void jobs_reaped(pid_t pid);
 int64_t jobs_due_ms(void);
 void jobs_run_due(int64_t now_ms);

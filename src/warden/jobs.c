@@ -189,6 +189,14 @@ bool jobs_own(pid_t pid)
     return find(pid) != NULL;
 }
 
+bool jobs_idle(void)
+{
+    for (unsigned i = 0; i < JOBS_MAX; i++)
+        if (jobs[i].used)
+            return false;
+    return true;
+}
+
 void jobs_reaped(pid_t pid)
 {
     struct job *job = find(pid);

@@ -148,6 +148,15 @@ TEST(a_disk_has_a_number_and_a_size)
     CHECK(!disk_wish_ok(&wish));
     wish.bytes = 0; /* where only the number matters */
     CHECK(disk_wish_ok(&wish));
+    wish.flags = DISK_FOR_AGENT;
+    CHECK(disk_wish_ok(&wish));
+    wish.flags = DISK_FOR_AGENT << 1;
+    CHECK(!disk_wish_ok(&wish));
+    wish.flags = DISK_FOR_AGENT;
+    wish.from = 2; /* a copy has its owners */
+    CHECK(!disk_wish_ok(&wish));
+    wish.flags = 0;
+    wish.from = 0;
     wish.from = 1; /* of itself */
     CHECK(!disk_wish_ok(&wish));
     wish.id = 0;

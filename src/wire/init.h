@@ -67,6 +67,7 @@ enum init_exec_flag {
     INIT_STDIN_OPEN = 2, /* input will follow; otherwise it is at its end */
     INIT_AS_ROOT = 4,    /* user 0 inside, with the short capability list */
     INIT_TEXT_FD = 8,    /* the texts are in the descriptor beside the frame */
+    INIT_BUILTIN = 16,   /* argv is a file operation of init's own, see below */
 };
 
 /* Texts follow: `argc` NUL-terminated arguments, `envc` NUL-terminated settings, then the cwd. */
@@ -76,6 +77,63 @@ struct init_exec {
     uint16_t rows, cols;
     uint32_t timeout_ms; /* 0: none; at the end the whole tree is killed */
     uint32_t nofile;     /* 0: as init has it */
+};
+
+/*
+ * File operations: init's own code, in a child that has become the workload's user. Numbers are
+ * decimal, modes octal, switches 0 or 1. Input and output are those of any command. A path is
+ * looked up by the kernel, inside, from the cwd, through no magic link and nowhere below /proc.
+ *
+ *   read PATH                    a tree_record; then, told by a struct init_range on its input,
+ * bytes write PATH MODE|- SYNC       input becomes the file at its end, at once; a tree_record
+ *   append PATH SYNC             a tree_record
+ *   list PATH AFTER LIMIT        tree_records of names behind AFTER, sorted
+ *   stat PATH FOLLOW             a tree_record
+ *   mkdir PATH MODE PARENTS
+ *   move FROM TO REPLACE
+ *   remove PATH RECURSIVE
+ *   tar PATH                     an archive
+ *   untar PATH                   input is an archive; a struct init_unpacked
+ *   manifest PATH                tree_records of everything below, with digests
+ *   watch PATH RECURSIVE         struct init_seen, each with its path, until killed
+ *
+ * One that fails exits with INIT_BUILTIN_FAILED and has a struct init_fault on its errors, followed
+ * by the path that it is about.
+ */
+#define INIT_BUILTIN_FAILED 1
+#define INIT_BUILTIN_ARGS 4
+#define INIT_FAULT_MAGIC 0x544c4146u /* "FALT" */
+#define INIT_WATCH_DIRS_MAX 4096
+
+struct init_fault {
+    uint32_t magic;
+    int32_t error; /* errno */
+    uint32_t why;  /* enum tree_why */
+    uint32_t path_len;
+};
+
+struct init_range {
+    uint64_t offset, len;
+};
+
+struct init_unpacked {
+    uint64_t entries, bytes;
+};
+
+enum init_seen_what {
+    INIT_SEEN_CREATED = 1,
+    INIT_SEEN_CHANGED,
+    INIT_SEEN_REMOVED,
+    INIT_SEEN_MOVED_FROM,
+    INIT_SEEN_MOVED_TO,
+    INIT_SEEN_MODE,
+    INIT_SEEN_LOST, /* events were dropped: look again */
+    INIT_SEEN_WHATS
+};
+
+struct init_seen {
+    uint8_t what, is_dir;
+    uint16_t path_len; /* of the path below the watched directory, which follows; 0 itself */
 };
 
 struct init_signal {
@@ -144,6 +202,7 @@ struct init_error {
 
 struct init_room {
     uint64_t bytes;
+    uint64_t taken; /* input so far */
 };
 
 /* Is this datagram a whole, known frame going `to_init` (or from it)? Payload sizes are checked

@@ -21,9 +21,18 @@ POLICY = {
     "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
     "backup.create": {"admin"}, "backup.read": {"admin"}, "backup.delete": {"admin"},
     **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied")},
-    **{f"sandbox.{verb}": STEER | {"agent"} for verb in ("create", "delete", "pause", "resume", "start", "stop")},
+    **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
+        "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
+    **{f"volume.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
+    **{f"volume.{verb}": STEER | {"agent"} for verb in ("create", "change", "delete")},
+    **{f"snapshot.{verb}": PEOPLE | {"agent"} for verb in ("list", "list_of")},
+    **{f"snapshot.{verb}": STEER | {"agent"} for verb in ("create", "delete", "delete_of")},
     **{f"exec.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
     **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
+    **{f"file.{verb}": PEOPLE | {"agent"} for verb in ("read", "list", "stat", "watch")},
+    **{f"file.{verb}": STEER | {"agent"} for verb in ("write", "append", "mkdir", "move", "remove")},
+    **{f"tree.{verb}": PEOPLE | {"agent"} for verb in ("read", "manifest")},
+    "tree.write": STEER | {"agent"},
     "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
 }
 

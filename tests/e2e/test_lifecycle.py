@@ -1,7 +1,12 @@
 """Sandboxes over time: asleep and awake, stopped and started, and many at once. Root only."""
 import concurrent.futures
+import http.client
 import json
 import os
+import pathlib
+import random
+import threading
+import time
 
 import harness
 import pytest
@@ -123,3 +128,208 @@ def test_three_hundred_at_once_where_two_hundred_are_allowed(start_server):
     with concurrent.futures.ThreadPoolExecutor(50) as pool:
         assert set(pool.map(lambda i: server.delete(f"{BOXES}/{i}").status, made)) == {200}
     assert server.get(BOXES).json()["items"] == []
+
+
+# ---- on disk ----
+
+@pytest.fixture
+def disks(boxes):
+    """The same, where it keeps disks; no volume or snapshot before and after."""
+    reply = boxes.post("/api/v1/volumes", {"name": "probe", "bytes": 1 << 20})
+    if reply.status == 501:
+        pytest.skip(reply.error["message"])
+    assert reply.status == 201, reply
+    assert boxes.delete("/api/v1/volumes/probe").status == 200
+    yield boxes
+    for box in boxes.get(BOXES).json()["items"]:
+        assert boxes.delete(f"{BOXES}/{box['id']}").status == 200
+    for kind in ("snapshots", "volumes"):
+        for one in boxes.get(f"/api/v1/{kind}").json()["items"]:
+            assert boxes.delete(f"/api/v1/{kind}/{one['id']}").status == 200
+
+
+def sh(server, box, line, **wish):
+    done = run(server, box, "sh", "-c", line, **wish)
+    return done["output"].strip() if done["exit_code"] == 0 else f"{done['exit_code']}: {done['errors']}"
+
+
+def test_files_survive_stop_and_start(disks):
+    box = make(disks, name="keeper", storage="disk", env={"A": "b"}, pids=99)
+    assert sh(disks, box, "echo kept > file; echo too > /tmp/file; mkdir -p deep/er") == ""
+    going = disks.post(f"{BOXES}/{box}/execs", {"argv": ["sleep", "1000"]}).json()["id"]
+    stopped = disks.post(f"{BOXES}/keeper/stop").json()
+    assert stopped["state"] == "stopped" and "stopped by" in stopped["reason"]
+    assert disks.get(f"{BOXES}/{box}/execs/{going}").json()["state"] == "lost"
+    assert disks.post(f"{BOXES}/{box}/execs", {"argv": ["true"]}).status == 409
+    for _ in range(3):
+        started = disks.post(f"{BOXES}/{box}/start").json()
+        assert (started["id"], started["state"], started["reason"]) == (box, "running", None)
+        assert sh(disks, box, "cat file /tmp/file; ls deep; echo $A") == "kept\ntoo\ner\nb"
+        assert disks.get(f"{BOXES}/{box}/applied").json()["limits"]["pids"] == 99
+        assert disks.post(f"{BOXES}/{box}/stop").status == 200
+    assert disks.post(f"{BOXES}/{box}/stop").status == 409
+    assert disks.post(f"{BOXES}/{box}/start").status == 200
+    assert disks.post(f"{BOXES}/{box}/start").status == 409
+
+
+def test_idle_stops_and_a_command_starts(disks):
+    box = make(disks, storage="disk", idle={"after_ms": 300, "action": "stop"})
+    assert sh(disks, box, "echo kept > file") == ""
+    harness.wait_until(lambda: state(disks, box) == "stopped", 10, "asleep")
+    assert sh(disks, box, "cat file") == "kept"
+
+
+def test_an_init_that_is_killed_leaves_a_sandbox_that_can_be_started(disks):
+    box = make(disks, storage="disk")
+    assert sh(disks, box, "echo kept > file; sync") == ""
+    pid = min(p for p in harness.descendants(disks.warden_pid)
+              if f"/{box}" in pathlib.Path(f"/proc/{p}/cgroup").read_text())
+    os.kill(pid, 9)
+    harness.wait_until(lambda: state(disks, box) == "stopped", 5, "stopped")
+    assert "killed" in disks.get(f"{BOXES}/{box}").json()["reason"]
+    assert disks.post(f"{BOXES}/{box}/start").status == 200
+    assert sh(disks, box, "cat file") == "kept"
+
+
+def test_a_full_disk_is_full_inside_and_can_be_made_larger(disks):
+    box = make(disks, storage="disk", disk=16 << 20)
+    assert "space" in sh(disks, box, "head -c 60000000 /dev/zero > big") or \
+        "quota" in sh(disks, box, "head -c 60000000 /dev/zero > big")
+    changed = disks.request("PATCH", f"{BOXES}/{box}", json={"disk": 128 << 20, "memory": 96 << 20})
+    assert changed.status == 200 and changed.json()["disk"] == 128 << 20, changed
+    assert sh(disks, box, "rm -f big; head -c 60000000 /dev/zero > big && stat -c %s big") == "60000000"
+    assert disks.get(f"{BOXES}/{box}/applied").json()["limits"]["memory"] == 96 << 20
+
+
+def test_snapshot_rollback_and_create_from_it(disks):
+    box = make(disks, storage="disk", name="work")
+    assert sh(disks, box, "echo one > file") == ""
+    going = disks.post(f"{BOXES}/{box}/execs", {"command": "while :; do echo x; sleep 0.01; done"}).json()["id"]
+    snap = disks.post(f"{BOXES}/work/snapshots", {"name": "first"})
+    assert snap.status == 201 and snap.json()["sandbox"] == box, snap
+    assert disks.post(f"{BOXES}/work/snapshots", {"name": "first"}).status == 409
+    size = disks.get(f"{BOXES}/{box}/execs/{going}").json()["stdout_bytes"]
+    harness.wait_until(lambda: disks.get(f"{BOXES}/{box}/execs/{going}").json()["stdout_bytes"] > size,
+                       5, "it goes on after the snapshot")
+    assert sh(disks, box, "echo two > file; touch other") == ""
+    back = disks.post(f"{BOXES}/work/rollback", {"snapshot": "first"})
+    assert back.status == 200 and back.json()["execs_ended"] == 1 and back.json()["state"] == "running", back
+    assert disks.get(f"{BOXES}/{box}/execs/{going}").json()["state"] == "lost"
+    assert sh(disks, box, "cat file; ls") == "one\nfile"
+    assert disks.post(f"{BOXES}/work/stop").status == 200
+    assert disks.post(f"{BOXES}/work/rollback", {"snapshot": "first"}).json()["state"] == "stopped"
+    assert disks.post(f"{BOXES}/work/rollback", {"snapshot": "none"}).status == 404
+    other = make(disks, from_snapshot=snap.json()["id"])
+    assert sh(disks, other, "cat file") == "one"
+    assert disks.delete(f"{BOXES}/work").status == 200
+    assert [s["id"] for s in disks.get("/api/v1/snapshots").json()["items"]] == [snap.json()["id"]]
+    assert sh(disks, make(disks, from_snapshot="first"), "cat file") == "one"
+    assert disks.delete("/api/v1/snapshots/first").status == 200
+    assert sh(disks, other, "cat file") == "one"
+    assert disks.post(BOXES, {"from_snapshot": "first"}).error["field"] == "from_snapshot"
+
+
+def test_forks_go_their_own_ways(disks):
+    box = make(disks, storage="disk")
+    assert sh(disks, box, "echo both > file") == ""
+    reply = disks.post(f"{BOXES}/{box}/fork", {"name": "child"})
+    assert reply.status == 201 and reply.json()["state"] == "running", reply
+    child = reply.json()["id"]
+    assert sh(disks, child, "cat file; echo child > file; echo $ATOLL_SANDBOX") == f"both\n{child}"
+    assert sh(disks, box, "cat file") == "both"
+    assert disks.delete(f"{BOXES}/{box}").status == 200
+    assert sh(disks, child, "cat file") == "child"
+
+
+def test_volumes_are_shared_and_kept(disks):
+    volumes = "/api/v1/volumes"
+    assert disks.post(volumes, {"name": "data", "bytes": 8 << 20}).status == 201
+    assert disks.post(volumes, {"name": "data", "bytes": 8 << 20}).status == 409
+    assert disks.post(volumes, {"name": "Data", "bytes": 8 << 20}).error["field"] == "name"
+    assert disks.post(volumes, {"name": "tiny", "bytes": 1}).error["field"] == "bytes"
+    root = make(disks, user="root", volumes=[{"volume": "data", "path": "/data"}])
+    assert sh(disks, root, "stat -c %u:%g /data; echo root > /data/root; cat /data/root") == "1000:1000\nroot"
+    assert disks.delete(f"{BOXES}/{root}").status == 200
+    one = make(disks, storage="memory", volumes=[{"volume": "data", "path": "/data"}])
+    two = make(disks, volumes=[{"volume": "data", "path": "/in/here", "read_only": True}])
+    assert sh(disks, one, "echo shared > /data/file") == ""
+    assert sh(disks, two, "cat /in/here/file") == "shared"
+    assert "ead-only" in sh(disks, two, "echo no > /in/here/file")
+    assert sh(disks, one, "head -c 3000000 /dev/zero > /data/big; sync") == ""
+    shown = disks.get(f"{volumes}/data").json()
+    assert shown["used"] >= 3000000 and set(shown["sandboxes"]) == {one, two}
+    reply = disks.delete(f"{volumes}/data")
+    assert reply.status == 409 and "in use" in reply.error["message"]
+    assert disks.delete(f"{BOXES}/{one}").status == 200
+    assert disks.post(f"{BOXES}/{two}/stop").status == 200
+    assert disks.delete(f"{volumes}/data").status == 409, "a stopped one names it too"
+    assert disks.post(f"{BOXES}/{two}/start").status == 200
+    assert sh(disks, two, "cat /in/here/file") == "shared"
+    assert disks.delete(f"{BOXES}/{two}").status == 200
+    assert disks.delete(f"{volumes}/data").status == 200
+    assert disks.get(f"{volumes}/data").status == 404
+
+
+def test_the_command_line_does_all_of_it(disks):
+    def cli(*argv):
+        return disks.cli(*argv, check=True).stdout.strip()
+    cli("volume", "create", "cache", "--size", "8M")
+    box = cli("create", "--name", "cli", "--storage", "disk", "--volume", "cache:/cache")
+    cli("exec", "cli", "--", "sh", "-c", "echo a > file; echo b > /cache/file")
+    cli("snapshot", "create", "cli", "first")
+    assert "first" in cli("snapshot", "ls", "cli")
+    child = cli("fork", "cli", "--name", "child")
+    assert cli("exec", "child", "--", "cat", "file", "/cache/file") == "a\nb"
+    cli("exec", "cli", "--", "rm", "file")
+    assert cli("rollback", "cli", "first") == box
+    assert cli("exec", "cli", "--", "cat", "file") == "a"
+    assert cli("stop", box[:14]) == box and cli("start", "cli") == box
+    assert json.loads(cli("set", "cli", "--memory", "300M", "--json"))["memory"] == 300 << 20
+    assert json.loads(cli("volume", "show", "cache", "--json"))["name"] == "cache"
+    other = cli("create", "--from-snapshot", "first")
+    cli("rm", "cli", child, other)
+    cli("snapshot", "rm", "first")
+    cli("volume", "rm", "cache")
+    assert disks.cli("volume", "show", "cache").returncode != 0
+    assert disks.cli("set", "cli").returncode == 64
+
+
+@pytest.mark.timeout(120)
+def test_a_kill_of_the_api_between_any_two_steps_leaves_nothing_half(start_server):
+    """Kills at random moments while sandboxes are made, forked, stopped and deleted."""
+    server = start_server()
+    if server.post("/api/v1/volumes", {"name": "probe", "bytes": 1 << 20}).status == 501:
+        pytest.skip("no disks here")
+    server.delete("/api/v1/volumes/probe")
+    seed = random.randrange(1 << 30)
+    rand = random.Random(seed)
+    stop = threading.Event()
+
+    def stir():
+        while not stop.is_set():
+            try:
+                box = server.post(BOXES, {"storage": "disk", "memory": 32 << 20}, timeout=5).json()["id"]
+                server.post(f"{BOXES}/{box}/snapshots", {"name": f"s-{rand.random()}"[2:20].replace(".", "")})
+                server.post(f"{BOXES}/{box}/fork", {})
+                server.post(f"{BOXES}/{box}/stop")
+                server.post(f"{BOXES}/{box}/start")
+                server.delete(f"{BOXES}/{box}")
+            except (OSError, KeyError, ValueError, http.client.HTTPException):
+                time.sleep(0.05)
+    threads = [threading.Thread(target=stir) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(8):
+        time.sleep(rand.uniform(0.2, 0.7))
+        server.kill9_api()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    harness.wait_until(server.is_ready, 20, "ready")
+    for box in server.get(BOXES).json()["items"]:
+        if box["state"] == "running":
+            assert sh(server, box["id"], "echo alive") == "alive", f"seed {seed}: frozen or dead"
+        assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    for snap in server.get("/api/v1/snapshots").json()["items"]:
+        assert server.delete(f"/api/v1/snapshots/{snap['id']}").status == 200
+    assert list((server.state / "boxes").iterdir()) == [], f"seed {seed}"

@@ -1,0 +1,55 @@
+/*
+ * job - a file operation in a sandbox, run by its init's own code (INIT_BUILTIN in wire/init.h).
+ *
+ * Transient: no row, no spool, not among the commands. Output goes straight to a callback and is
+ * acknowledged unless the caller has paused it, so a slow reader slows the operation and nothing
+ * piles up here; input is taken as fast as the operation reads it. What an init still runs of an
+ * earlier life of this process is killed when it is found (link.c). Loop thread.
+ */
+#pragma once
+
+#include "box/boxes.h"
+#include "tree/tree.h"
+
+struct box_job {
+    /* Set by the caller, who owns the object until `done`, or until box_job_drop. */
+    void (*data)(struct box_job *job, struct str data); /* output; NULL: dropped */
+    void (*room)(struct box_job *job);                  /* more input may be put; may be NULL */
+    /* Exactly once, never from inside the call that began it; it is over then. */
+    void (*done)(struct box_job *job, const struct err *err);
+    bool endless; /* no time limit; ended when the server stops */
+
+    /* the room's own */
+    struct list node;
+    struct box *box; /* NULL: not under way */
+    uint32_t number;
+    bool started, paused, ack_due, stalled;
+    uint64_t got[INIT_STREAMS], acked[INIT_STREAMS];
+    struct buf errors;
+    struct buf in;
+    uint64_t in_sent, in_taken;
+    bool in_open, in_eof;
+    int64_t moved_ms, start_due_ms;
+    struct timer timer;
+};
+
+struct box_job_spec {
+    const char *user;        /* "agent", "root", or NULL: the sandbox's own */
+    const char *const *args; /* the operation and its arguments, NULL-terminated */
+    bool input;              /* input will follow */
+};
+
+must_use int box_job_start(struct box *box, struct box_job *job, const struct box_job_spec *spec,
+                           struct err *err);
+/* Kills it and forgets the caller; fine on one that is over. */
+void box_job_drop(struct box_job *job);
+/* Output may still come that is under way: INIT_RING_SIZE bytes at most. */
+void box_job_pause(struct box_job *job);
+void box_job_resume(struct box_job *job);
+
+/* How much was taken; `room` tells when there is more. */
+size_t box_job_put(struct box_job *job, struct str data);
+void box_job_eof(struct box_job *job); /* after what was put */
+
+/* A change that an operation made, for the record in the store; `op` as for other changes. */
+void box_note(struct box *box, struct box_op *op);

@@ -1,0 +1,171 @@
+/*
+ * Changes of what a sandbox may use, while it runs or not:  [DISK_LIMIT] · [BOX_LIMITS] · row.
+ * The disk comes first, because it can be set back when the warden refuses the rest.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "box/own.h"
+
+struct patching {
+    struct box *box;
+    struct box_op *op;
+    struct sandbox_patch patch; /* texts in the arena of `spec` */
+    uint64_t present;
+    struct arena arena;
+    struct sandbox_spec spec; /* as it will be */
+    struct disk_op disk_op;
+};
+
+static bool has(const struct patching *p, unsigned bit)
+{
+    return p->present >> bit & 1;
+}
+
+static void patch_free(struct patching *p)
+{
+    arena_free(&p->arena);
+    free(p);
+}
+
+static void quietly(struct disk_op *op, const struct err *err)
+{
+    (void)err; /* the row has the old size, which the next change sets again */
+    free(op);
+}
+
+static void patch_failed(struct patching *p, const struct err *err)
+{
+    struct box *box = p->box;
+    struct disk *disk = disk_by_number(box->boxes, box->disk);
+    struct err ignored;
+
+    if (disk && disk->bytes != box->spec.disk && !box->boxes->stopping) {
+        struct disk_op *back = xnew(struct disk_op);
+
+        back->done = quietly;
+        if (disk_resize(disk, box->spec.disk, back, &ignored) < 0)
+            free(back);
+    }
+    change_told(box, p->op, err);
+    patch_free(p);
+}
+
+/* Applied: what is in memory becomes it, and is stored. */
+static void patch_store(struct patching *p)
+{
+    struct box *box = p->box;
+    struct arena old = box->arena;
+
+    box->arena = p->arena;
+    box->spec = p->spec;
+    p->arena = old;
+    if (has(p, PATCH_TTL))
+        box->expires_ms = p->patch.ttl_ms ? clock_wall_ms() + p->patch.ttl_ms : 0;
+    box_timers_set(box);
+    keep_state(box, "sandbox.changed", p->op);
+    patch_free(p);
+}
+
+static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct patching *p = ask->out;
+    struct err err = { 0 };
+
+    (void)fds;
+    if (msg && !msg->status) {
+        patch_store(p);
+        return;
+    }
+    ask_err(&err, msg, "new limits");
+    if (msg && msg->status == EBUSY)
+        err_set(&err, ERR_CONFLICT, "new limits: more is in use than they would allow");
+    patch_failed(p, &err);
+}
+
+static void patch_limits(struct patching *p)
+{
+    bool memory = !p->box->disk;
+    struct box_limits limits = {
+        .disk = memory && has(p, PATCH_DISK) ? (uint64_t)p->patch.disk : 0,
+        .inodes = memory && has(p, PATCH_INODES) ? (uint32_t)p->patch.inodes : 0,
+        .memory = has(p, PATCH_MEMORY) ? (uint64_t)p->patch.memory : 0,
+        .pids = has(p, PATCH_PIDS) ? (uint32_t)p->patch.pids : 0,
+        .cpu_percent = has(p, PATCH_CPU) ? (uint32_t)p->patch.cpu_percent : 0,
+    };
+    bool any = limits.disk || limits.inodes || limits.memory || limits.pids || limits.cpu_percent;
+
+    if (!any || !sandbox_lives(p->box->state)) {
+        patch_store(p);
+        return;
+    }
+    struct ask *ask = ask_new(WIRE_BOX_LIMITS, NULL);
+    memcpy(limits.name.id, p->box->id, strlen(p->box->id));
+    ask->msg.limits = limits;
+    ask->answered = limited;
+    ask->out = p;
+    ask_send(p->box->boxes, ask);
+}
+
+static void resized(struct disk_op *op, const struct err *err)
+{
+    struct patching *p = container_of(op, struct patching, disk_op);
+
+    if (err)
+        patch_failed(p, err);
+    else
+        patch_limits(p);
+}
+
+static void merge(struct sandbox_spec *spec, const struct sandbox_patch *patch, uint64_t present)
+{
+    if (present >> PATCH_MEMORY & 1)
+        spec->memory = patch->memory;
+    if (present >> PATCH_PIDS & 1)
+        spec->pids = patch->pids;
+    if (present >> PATCH_CPU & 1)
+        spec->cpu_percent = patch->cpu_percent;
+    if (present >> PATCH_DISK & 1)
+        spec->disk = patch->disk;
+    if (present >> PATCH_INODES & 1)
+        spec->inodes = patch->inodes;
+    if (present >> PATCH_TTL & 1)
+        spec->ttl_ms = patch->ttl_ms;
+    if (present >> PATCH_LABELS & 1)
+        spec->labels = patch->labels;
+    if (present >> PATCH_IDLE & 1)
+        spec->idle = patch->idle;
+}
+
+int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t present,
+              struct box_op *op, struct err *err)
+{
+    struct sandbox_spec spec = box->spec;
+    struct disk *disk = disk_by_number(box->boxes, box->disk);
+
+    merge(&spec, patch, present);
+    if (wish_fits(&spec, err) < 0)
+        return -1;
+    if (box->busy || box->state == SANDBOX_DELETED)
+        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
+                       box->busy ? box->busy : sandbox_state_name(box->state));
+    if (box->boxes->stopping)
+        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    struct patching *p = xnew(struct patching);
+    *p = (struct patching){ .box = box, .op = op, .patch = *patch, .present = present };
+    wish_copy(&p->arena, &p->spec, &spec);
+    p->disk_op = (struct disk_op){ .done = resized };
+    op->box = box;
+    if (has(p, PATCH_DISK) && disk) {
+        if (disk_resize(disk, patch->disk, &p->disk_op, err) < 0) {
+            patch_free(p);
+            return -1;
+        }
+    }
+    box->busy = "being changed";
+    if (!has(p, PATCH_DISK) || !disk)
+        patch_limits(
+            p); /* never tells the caller before it returns: a store or a question follows */
+    return 0;
+}
