@@ -225,6 +225,12 @@ static void mounted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
         err_field(&err, volume ? "volumes" : "binds", "%s: %s on the way", ask->msg.mount.target,
                   msg->status == ELOOP ? "a symbolic link is" : "what is no directory is");
         err.code = ERR_UNPROCESSABLE;
+    } else if (msg && !volume &&
+               (msg->status == EINVAL || msg->status == EPERM || msg->status == ENOTSUP)) {
+        err_field(&err, "binds",
+                  "%s: the directory's file system cannot be shown with another owner",
+                  ask->msg.mount.target);
+        err.code = ERR_UNPROCESSABLE;
     } else {
         ask_err(&err, msg, volume ? "mount a volume" : "mount a directory");
     }
