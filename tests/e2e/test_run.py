@@ -476,7 +476,8 @@ def test_processes_that_stay_behind_cannot_slip_something_in(atoll, work):
     if done.returncode == 0:
         assert (work / "f").read_text().strip() == "" or (work / "f").read_text().strip().isdigit()
     else:
-        assert b"changed while it was fetched" in done.stderr and not (work / "f").exists()
+        said = (b"changed while it was fetched", b"ends in the middle") # a file that shrinks cuts its answer
+        assert any(words in done.stderr for words in said) and not (work / "f").exists()
 
 
 def test_a_patch_is_not_written_through_a_terminal_trick(atoll, work, tmp_path):
