@@ -24,6 +24,7 @@
 
 #define RETRY_MS 100
 #define RETRY_MAX_MS 60000 /* of a server that is away before we give up */
+#define TOLD_MS 5000       /* and while somebody wants us to end */
 #define INPUT_CHUNK 65536
 
 struct running {
@@ -32,7 +33,7 @@ struct running {
     int64_t at[2];
     bool ended;
     int64_t exit_code;
-    int64_t lost_ms; /* since when the server is away; 0 it is not */
+    _Atomic int64_t lost_ms; /* since when the server is away; 0 it is not */
     struct sse sse;
     struct arena arena; /* for one event */
     /* the other thread */
@@ -64,8 +65,16 @@ static int post(struct running *run, const char *what, struct str body)
     return reply.status;
 }
 
+/* Nobody answers, and somebody insists. */
+_Noreturn static void leave(struct running *run, int number)
+{
+    if (run->raw)
+        tcsetattr(0, TCSADRAIN, &run->before);
+    _exit(128 + number);
+}
+
 /* A server that restarts is asked again; one that says no is not. */
-static bool post_until(struct running *run, const char *what, struct str body)
+static bool post_within(struct running *run, const char *what, struct str body, int64_t ms)
 {
     int64_t since = clock_mono_ms();
     int status;
@@ -73,10 +82,15 @@ static bool post_until(struct running *run, const char *what, struct str body)
     while ((status = post(run, what, body)) < 0 || status == 503) {
         struct pollfd stop = { .fd = run->stop, .events = POLLIN };
 
-        if (clock_mono_ms() - since > RETRY_MAX_MS || poll(&stop, 1, RETRY_MS) > 0)
+        if (clock_mono_ms() - since > ms || poll(&stop, 1, RETRY_MS) > 0)
             return false;
     }
     return status < 300;
+}
+
+static bool post_until(struct running *run, const char *what, struct str body)
+{
+    return post_within(run, what, body, RETRY_MAX_MS);
 }
 
 static void send_size(struct running *run)
@@ -105,8 +119,10 @@ static void pass_signal(struct running *run)
     bool last = info.ssi_signo == SIGINT && ++run->interrupts >= 3;
     int len = snprintf(body, sizeof(body), "{\"signal\":\"%u\",\"tree\":%s}",
                        last ? (unsigned)SIGKILL : info.ssi_signo, last ? "true" : "false");
-    if (post(run, "signal", (struct str){ body, (size_t)len }) < 0 && last)
-        _exit(128 + SIGINT); /* nobody answers, and somebody insists */
+    bool insists = last || info.ssi_signo != SIGINT;
+    if (!post_within(run, "signal", (struct str){ body, (size_t)len }, insists ? TOLD_MS : 0) &&
+        insists && run->lost_ms)
+        leave(run, (int)info.ssi_signo);
 }
 
 /* False at its end. */
@@ -122,6 +138,9 @@ static bool pass_input(struct running *run)
         if (got > 0)
             buf_append(&all, data, (size_t)got);
     } while (got > 0 && all.len + sizeof(data) <= INPUT_CHUNK && poll(&more, 1, 0) > 0);
+    /* In raw mode Ctrl-C is a byte, which nobody else can act on now. */
+    if (run->raw && run->lost_ms && all.len && memchr(all.data, 3, all.len))
+        leave(run, SIGINT);
     if (all.len && !post_until(run, "stdin", buf_view(&all)))
         return false;
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))

@@ -357,13 +357,11 @@ struct known {
 };
 
 static const struct known state_files[] = {
-    { "lock", false },
-    { "admin.token", false },
-    { "data", false },
-    { "boxes", false },
-    { "images", false },
-    { "atoll.sock", true },
-    { 0 },
+    { "lock", false },      { "admin.token", false },
+    { "data", false },      { "boxes", false },
+    { "images", false },    { "disks", false },
+    { "disks.img", false }, { "atoll.sock", true },
+    { "door.sock", true },  { 0 },
 };
 
 static bool is_tmp(const char *name)
