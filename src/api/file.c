@@ -269,7 +269,7 @@ static const char *switch_of(struct call *call, const char *name, int64_t otherw
     return value ? "1" : "0";
 }
 
-static int do_stat(struct call *call, struct err *err)
+static int file_stat(struct call *call, struct err *err)
 {
     const char *follow = switch_of(call, "follow", 0, err);
     struct fileop *op = follow ? small_new(call, "path", false, err) : NULL;
@@ -279,7 +279,7 @@ static int do_stat(struct call *call, struct err *err)
     return fileop_start(op, (const char *[]){ "stat", op->path, follow, NULL }, false, err);
 }
 
-static int do_list(struct call *call, struct err *err)
+static int file_list(struct call *call, struct err *err)
 {
     const char *after = call_query(call, "after");
     int64_t limit;
@@ -295,7 +295,7 @@ static int do_list(struct call *call, struct err *err)
                         false, err);
 }
 
-static int do_mkdir(struct call *call, struct err *err)
+static int file_mkdir(struct call *call, struct err *err)
 {
     const char *parents = switch_of(call, "parents", 0, err), *mode = call_query(call, "mode");
     struct fileop *op = parents ? small_new(call, "path", true, err) : NULL;
@@ -306,7 +306,7 @@ static int do_mkdir(struct call *call, struct err *err)
         op, (const char *[]){ "mkdir", op->path, mode ? mode : "755", parents, NULL }, false, err);
 }
 
-static int do_move(struct call *call, struct err *err)
+static int file_move(struct call *call, struct err *err)
 {
     const char *replace = switch_of(call, "replace", 0, err), *to = call_query(call, "to");
 
@@ -320,7 +320,7 @@ static int do_move(struct call *call, struct err *err)
     return fileop_start(op, (const char *[]){ "move", op->path, to, replace, NULL }, false, err);
 }
 
-static int do_remove(struct call *call, struct err *err)
+static int file_remove(struct call *call, struct err *err)
 {
     const char *recursive = switch_of(call, "recursive", 0, err);
     struct fileop *op = recursive ? small_new(call, "path", true, err) : NULL;
@@ -328,32 +328,6 @@ static int do_remove(struct call *call, struct err *err)
     if (!op)
         return -1;
     return fileop_start(op, (const char *[]){ "remove", op->path, recursive, NULL }, false, err);
-}
-
-/* Who asks wakes a sandbox that has fallen asleep; streams are for those that are awake. */
-static int file_stat(struct call *call, struct err *err)
-{
-    return call_awake(call, do_stat, err);
-}
-
-static int file_list(struct call *call, struct err *err)
-{
-    return call_awake(call, do_list, err);
-}
-
-static int file_mkdir(struct call *call, struct err *err)
-{
-    return call_awake(call, do_mkdir, err);
-}
-
-static int file_move(struct call *call, struct err *err)
-{
-    return call_awake(call, do_move, err);
-}
-
-static int file_remove(struct call *call, struct err *err)
-{
-    return call_awake(call, do_remove, err);
 }
 
 #define FILES "/api/v1/sandboxes/{id}/files"

@@ -231,15 +231,6 @@ def test_states(box):
     assert other.get("/etc/hostname").status == 404
 
 
-def test_who_asks_wakes_a_sandbox(box):
-    sleepy = Files(box.server, storage="memory", idle={"after_ms": 300, "action": "pause"})
-    state = lambda: box.server.get(f"{BOXES}/{sleepy.id}").json()["state"]  # noqa: E731
-    harness.wait_until(lambda: state() == "paused", 10, "asleep")
-    assert sleepy.get("/etc/hostname", "/stat").status == 200
-    assert sleepy.get("/etc/hostname").status == 200
-    sleepy.remove_box()
-
-
 # ---- names ----
 
 def test_names_are_bytes(box, place):
