@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 import threading
 import time
 
@@ -396,3 +397,31 @@ def test_pools_are_set_and_kept(start_server):
         assert reply.status in (400, 422) and reply.error["field"] == field, reply
     assert server.cli("pool", "set", "roots", "--size", "0").returncode == 0
     harness.wait_until(lambda: list((server.state / "boxes").iterdir()) == [], 10, "gone")
+
+
+# ---- at a terminal ----
+
+def test_top_shows_the_busiest_first(boxes):
+    quiet = make(boxes, storage="memory", name="quiet")
+    busy = make(boxes, storage="memory", name="busy")
+    assert boxes.post(f"{BOXES}/{busy}/execs", {"command": "while :; do :; done"}).status == 201
+    top = json.loads(boxes.cli("top", "--json", check=True).stdout)["items"]
+    assert [one["id"] for one in top] == [busy, quiet] and top[0]["cpu_percent"] > top[1]["cpu_percent"]
+    text = boxes.cli("top", check=True).stdout
+    assert text.index("busy") < text.index("quiet") and "\033" not in text
+
+
+def test_a_shell_without_and_with_a_terminal(boxes):
+    box = make(boxes, storage="memory", name="sh")
+    done = subprocess.run([boxes.binary, "shell", "sh"], input="echo in $ATOLL_SANDBOX; exit 7\n", text=True,
+                          capture_output=True, timeout=20, env={**os.environ, "ATOLL_STATE": str(boxes.state)})
+    assert done.returncode == 7 and done.stdout == f"in {box}\n", done
+    master, slave = os.openpty()
+    child = subprocess.Popen([boxes.binary, "shell", "sh"], stdin=slave, stdout=slave, stderr=slave,
+                             env={**os.environ, "ATOLL_STATE": str(boxes.state)}, start_new_session=True)
+    os.close(slave)
+    os.write(master, b"tty; exit 5\n")
+    assert child.wait(20) == 5
+    assert b"/dev/pts/" in os.read(master, 65536)
+    os.close(master)
+    assert boxes.cli("shell", "nobody").returncode not in (0, 127)
