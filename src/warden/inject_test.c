@@ -199,6 +199,25 @@ TEST(memory_grows_and_shrinks_while_a_box_runs)
     rig_close();
 }
 
+TEST(a_volume_that_is_dropped_while_in_use_hurts_nobody_else)
+{
+    const char *state = rig_open();
+    disk_made(5, 50 * MIB, 0);
+    disk_made(6, 50 * MIB, 0);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+
+    CHECK_INT(mount_disk("box", 5, "/vol", 0), 0);
+    CHECK_INT(mount_disk("box", 6, "/other", 0), 0);
+    check_sh(&box, "echo x > /vol/f && chmod 777 /vol /other", INIT_AS_ROOT);
+    CHECK_INT(disk_ask(WIRE_DISK_DROP, 5, 0, 0).msg.status, 0);
+    rig_sh(&box, "ls -la /vol; cat /vol/f; echo y > /vol/g; sync", 0); /* whatever comes of it */
+    check_sh(&box, "echo fine > /other/f && sync && cat /other/f", 0);
+    CHECK_INT(mount_disk("box", 5, "/again", 0), ENOENT);
+    rig_destroy(&box);
+    rig_close();
+    rig_check_no_loops(state);
+}
+
 /* ---- the door ---- */
 
 TEST(a_directory_left_at_the_door_is_the_agents)

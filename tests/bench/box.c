@@ -3,8 +3,8 @@
  * interleaved in one loop. The sandbox is made in this process by the warden's own parts, as the
  * warden does it; `cold` takes its namespaces from the pool, `fresh` makes them on the way.
  *
- * box ROUNDS STATE: prints "NAME min median p99" in microseconds per line, then ratios to bwrap; what
- * is about disks (disk.h) comes first.
+ * box ROUNDS STATE: prints "NAME min median p99" in microseconds per line, then ratios to bwrap;
+ * what is about disks (disk.h) comes first.
  */
 #include <errno.h>
 #include <fcntl.h>
