@@ -216,8 +216,10 @@ class Sse:
 class Server:
     """One `atoll serve`, from start() to stop(). state=None makes a directory and removes it."""
 
-    def __init__(self, args=(), env=None, binary=None, state=None, port=None, tls=False):
+    def __init__(self, args=(), env=None, binary=None, state=None, port=None, tls=False,
+                 prefix=()):
         self.binary = str(binary or BIN)
+        self.prefix = list(prefix)  # a program that becomes the server: another user, say
         self.args, self.env = list(args), dict(env or {})
         self.own_state = state is None
         self.state = pathlib.Path(state or tempfile.mkdtemp(prefix="atoll-e2e-"))
@@ -248,7 +250,7 @@ class Server:
 
     def start(self, ready=True):
         scheme = "https://" if self.tls else ""
-        argv = [self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state)]
+        argv = [*self.prefix, self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state)]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
         try:
             with open(self.log_path, "ab") as log:

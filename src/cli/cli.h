@@ -149,6 +149,8 @@ void cli_show_error(struct cli *cli, const struct err *err);
 /* Settles cli->at: flag, environment, context, local state directory. */
 must_use int endpoint_find(struct cli *cli, struct err *err);
 void endpoint_free(struct endpoint *at);
+/* The server of this state directory, whatever was said. */
+must_use int endpoint_use_state(struct cli *cli, const char *dir, struct err *err);
 /* The state directory that is meant, and whether somebody named it; gives. */
 char *cli_state_dir(const struct cli *cli, bool *named);
 

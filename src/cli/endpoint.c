@@ -131,6 +131,15 @@ static int from_state(struct cli *cli, const char *dir, struct err *err)
     return 0;
 }
 
+int endpoint_use_state(struct cli *cli, const char *dir, struct err *err)
+{
+    endpoint_free(&cli->at);
+    if (from_state(cli, dir, err) < 0)
+        return -1;
+    cli->at.found = true;
+    return 0;
+}
+
 static int settle(struct cli *cli, struct err *err)
 {
     const char *address = given(cli, "addr", "ATOLL_ADDR");

@@ -1,5 +1,5 @@
 /*
- * Running commands: `exec` in a sandbox that is there, `run` in one made for it.
+ * Running commands in a sandbox that is there; `run`, which makes one, is in oneshot.c.
  *
  * Output comes as events over one connection and is counted; when the connection is lost (a server
  * that restarts), the next one begins at the counts, and nothing is printed twice. A second thread
@@ -25,7 +25,6 @@
 #define RETRY_MS 100
 #define RETRY_MAX_MS 60000 /* of a server that is away before we give up */
 #define INPUT_CHUNK 65536
-#define RUN_TTL_MS (12ll * 3600 * 1000) /* should we be killed before we can remove it */
 
 struct running {
     struct cli *cli;
@@ -357,15 +356,22 @@ static int follow(struct running *run, struct err *err)
     return rc;
 }
 
-/* Runs it to its end; the exit status. */
-static int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
+/* `run` has one where it is used by a person; `exec` where it was asked for. */
+static bool wants_tty(const struct cli *cli)
+{
+    if (strcmp(cli->command->name, "run") == 0)
+        return isatty(0) && isatty(1) && !cli->json && !cli_has(cli, "no-tty");
+    return isatty(0) && cli_has(cli, "tty");
+}
+
+int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
 {
     auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
     autobuf struct buf body = { 0 };
     struct json_out json = json_to(&body);
     const struct json *reply;
 
-    run.tty = cli_has(cli, "tty") && isatty(0);
+    run.tty = wants_tty(cli);
     run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
     if (put_exec(cli, argv, argc, &json, &run, err) < 0)
         return -1;
@@ -385,15 +391,6 @@ static int exec_in(struct cli *cli, const char *id, const char **argv, size_t ar
     return run.exit_code >= 0 && run.exit_code <= 255 ? (int)run.exit_code : EXIT_ERROR;
 }
 
-#define EXEC_FLAGS                                                                                 \
-    { "cwd", "DIR", "Working directory (/workspace)" },                                            \
-        { "env", "NAME=VALUE", "Environment of the command; may repeat" },                         \
-        { "kill-after", "TIME", "Kill it and all it started after this long" },                    \
-        { "tty", NULL, "A terminal for it, joined to this one" },                                  \
-    {                                                                                              \
-        "interactive", NULL, "Pass the keyboard on even without --tty"                             \
-    }
-
 static int exec_run(struct cli *cli, struct err *err)
 {
     return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, err);
@@ -401,6 +398,7 @@ static int exec_run(struct cli *cli, struct err *err)
 
 static const struct cli_flag exec_flags[] = {
     EXEC_FLAGS,
+    { "tty", NULL, "A terminal for it, joined to this one" },
     { "user", "USER", "agent or root; the sandbox's own unless said" },
     { 0 },
 };
@@ -418,47 +416,4 @@ const struct command cmd_exec = {
     .flags = exec_flags,
     .traits = CMD_REMOTE,
     .run = exec_run,
-};
-
-/* ---- run ---- */
-
-static int run_run(struct cli *cli, struct err *err)
-{
-    autobuf struct buf body = { 0 };
-    struct json_out json = json_to(&body);
-    const struct json *reply;
-    struct err after = { 0 };
-
-    json_open(&json, '{');
-    if (sandbox_put_wish(cli, &json, RUN_TTL_MS, "memory", err) < 0)
-        return -1;
-    json_close(&json, '}');
-    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
-        return err_wrap(err, "create a sandbox");
-    autofree char *id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
-    int rc = exec_in(cli, id, cli->args, cli->arg_count, err);
-    struct str shown = cli->reply;
-    if (cli_call(cli, "DELETE", STR_NONE, NULL, &after, "/api/v1/sandboxes/%s", id) < 0)
-        cli_note(cli, "sandbox %s stays: %s", id, after.msg);
-    cli->reply = shown;
-    return rc;
-}
-
-static const struct cli_flag run_flags[] = {
-    SANDBOX_FLAGS,
-    EXEC_FLAGS,
-    { 0 },
-};
-
-const struct command cmd_run = {
-    .name = "run",
-    .args = "COMMAND [ARG…]",
-    .help = "Run a command in a fresh sandbox and remove the sandbox afterwards.",
-    .more =
-        "Ends with the exit status of the command. Put -- before the command.\n\n"
-        "Examples:\n  atoll run -- python3 -c 'print(1)'\n  atoll run --memory 256M --kill-after "
-        "10s -- sh -c 'make test'",
-    .flags = run_flags,
-    .traits = CMD_REMOTE,
-    .run = run_run,
 };

@@ -31,3 +31,20 @@ must_use int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t tt
 /* NAME=VALUE flags as an object. */
 must_use int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag,
                                const char *field, struct err *err);
+
+/* Runs a command in a sandbox with our terminal, input and signals: its exit status. */
+must_use int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc,
+                     struct err *err);
+/* The flags that describe a command. */
+#define EXEC_FLAGS                                                                                 \
+    { "cwd", "DIR", "Working directory (/workspace)" },                                            \
+        { "env", "NAME=VALUE", "Environment of the command; may repeat" },                         \
+        { "kill-after", "TIME", "Kill it and all it started after this long" },                    \
+    {                                                                                              \
+        "interactive", NULL, "Pass the keyboard on even without a terminal for it"                 \
+    }
+
+#define DOOR_TICKET_HEX 33
+/* Leaves an open directory with the server of this machine (--bind): a ticket for a request. */
+must_use int door_leave(struct cli *cli, const char *path, char ticket[DOOR_TICKET_HEX],
+                        struct err *err);

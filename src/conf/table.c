@@ -39,7 +39,7 @@ const struct conf_key conf_table[] = {
       "Requests each principal may make at once after a pause." },
     { "event_keep", CONF_MS, "7d", NULL, "1m..3650d", true, "TIME",
       "How long events stay available for replay." },
-    { "sandboxes_max", CONF_INT, "200", NULL, "1..4096", false, "N",
+    { "sandboxes_max", CONF_INT, "200", NULL, "1..8192", false, "N",
       "Sandboxes at once, stopped ones included." },
     { "readers", CONF_INT, "2", NULL, "1..32", false, "N",
       "Threads that read from the database; writes always share one." },

@@ -149,10 +149,20 @@ static void swap_in(struct loaded *loaded)
     *loaded = old;
 }
 
+/*
+ * Whom the server belongs to, as SO_PEERCRED says it to us. An ordinary user is 0 in the namespace
+ * that the server may have entered (daemon/rootless.c); there the number that the user has outside
+ * is one of a sandbox.
+ */
+static unsigned own_uid(void)
+{
+    return server.start.owner_uid == 0 ? 0 : geteuid();
+}
+
 static struct auth_options auth_options(void)
 {
     return (struct auth_options){ .open = strcmp(setting("auth"), "open") == 0,
-                                  .owner_uid = server.start.owner_uid,
+                                  .owner_uid = own_uid(),
                                   .rate_per_second = number("rate_per_second"),
                                   .rate_burst = number("rate_burst"),
                                   .store = server.store };

@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/rootless.h"
 #include "daemon/settings.h"
 #include "daemon/state.h"
 #include "net/sock.h"
@@ -37,6 +38,7 @@ struct prelude {
     struct state state;
     int listeners[LISTENERS_MAX];
     int64_t api_uid; /* -1: ours */
+    int64_t ids;     /* of the user namespace that we are in, or ROOTLESS_NONE */
     int warden_fd, atoll_fd, start_fd, settings_fd;
     bool killed;   /* the server before us did not end by itself */
     int waited_ms; /* for its listeners */
@@ -206,6 +208,7 @@ static int become_warden(struct prelude *p, int argc, char **argv, struct err *e
         settings_log_level(p->conf),
         settings_log_format(p->conf),
         conf_int(p->conf, "drain") + DRAIN_GRACE_MS,
+        p->ids,
     };
     int fds[PLACE_MAX] = { p->start_fd,     p->settings_fd,   p->atoll_fd,
                            p->state.dir_fd, p->state.lock_fd, p->state.data_fd };
@@ -234,6 +237,17 @@ static int become_warden(struct prelude *p, int argc, char **argv, struct err *e
 
 /* ---- the roles ---- */
 
+/* What else the server does needs no namespace: without one there are just no sandboxes. */
+static void go_rootless(struct prelude *p)
+{
+    struct err err = { 0 };
+
+    p->ids = rootless_enter(&p->state.dir_fd, &err);
+    if (p->ids == ROOTLESS_NONE)
+        log_warn("no sandboxes can be made", kv_str("missing", err.msg),
+                 kv_str("help", "atoll doctor"));
+}
+
 static int prepare(struct prelude *p, struct err *err)
 {
     autobuf struct buf start = { 0 }, settings = { 0 };
@@ -252,7 +266,11 @@ static int prepare(struct prelude *p, struct err *err)
     p->start_fd = sealed_make("atoll-start", buf_view(&start), err);
     p->settings_fd = p->start_fd < 0 ? -1 : sealed_make("atoll-settings", buf_view(&settings), err);
     explicit_bzero(settings.data, settings.len);
-    return p->settings_fd < 0 ? -1 : 0;
+    if (p->settings_fd < 0)
+        return -1;
+    if (p->api_uid < 0)
+        go_rootless(p);
+    return 0;
 }
 
 static int fail(const struct err *err)
@@ -265,6 +283,7 @@ int serve_main(struct conf *conf, int argc, char **argv)
 {
     struct prelude p = { .conf = conf,
                          .state = STATE_NONE,
+                         .ids = ROOTLESS_NONE,
                          .warden_fd = -1,
                          .atoll_fd = -1,
                          .start_fd = -1,

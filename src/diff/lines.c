@@ -196,12 +196,13 @@ static bool push(struct search *s, const struct grid *g, bool back, int32_t d, i
     bool meets = (delta & 1) == !back; /* only then can the two paths end on one diagonal */
 
     for (int32_t k = -(d - 2 * MAX(0, d - m)); k <= d - 2 * MAX(0, d - n); k += 2) {
-        int32_t i = step(reach, k, n, m), j = i - k;
+        int32_t i = step(reach, k, n, m), j;
 
         s->work--;
         reach[k] = i;
         if (i == NOWHERE)
             continue;
+        j = i - k;
         while (i < n && j < m && a[dir * i] == b[dir * j])
             i++, j++, s->work--;
         reach[k] = i;

@@ -42,7 +42,7 @@ int builtin_tar(struct builtin *job)
 {
     autoclose int dir = open_dir(job, job->args[0]);
 
-    return dir < 0 ? -1 : tree_tar(dir, &job->out, &job->fail);
+    return dir < 0 ? -1 : tree_tar(dir, NULL, &job->out, &job->fail);
 }
 
 int builtin_manifest(struct builtin *job)

@@ -176,6 +176,7 @@ static void set_up(void)
     bool linked = fcntl(INIT_LINK_FD, F_SETFD, FD_CLOEXEC) == 0; /* before the number is taken */
 
     prctl(PR_SET_DUMPABLE, 0);
+    prctl(PR_SET_PDEATHSIG, 0); /* from here on we outlive the warden */
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);

@@ -176,7 +176,8 @@ static int put_one(struct packer *packer)
     }
 }
 
-int tree_tar(int root, const struct tree_sink *sink, struct tree_fail *fail)
+int tree_tar(int root, const struct tree_filter *filter, const struct tree_sink *sink,
+             struct tree_fail *fail)
 {
     autofree struct packer *packer = calloc(1, sizeof(*packer));
     autofree char *chunk = malloc(CHUNK);
@@ -188,6 +189,7 @@ int tree_tar(int root, const struct tree_sink *sink, struct tree_fail *fail)
     packer->fail = fail;
     packer->chunk = chunk;
     rc = walk_begin(&packer->walk, root, fail);
+    packer->walk.filter = filter;
     while (rc == 0 && (rc = walk_next(&packer->walk)) > 0)
         rc = put_one(packer);
     walk_end(&packer->walk);

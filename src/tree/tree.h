@@ -100,13 +100,21 @@ ssize_t tree_record_take(const char *data, size_t len, struct tree_entry *out);
 
 /* ---- walk.c: everything below a directory, parents first, each directory sorted by bytes ---- */
 
+/* What a caller wants to leave out, with everything below it. */
+struct tree_filter {
+    bool (*skip)(void *ctx, const char *path, const struct stat *st);
+    void *ctx;
+};
+
 struct walk {
     int root; /* borrowed */
     char *stack;
     size_t len, cap;
     uint64_t count;
-    bool flat;         /* set after walk_begin: directories are not entered */
-    const char *after; /* likewise: only paths behind this one; NULL all */
+    bool flat;                        /* set after walk_begin: directories are not entered */
+    const char *after;                /* likewise: only paths behind this one; NULL all */
+    const struct tree_filter *filter; /* likewise; NULL: nothing is left out */
+    uint64_t skipped;                 /* by the filter */
     struct tree_fail *fail;
     char path[TREE_PATH_MAX + 1], link[TREE_PATH_MAX + 1];
     struct stat st;
@@ -122,7 +130,8 @@ void walk_end(struct walk *walk);
 /* ---- the operations ---- */
 
 /* tar_out.c: directories, files and symbolic links below `root` as ustar with pax headers. */
-must_use int tree_tar(int root, const struct tree_sink *sink, struct tree_fail *fail);
+must_use int tree_tar(int root, const struct tree_filter *filter, const struct tree_sink *sink,
+                      struct tree_fail *fail);
 
 struct untar_options {
     uint64_t entries_max; /* 0: TREE_ENTRIES_MAX */

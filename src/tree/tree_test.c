@@ -582,10 +582,10 @@ TEST(what_is_packed_is_unpacked_the_same)
         autoclose int from = new_dir(path), to = new_dir(path);
 
         grow_tree(from, 0);
-        CHECK_INT(tree_tar(from, &sink, &failure), 0);
+        CHECK_INT(tree_tar(from, NULL, &sink, &failure), 0);
         CHECK(archive.len % TAR_BLOCK == 0);
         CHECK_INT(unpack_into(to, &archive, &failure), 0);
-        CHECK_INT(tree_tar(to, &twice, &failure), 0);
+        CHECK_INT(tree_tar(to, NULL, &twice, &failure), 0);
         CHECK(str_eq(buf_view(&archive), buf_view(&again)));
         manifest_of(from, &want);
         manifest_of(to, &got);
@@ -601,6 +601,31 @@ TEST(what_is_packed_is_unpacked_the_same)
                   memcmp(x.name, y.name, x.head.name_len) == 0);
         }
     }
+}
+
+static bool named_skip(void *ctx, const char *path, const struct stat *st)
+{
+    (void)ctx;
+    return strcmp(path, "keep/skip") == 0 && S_ISDIR(st->st_mode);
+}
+
+TEST(what_a_filter_leaves_out_is_left_out_with_all_below_it)
+{
+    autobuf struct buf archive = { 0 };
+    struct tree_sink sink = { put_buf, &archive };
+    struct tree_filter filter = { named_skip, NULL };
+    struct tree_fail failure = { 0 };
+    char path[4096];
+    autoclose int from = new_dir(path), to = new_dir(path);
+
+    CHECK(mkdirat(from, "keep", 0755) == 0 && mkdirat(from, "keep/skip", 0755) == 0);
+    CHECK(mkdirat(from, "skip", 0755) == 0);
+    write_file(from, "keep/skip/deep", "x", 1);
+    write_file(from, "keep/file", "x", 1);
+    CHECK_INT(tree_tar(from, &filter, &sink, &failure), 0);
+    CHECK_INT(unpack_into(to, &archive, &failure), 0);
+    CHECK(there(to, "keep/file") && there(to, "skip"));
+    CHECK(!there(to, "keep/skip"));
 }
 
 TEST(a_tree_of_any_depth_is_removed)

@@ -176,6 +176,10 @@ int walk_next(struct walk *walk)
                 continue;
             return tree_fail(walk->fail, TREE_SYSTEM, errno, walk->path);
         }
+        if (walk->filter && walk->filter->skip(walk->filter->ctx, walk->path, &walk->st)) {
+            walk->skipped++;
+            continue;
+        }
         if (++walk->count > TREE_ENTRIES_MAX)
             return tree_fail(walk->fail, TREE_LIMIT, E2BIG, walk->path);
         if (!walk->flat && S_ISDIR(walk->st.st_mode) && enter(walk, walk->path) < 0)

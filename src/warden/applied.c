@@ -90,7 +90,9 @@ static int read_namespaces(pid_t pid, struct box_applied *out)
 
 static bool read_map(pid_t pid, const char *name, uint32_t *first, uint32_t *count)
 {
-    return read_proc(pid, name) && sscanf(text, " 0 %u %u", first, count) == 2;
+    unsigned inside;
+
+    return read_proc(pid, name) && sscanf(text, " %u %u %u", &inside, first, count) == 3;
 }
 
 /* "36 35 98:0 / /mnt rw,nosuid - ext3 …": the options stand before the dash. */
@@ -116,6 +118,11 @@ static void read_limits(pid_t pid, struct box_applied *out)
         out->nofile = limit.rlim_max;
     if (prlimit(pid, RLIMIT_CORE, NULL, &limit) == 0)
         out->core = limit.rlim_max;
+    out->data = out->nproc = UINT64_MAX;
+    if (prlimit(pid, RLIMIT_DATA, NULL, &limit) == 0)
+        out->data = limit.rlim_max;
+    if (prlimit(pid, RLIMIT_NPROC, NULL, &limit) == 0)
+        out->nproc = limit.rlim_max;
 }
 
 static void read_disk(pid_t pid, struct box_applied *out)

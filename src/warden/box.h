@@ -51,20 +51,26 @@ bool box_fault_here(enum box_step step);
 
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
-    int boxes_fd;      /* STATE/boxes: a directory per box */
-    int skeleton_fd;   /* lower layer of the default image */
-    int usr_fd;        /* the host's /usr */
-    int init_fd;       /* sealed memfd with atoll-init */
-    int lean_fd;       /* mount namespace that boxes begin in a copy of: lean.c */
-    int dev_fd;        /* a /dev made once, detached; -1: the kernel cannot copy such a thing */
-    int tool_fd;       /* the atoll program, borrowed; -1: none */
-    uint32_t uid_base; /* the ranges begin one range after it: it is the api process's own */
-    int landlock_abi;  /* 0: the kernel has none, and no box is made */
+    int boxes_fd;       /* STATE/boxes: a directory per box */
+    int skeleton_fd;    /* lower layer of the default image */
+    int usr_fd;         /* the host's /usr */
+    int init_fd;        /* sealed memfd with atoll-init */
+    int lean_fd;        /* mount namespace that boxes begin in a copy of: lean.c */
+    int dev_fd;         /* a /dev made once, detached; -1: the kernel cannot copy such a thing */
+    int tool_fd;        /* the atoll program, borrowed; -1: none */
+    uint32_t uid_first; /* of the first box */
+    int landlock_abi;   /* 0: the kernel has none, and no box is made */
+    uint32_t uids;      /* of each box; 1: they share the one there is, which is its agent inside */
+    uint32_t slots;     /* so many boxes have ids */
+    bool rootless;      /* in a user namespace of an ordinary user's: rootless.c */
+    int host_dev_fd;    /* then: the host's /dev */
+    uint32_t lost;      /* enum box_lost */
+    char name[64];      /* of this server's cgroups, and the mark of its processes */
 };
 
 static inline uint32_t box_uid_first(const struct box_host *host, uint32_t slot)
 {
-    return host->uid_base + (slot + 1) * BOX_UIDS;
+    return host->uids == 1 ? host->uid_first : host->uid_first + slot * host->uids;
 }
 
 /* ---- cgroup.c: v1, hybrid and v2 behind one interface ---- */
@@ -81,6 +87,9 @@ struct cgroup_doors {
  * missing.
  */
 must_use int cgroup_open(const char *mountinfo, const char *self_cgroup, const char *name);
+/* The same with what is there and may be used: never ENOTSUP. What is missing, as enum box_lost. */
+must_use int cgroup_open_some(const char *mountinfo, const char *self_cgroup, const char *name);
+uint32_t cgroup_lost(void);
 void cgroup_close(bool remove);
 const char *cgroup_mode(void); /* "v1", "v2", "hybrid", "none" */
 must_use int cgroup_make(const char *id, const struct box_spec *spec);
@@ -101,19 +110,39 @@ void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
 /* ---- namespaces.c ---- */
 
 /* Both: a descriptor, or -1 with errno. */
-must_use int userns_make(uint32_t first_uid);
+must_use int userns_make(const struct box_host *host, uint32_t slot, bool nested);
 /* For mounts alone: the one user and group of the host are seen as the user id `to`. */
 must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);
 must_use int netns_make(void);
+must_use int loopback_up(void);
+
+/* ---- rootless.c ---- */
+
+#define ROOTLESS_UIDS_MIN 1024u /* the agent is 1000 */
+#define ROOTLESS_BOXES 64u      /* rather so many boxes than more ids for each */
+
+/* How many ids a box gets of so many, and for how many boxes that is enough. */
+void rootless_plan(uint32_t ids, uint32_t *each, uint32_t *slots);
+void rootless_count(void);
+must_use int rootless_netns(void);
+/* The host's devices, detached; and bound over the files of the same name in a box's /dev. */
+must_use int rootless_devices(const struct box_host *host, int *devices);
+must_use int rootless_dev(int root, const int *devices);
+/* Ends boxes that have a process 1 and no place in the table. */
+void rootless_sweep(void);
 
 /* ---- make.c ---- */
+
+#define BOX_DEVICES 6 /* in every /dev */
 
 /* What the child gets open, and what of it the parent keeps. */
 struct box_fds {
     int listen, link, userns, netns, report;
-    int lower, usr, dev; /* detached copies of mounts: descriptors of the warden's own mount
-                            namespace cannot be cloned from the child's */
+    int lower, usr, dev;      /* detached copies of mounts: descriptors of the warden's own mount
+                                 namespace cannot be cloned from the child's */
+    int devices[BOX_DEVICES]; /* likewise, of the host's, where none can be made */
     int upper, tool, layers[BOX_LAYERS_MAX];
+    int proc, sys; /* made by the child before it leaves the host's mounts */
     struct cgroup_doors doors;
 };
 
@@ -148,11 +177,14 @@ must_use int lean_enter(int lean_fd);
 
 /* ---- mounts.c: in the child, in its own mount namespace ---- */
 
-must_use int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid_first,
-                        enum box_step *step);
+must_use int box_mounts(const struct box_host *host, const struct box_spec *spec,
+                        const struct box_fds *fds, uid_t uid_first, enum box_step *step);
+/* Before that: /proc, and /sys if it is wished for, detached. */
+must_use int box_mounts_early(const struct box_spec *spec, struct box_fds *fds,
+                              enum box_step *step);
 /* In the parent: a detached copy of the mount below this directory; a /dev, detached. */
 must_use int tree_detach(int dir_fd);
-must_use int dev_make(void);
+must_use int dev_make(bool nodes); /* without nodes: files to bind them over */
 /* Files are made in the name of `uid` from here on, until fs_return; the capabilities stay. */
 void fs_become(uid_t uid);
 void fs_return(void); /* leaves errno alone */
@@ -173,7 +205,8 @@ struct box_record {
     int32_t pid;
     uint64_t start, pidns;
     uint64_t upper; /* the disk it writes to */
-    uint32_t landlock_abi, sum;
+    uint32_t landlock_abi, nested;
+    uint32_t unused, sum;
 };
 
 /* Fills in what identifies the process `pid`. */
@@ -192,7 +225,9 @@ must_use int applied_read(pid_t pid, const char *id, struct box_applied *out);
 /* ---- skeleton.c ---- */
 
 /* STATE/images/host-…, made if it is not there; a descriptor, or -1 with errno. */
-must_use int skeleton_open(int state_fd);
+must_use int skeleton_open(int state_fd, bool owners);
+/* Its directories once more, without what is in them, as a box with these ids must see them. */
+must_use int skeleton_dirs(int dir_fd, uid_t uid_first);
 
 /* ---- boxes.c ---- */
 
@@ -207,6 +242,8 @@ typedef void boxes_say_fn(void *owner, const struct wire_msg *msg, const int *fd
  * Finds what is needed below `state_fd`, takes over the boxes that run, removes all else. 0, or -1
  * with errno and *what; then every request is answered ENOTSUP.
  */
+/* Before boxes_open: an ordinary user's namespace, in which ids 1 to `ids` are to be had. */
+void boxes_rootless(uint32_t ids);
 must_use int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *say, void *owner,
                         const char **what);
 /* The atoll program, for boxes that want it; borrowed. */

@@ -17,7 +17,16 @@
 #include "base/log.h"
 #include "warden/disk.h"
 
-struct box_host box_host = { -1, -1, -1, -1, -1, -1, -1, 0, 0 };
+struct box_host box_host = { .boxes_fd = -1,
+                             .skeleton_fd = -1,
+                             .usr_fd = -1,
+                             .init_fd = -1,
+                             .lean_fd = -1,
+                             .dev_fd = -1,
+                             .tool_fd = -1,
+                             .uids = BOX_UIDS,
+                             .slots = BOX_SLOTS,
+                             .host_dev_fd = -1 };
 static int state = -1; /* borrowed */
 _Static_assert(BOXES_WAITS == BOXES_PENDING_MAX + 1 + JOBS_MAX + DOOR_WAITS, "box.h counts them");
 static bool usable;
@@ -156,9 +165,10 @@ static void adopt_or_remove(const char id[BOX_ID_SIZE])
         event.data.u32 = record.slot;
         if (epoll_ctl(adopted_fd, EPOLL_CTL_ADD, pidfd, &event) == 0) {
             table_take(box, id, BOX_RUNNING);
-            box->pid = record.pid;
+            table_set_pid(box, record.pid);
             box->landlock_abi = record.landlock_abi;
-            box->upper = record.upper;
+            box->nested = record.nested;
+            table_set_upper(box, record.upper);
             box->pidfd = take_fd(&pidfd);
             return;
         }
@@ -178,13 +188,13 @@ static void remove_unknown(const char id[BOX_ID_SIZE])
 static int cgroups_open(int state_fd)
 {
     struct stat st;
-    char name[64];
 
     if (fstat(state_fd, &st) < 0)
         return -1;
-    snprintf(name, sizeof(name), "atoll-%llx-%llx", (unsigned long long)st.st_dev,
+    snprintf(box_host.name, sizeof(box_host.name), "atoll-%llx-%llx", (unsigned long long)st.st_dev,
              (unsigned long long)st.st_ino);
-    return cgroup_open("/proc/self/mountinfo", "/proc/self/cgroup", name);
+    return (box_host.rootless ? cgroup_open_some : cgroup_open)("/proc/self/mountinfo",
+                                                                "/proc/self/cgroup", box_host.name);
 }
 
 /* The descriptors, one after the other; which one could not be had. */
@@ -192,7 +202,7 @@ static const char *host_open(int state_fd)
 {
     if ((box_host.boxes_fd = dir_make(state_fd, "boxes")) < 0)
         return "the directory of sandboxes";
-    if ((box_host.skeleton_fd = skeleton_open(state_fd)) < 0)
+    if ((box_host.skeleton_fd = skeleton_open(state_fd, !box_host.rootless)) < 0)
         return "the default image";
     if ((box_host.usr_fd = open("/usr", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
         return "/usr";
@@ -207,8 +217,10 @@ static const char *host_open(int state_fd)
         return "epoll";
     if ((box_host.lean_fd = lean_make()) < 0)
         return "a mount namespace";
-    if ((box_host.dev_fd = dev_make()) < 0)
+    if ((box_host.dev_fd = dev_make(!box_host.rootless)) < 0)
         return "/dev";
+    if (box_host.rootless && (box_host.host_dev_fd = open("/dev", O_PATH | O_CLOEXEC)) < 0)
+        return "the host's /dev";
     if (door_open(state_fd) < 0)
         return "the door for directories";
     autoclose int copy = tree_detach(box_host.dev_fd);
@@ -227,12 +239,16 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         return 0; /* not as this user */
     }
     state = state_fd;
-    box_host.uid_base = uid_base;
+    if (!box_host.rootless)
+        box_host.uid_first = uid_base + BOX_UIDS; /* the first range is the api process's own */
     *what = host_open(state_fd);
     if (*what)
         return -1;
+    if (box_host.rootless)
+        rootless_count();
     record_each(&box_host, adopt_or_remove);
     cgroup_each(remove_unknown);
+    rootless_sweep();
     for (const struct box *box = table_next(0); box; box = table_next(table_slot(box) + 1))
         count++;
     if (count)
@@ -259,9 +275,10 @@ static bool any_ending(void)
 
 void boxes_close(void)
 {
-    int *const fds[] = { &box_host.boxes_fd, &box_host.skeleton_fd, &box_host.usr_fd,
-                         &box_host.init_fd,  &box_host.lean_fd,     &box_host.dev_fd,
-                         &adopted_fd };
+    int *const fds[] = { &box_host.boxes_fd,    &box_host.skeleton_fd,
+                         &box_host.usr_fd,      &box_host.init_fd,
+                         &box_host.lean_fd,     &box_host.dev_fd,
+                         &box_host.host_dev_fd, &adopted_fd };
 
     usable = false;
     pool_on(false);

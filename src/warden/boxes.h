@@ -17,15 +17,17 @@
 
 #include "warden/box.h"
 
+#define TABLE_KEYS 3 /* id, process, disk */
+
 struct box {
     char id[BOX_ID_SIZE];
     uint8_t state; /* enum box_state */
-    bool reserved; /* the pool has namespaces for this index */
     bool gone;     /* its process 1 has ended and was waited for */
     pid_t pid;
     int pidfd;        /* while it is made, and of an adopted one; else -1 */
     int link, report; /* while it is made; else -1 */
     uint32_t landlock_abi;
+    bool nested;     /* user namespaces can be made inside */
     uint64_t upper;  /* the disk it writes to, or 0 */
     uint16_t asked;  /* verb that waits for an answer, or 0 */
     uint32_t number; /* of it */
@@ -34,6 +36,7 @@ struct box {
     uint32_t step;
     int status; /* of its process 1; -1 unknown */
     int64_t due_ms;
+    uint16_t due_at, next[TABLE_KEYS]; /* table.c: places in its lists */
     unsigned tries;
     struct box_died last;
 };
@@ -48,11 +51,16 @@ struct box *table_find(const char *id);
 struct box *table_find_child(pid_t pid);
 /* Who writes to this disk, or NULL. */
 struct box *table_upper(uint64_t disk);
-/* One that is neither in use nor reserved, or NULL. */
+/* The first that is neither in use nor reserved, or NULL. */
 struct box *table_free(void);
 /* The first at or after `slot` that is in use, or NULL. */
 struct box *table_next(uint32_t slot);
+/* Kept for the pool; given back when it is taken and left, or here. */
+void table_reserve(const struct box *box, bool reserved);
 void table_take(struct box *box, const char *id, enum box_state state);
+/* Once each, after it was taken. */
+void table_set_pid(struct box *box, pid_t pid);
+void table_set_upper(struct box *box, uint64_t disk);
 /* Closes what it holds. */
 void table_leave(struct box *box);
 void table_due(struct box *box, int64_t in_ms);
@@ -89,8 +97,11 @@ int64_t pool_due_ms(void);
 void pool_run_due(int64_t now_ms);
 /* Gives back all, whatever its size. */
 void pool_empty(void);
-/* A free index with its namespaces, from the pool or made now; NULL with errno and *step. */
-struct box *pool_take(int *userns, int *netns, enum box_step *step);
+/*
+ * A free index with its namespaces, from the pool or made now; NULL with errno and *step. Nested:
+ * user namespaces can be made inside; there are none of that kind in the pool.
+ */
+struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step);
 
 /* ---- life.c ---- */
 

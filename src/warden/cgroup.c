@@ -8,6 +8,9 @@
  * A new process enters v1 hierarchies by writing "0" to the tasks files it was handed open: moving
  * oneself as a single thread does not wait for an RCU grace period, which moving another process
  * through cgroup.procs does (10 ms now and then). Into v2 it is born (CLONE_INTO_CGROUP).
+ *
+ * An ordinary user has only what was handed over (v2 with Delegate=yes): then each controller that
+ * is missing is a limit that is missing, and cgroup_lost says which.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +27,8 @@
 
 #define PATH_SIZE 700
 #define NAME_SIZE (BOX_ID_SIZE + 40)
+#define ASIDE "warden.self"
+#define PROBE "/probe.self"
 
 enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_COUNT };
 static const char *const controller_names[C_COUNT] = { "memory", "cpu", "cpuacct", "pids",
@@ -41,10 +46,23 @@ static struct hierarchy hierarchies[C_COUNT + 1];
 static unsigned hierarchy_count;
 static int where[C_COUNT]; /* index of the hierarchy, or -1 */
 static const char *mode = "none";
+static bool some; /* what is not there is lost, and not a failure */
 
 const char *cgroup_mode(void)
 {
     return mode;
+}
+
+static bool has(enum controller c)
+{
+    return where[c] >= 0;
+}
+
+uint32_t cgroup_lost(void)
+{
+    return (has(C_MEMORY) ? 0u : BOX_LOST_MEMORY) | (has(C_CPU) ? 0u : BOX_LOST_CPU) |
+           (has(C_PIDS) ? 0u : BOX_LOST_PIDS) | (has(C_FREEZER) ? 0u : BOX_LOST_FREEZER) |
+           (has(C_MEMORY) && has(C_CPUACCT) && has(C_PIDS) ? 0u : BOX_LOST_USAGE);
 }
 
 static bool is_v2(enum controller c)
@@ -152,8 +170,8 @@ static void add_v2(const char *mount_point, const char *self, const char *name)
             bits |= 1u << c;
     if (bits & 1u << C_CPU && where[C_CPUACCT] < 0)
         bits |= 1u << C_CPUACCT; /* cpu.stat is always there */
-    if (bits && where[C_FREEZER] < 0)
-        bits |= 1u << C_FREEZER;
+    if ((bits || some) && where[C_FREEZER] < 0)
+        bits |= 1u << C_FREEZER; /* needs no controller */
     add(mount_point, own, true, bits, name);
 }
 
@@ -177,6 +195,31 @@ static void scan(const char *mountinfo, const char *self, bool v2, const char *n
     }
 }
 
+/*
+ * A group of v2 that hands on controllers may hold no process, and the one that was handed to an
+ * ordinary user holds us: we move into a group beside the boxes, whose name no box can have.
+ */
+static void step_aside(const struct hierarchy *h)
+{
+    if (mkdirat(h->fd, ASIDE, 0755) == 0 || errno == EEXIST)
+        (void)!write_at(h->fd, ASIDE "/cgroup.procs", "0");
+}
+
+static void step_back(const struct hierarchy *h)
+{
+    char above[PATH_SIZE];
+
+    snprintf(above, sizeof(above), "%s", h->path);
+    *strrchr(above, '/') = 0;
+    autoclose int up = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (up < 0 || faccessat(h->fd, ASIDE, F_OK, 0) < 0)
+        return;
+    (void)!write_at(h->fd, "cgroup.subtree_control", "-memory -cpu -pids");
+    (void)!write_at(up, "cgroup.subtree_control", "-memory -cpu -pids");
+    (void)!write_at(up, "cgroup.procs", "0");
+    unlinkat(h->fd, ASIDE, AT_REMOVEDIR);
+}
+
 /* What the box's directories may control must be switched on above them. */
 static int enable_v2(const struct hierarchy *h)
 {
@@ -187,11 +230,15 @@ static int enable_v2(const struct hierarchy *h)
         if (h->controllers >> c & 1 && c != C_CPUACCT && c != C_FREEZER)
             len += (size_t)snprintf(text + len, sizeof(text) - len, "%s+%s", len ? " " : "",
                                     controller_names[c]);
+    if (len == 0)
+        return 0;
     snprintf(above, sizeof(above), "%s", h->path);
     *strrchr(above, '/') = 0;
     autoclose int up = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (up < 0)
         return -1;
+    if (some)
+        step_aside(h);
     (void)!write_at(up, "cgroup.subtree_control", text); /* perhaps it is on, and not ours to set */
     return write_at(h->fd, "cgroup.subtree_control", text);
 }
@@ -207,7 +254,37 @@ static int open_one(struct hierarchy *h, bool make)
     return h->v2 ? enable_v2(h) : 0;
 }
 
-int cgroup_open(const char *mountinfo_path, const char *self_path_, const char *name)
+/* May we make groups there? The way to find out is to make one. */
+static bool can_make(const struct hierarchy *h)
+{
+    char below[PATH_SIZE + sizeof(PROBE)];
+
+    if (mkdir(h->path, 0755) == 0) {
+        rmdir(h->path);
+        return true;
+    }
+    snprintf(below, sizeof(below), "%s" PROBE, h->path);
+    return errno == EEXIST && mkdir(below, 0755) == 0 && rmdir(below) == 0;
+}
+
+/* Takes out what is closed to us. */
+static void keep_open_ones(void)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < hierarchy_count; i++) {
+        bool keep = can_make(&hierarchies[i]);
+
+        for (int c = 0; c < C_COUNT; c++)
+            if (where[c] == (int)i)
+                where[c] = keep ? (int)kept : -1;
+        if (keep)
+            hierarchies[kept++] = hierarchies[i];
+    }
+    hierarchy_count = kept;
+}
+
+static int open_all(const char *mountinfo_path, const char *self_path_, const char *name)
 {
     static char mountinfo[262144], self[8192];
     unsigned v1 = 0, v2 = 0;
@@ -220,11 +297,13 @@ int cgroup_open(const char *mountinfo_path, const char *self_path_, const char *
         return -1;
     scan(mountinfo, self, false, name);
     scan(mountinfo, self, true, name);
+    if (some)
+        keep_open_ones();
     for (unsigned i = 0; i < hierarchy_count; i++)
         hierarchies[i].v2 ? v2++ : v1++;
     mode = v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none";
     for (int c = 0; c < C_COUNT; c++)
-        if (where[c] < 0) { /* a box without one of its limits is not made */
+        if (where[c] < 0 && !some) { /* a box without one of its limits is not made */
             errno = ENOTSUP;
             return -1;
         }
@@ -234,9 +313,23 @@ int cgroup_open(const char *mountinfo_path, const char *self_path_, const char *
     return 0;
 }
 
+int cgroup_open(const char *mountinfo, const char *self, const char *name)
+{
+    some = false;
+    return open_all(mountinfo, self, name);
+}
+
+int cgroup_open_some(const char *mountinfo, const char *self, const char *name)
+{
+    some = true;
+    return open_all(mountinfo, self, name);
+}
+
 void cgroup_close(bool remove)
 {
     for (unsigned i = 0; i < hierarchy_count; i++) {
+        if (remove && some && hierarchies[i].fd >= 0)
+            step_back(&hierarchies[i]);
         if (hierarchies[i].fd >= 0)
             close(hierarchies[i].fd);
         if (remove)
@@ -251,6 +344,10 @@ static int set(enum controller c, const char *id, const char *file, const char *
 {
     char path[NAME_SIZE];
 
+    if (!has(c)) {
+        errno = ENOTSUP;
+        return -1;
+    }
     snprintf(path, sizeof(path), "%.32s/%s", id, file);
     return write_at(hierarchies[where[c]].fd, path, text);
 }
@@ -308,7 +405,8 @@ int cgroup_make(const char *id, const struct box_spec *spec)
         if ((hierarchies[i].fd < 0 && open_one(&hierarchies[i], true) < 0) ||
             mkdirat(hierarchies[i].fd, id, 0755) < 0)
             return -1;
-    return cgroup_limit(id, spec->memory, spec->pids, spec->cpu_percent);
+    return cgroup_limit(id, has(C_MEMORY) ? spec->memory : 0, has(C_PIDS) ? spec->pids : 0,
+                        has(C_CPU) ? spec->cpu_percent : 0);
 }
 
 int cgroup_doors(const char *id, struct cgroup_doors *doors)
@@ -404,8 +502,11 @@ void cgroup_applied(const char *id, struct box_applied *out)
 {
     char text[64] = "";
 
-    out->memory = get(C_MEMORY, id, is_v2(C_MEMORY) ? "memory.max" : "memory.limit_in_bytes", NULL);
-    out->pids = get(C_PIDS, id, "pids.max", NULL);
+    out->memory =
+        !has(C_MEMORY)
+            ? UINT64_MAX
+            : get(C_MEMORY, id, is_v2(C_MEMORY) ? "memory.max" : "memory.limit_in_bytes", NULL);
+    out->pids = has(C_PIDS) ? get(C_PIDS, id, "pids.max", NULL) : UINT64_MAX;
     if (!is_v2(C_CPU)) {
         uint64_t quota = get(C_CPU, id, "cpu.cfs_quota_us", NULL);
 

@@ -40,10 +40,9 @@ static uint64_t kept_mask(void)
     return mask;
 }
 
-static int drop_caps(void)
+static int drop_caps(uint64_t mask)
 {
     struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-    uint64_t mask = kept_mask();
     struct __user_cap_data_struct data[2] = {
         { (uint32_t)mask, (uint32_t)mask, 0 },
         { (uint32_t)(mask >> 32), (uint32_t)(mask >> 32), 0 },
@@ -71,6 +70,14 @@ static int set_limit(int which, rlim_t value)
     return setrlimit(which, &limit);
 }
 
+/* Where no cgroup counts: for each process, and for each user inside. */
+static int set_substitutes(const struct box_spec *spec, uint32_t lost)
+{
+    if (lost & BOX_LOST_MEMORY && set_limit(RLIMIT_DATA, spec->memory) < 0)
+        return -1;
+    return lost & BOX_LOST_PIDS ? set_limit(RLIMIT_NPROC, spec->pids) : 0;
+}
+
 static int set_limits(const struct box_spec *spec)
 {
     /* A core size of 1 also keeps a piped core handler of the host from being started; 0 does not.
@@ -84,30 +91,41 @@ static int set_limits(const struct box_spec *spec)
                : 0;
 }
 
-/* One rule on "/": it makes a leaked descriptor of the host useless and costs next to nothing. */
-static int enter_landlock(int abi)
+/*
+ * One rule on "/": it makes a leaked descriptor of the host useless and costs next to nothing. Who
+ * is under any rule about files cannot mount; so where tools inside make sandboxes of their own,
+ * the scopes alone are left, and nothing on kernels that have none.
+ */
+static int enter_landlock(int abi, bool nesting)
 {
     static const uint64_t rights[] = { 0, 0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff, 0xffff };
     struct {
         uint64_t fs, net, scoped;
-    } attr = { .fs = rights[abi < 6 ? abi : 6], .scoped = abi >= 6 ? LANDLOCK_SCOPES_ : 0 };
+    } attr = { .fs = nesting ? 0 : rights[abi < 6 ? abi : 6],
+               .scoped = abi >= 6 ? LANDLOCK_SCOPES_ : 0 };
     size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
+
+    if (!attr.fs && !attr.scoped)
+        return 0;
     autoclose int rules = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
     autoclose int root = open("/", O_PATH | O_CLOEXEC);
     struct landlock_path_beneath_attr beneath = { .allowed_access = attr.fs, .parent_fd = root };
 
     if (rules < 0 || root < 0 ||
-        syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0)
+        (attr.fs &&
+         syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0))
         return -1;
     return (int)syscall(SYS_landlock_restrict_self, rules, 0);
 }
 
-static int enter_userns(int fd)
+/* Where there is only one id the kernel does not let go of groups, and there are none inside. */
+static int enter_userns(int fd, bool one_id)
 {
-    return setns(fd, CLONE_NEWUSER) < 0 || setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
-                   setresuid(0, 0, 0) < 0
-               ? -1
-               : 0;
+    uint32_t id = one_id ? BOX_AGENT : 0;
+
+    if (setns(fd, CLONE_NEWUSER) < 0 || (!one_id && setgroups(0, NULL) < 0))
+        return -1;
+    return setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0 ? -1 : 0;
 }
 
 /* 0-2 are /dev/null, 3 listens, 4 is the first connection, the rest closes with exec. */
@@ -143,8 +161,8 @@ static int oom_score(void)
 }
 
 /*
- * Until it has a user of its own (then the kernel forgets this), it dies with a warden that dies:
- * before it is in its cgroup nobody would find it. After that, its cgroup tells. Who died before
+ * It dies with a warden that dies, until it is init: before, nobody could find it. The kernel
+ * forgets this when it gets a user of its own, so it is said again then. Who died before
  * this was set has closed the other end of the report pipe; a parent outside of the own pid
  * namespace cannot be asked for by number.
  */
@@ -170,26 +188,35 @@ static int enter_cgroups(const struct cgroup_doors *doors)
 int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
               struct box_fds *fds, enum box_step *step)
 {
-    static char *const argv[] = { (char *)"atoll-init", NULL }, *const env[] = { NULL };
+    static char *const env[] = { NULL };
+    char name[sizeof(host->name)], id[BOX_ID_SIZE];
+    char *const argv[] = { (char *)"atoll-init", name, id, NULL };
     int init_at = -1;
+
+    memcpy(name, host->name, sizeof(name));
+    memcpy(id, spec->id, sizeof(id));
 
     TRY(BOX_STEP_CLONE, die_with_parent(fds->report));
     TRY(BOX_STEP_ENTER_CGROUP, enter_cgroups(&fds->doors));
     TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
+    if (box_mounts_early(spec, fds, step) < 0)
+        return -1;
     TRY(BOX_STEP_MOUNTNS, lean_enter(host->lean_fd));
-    if (box_mounts(spec, fds, box_uid_first(host, slot), step) < 0)
+    if (box_mounts(host, spec, fds, box_uid_first(host, slot), step) < 0)
         return -1;
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
     TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
     TRY(BOX_STEP_OOM, oom_score());
-    TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns));
+    TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns, host->uids == 1));
+    TRY(BOX_STEP_ENTER_USERNS, die_with_parent(fds->report));
     TRY(BOX_STEP_STDIO,
         set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
     TRY(BOX_STEP_RLIMITS, set_limits(spec));
-    TRY(BOX_STEP_CAPS, drop_caps());
+    TRY(BOX_STEP_RLIMITS, set_substitutes(spec, host->lost));
+    TRY(BOX_STEP_CAPS, drop_caps(host->uids == 1 ? 0 : kept_mask()));
     umask(022);
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi));
+    TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi, spec->profile == SECCOMP_NESTING));
     TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
     TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));
     return -1;

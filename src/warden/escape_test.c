@@ -7,44 +7,12 @@
 
 #include "warden/disk_rig.h"
 
-/* Writes the probe into the box through the input of a command. */
-static void bring_probe(struct rig_box *box)
-{
-    static char data[32768];
-    const char *texts[] = { "/bin/sh", "-c", "cat > /tmp/probe && chmod 755 /tmp/probe",
-                            "PATH=/usr/bin:/bin", "/" };
-    char path[4096];
-    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 32), got;
-
-    CHECK(len > 0);
-    path[len] = 0;
-    for (int up = 0; up < 3; up++) /* BUILD/test/warden/escape_test */
-        *strrchr(path, '/') = 0;
-    snprintf(path + strlen(path), 16, "/probe");
-    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0);
-    uint32_t exec = rig_start(box, texts, 3, 1, INIT_STDIN_OPEN);
-    while ((got = read(fd, data, sizeof(data))) > 0) {
-        rig_send(box, INIT_STDIN, exec, data, (size_t)got, NULL, 0);
-        usleep(3000); /* input beyond what the command has taken would be refused */
-    }
-    rig_send(box, INIT_STDIN, exec, NULL, 0, NULL, 0);
-    CHECK_INT(rig_finish(box, exec)->code, 0);
-}
-
-static struct rig_ran *probe(struct rig_box *box, uint32_t flags)
-{
-    const char *texts[] = { "/tmp/probe", "PATH=/usr/bin:/bin", "/tmp" };
-
-    return rig_finish(box, rig_start(box, texts, 1, 1, flags));
-}
-
 static struct rig_box probed_box(uint64_t skips)
 {
     box_skips = skips;
     struct rig_box box = rig_create(rig_spec("probe"), "probe");
     box_skips = 0;
-    bring_probe(&box);
+    rig_bring_probe(&box);
     return box;
 }
 
@@ -54,7 +22,7 @@ TEST(nothing_escapes_as_either_user)
     struct rig_box box = probed_box(0);
 
     for (int root = 0; root < 2; root++) {
-        struct rig_ran *ran = probe(&box, root ? INIT_AS_ROOT : 0);
+        struct rig_ran *ran = rig_probe(&box, root ? INIT_AS_ROOT : 0);
 
         if (ran->code != 0 || strstr(ran->out, "BROKEN") || !strstr(ran->out, " probes, 0 broken"))
             test_fail(__FILE__, __LINE__, "as %s:\n%s", root ? "root" : "agent", ran->out);
@@ -96,7 +64,7 @@ static void check_missed(uint64_t skips, uint32_t flags, const char *const *name
 {
     rig_open();
     struct rig_box box = probed_box(skips);
-    struct rig_ran *ran = probe(&box, flags);
+    struct rig_ran *ran = rig_probe(&box, flags);
 
     for (; *names; names++) {
         char line[64];

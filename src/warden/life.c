@@ -55,7 +55,8 @@ static void say_created(struct box *box, const int *fds, unsigned count)
     struct wire_msg msg = { .created = { .step = box->step,
                                          .slot = table_slot(box),
                                          .pid = box->error ? 0 : box->pid,
-                                         .uid_first = box_uid_first(&box_host, table_slot(box)) } };
+                                         .uid_first = box_uid_first(&box_host, table_slot(box)),
+                                         .lost = box_host.lost } };
 
     say_answer(box, &msg, box->error, fds, count);
 }
@@ -131,8 +132,12 @@ static int check_new(const struct wire_msg *request)
 {
     const struct box_spec *spec = &request->spec;
 
-    if (!box_spec_ok(spec) || spec->profile == SECCOMP_NESTING)
+    if (!box_spec_ok(spec))
         return EINVAL;
+    if (spec->must & box_host.lost)
+        return ENOTSUP;
+    if (box_host.rootless && (spec->upper || spec->layer_count))
+        return ENOTSUP; /* no disks */
     if (spec->flags & BOX_WITH_TOOL && box_host.tool_fd < 0)
         return ENOTSUP;
     if (table_find(spec->id))
@@ -149,6 +154,7 @@ static void refuse_new(const struct wire_msg *request, int error, enum box_step 
     struct wire_msg msg = { .verb = request->verb, .number = request->number, .status = error };
 
     msg.created.step = step;
+    msg.created.lost = request->spec.must & box_host.lost;
     say(&msg, NULL, 0);
 }
 
@@ -161,7 +167,8 @@ void life_create(const struct wire_msg *request)
 
     if (refused == EINPROGRESS)
         return; /* heard again when there are disks */
-    struct box *box = refused ? NULL : pool_take(&userns, &netns, &step);
+    struct box *box =
+        refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &userns, &netns, &step);
     pool_wish();
     if (!box) {
         refuse_new(request, refused ? refused : errno, step);
@@ -170,14 +177,15 @@ void life_create(const struct wire_msg *request)
     table_take(box, spec->id, BOX_CREATING);
     say_later(box, request);
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
-    box->upper = spec->upper;
+    box->nested = spec->profile == SECCOMP_NESTING;
+    table_set_upper(box, spec->upper);
     if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
         end_begin(box);
         return;
     }
-    box->pid = begun.pid;
+    table_set_pid(box, begun.pid);
     box->pidfd = begun.pidfd;
     box->link = begun.link;
     box->report = begun.report;
@@ -196,6 +204,7 @@ static int keep_record(const struct box *box)
 {
     struct box_record record = { .slot = table_slot(box),
                                  .landlock_abi = box->landlock_abi,
+                                 .nested = box->nested,
                                  .upper = box->upper };
 
     memcpy(record.id, box->id, BOX_ID_SIZE);

@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     }
     log_setup(args.log_level, args.log_format, "warden");
     prctl(PR_SET_NAME, "atoll-warden", 0, 0, 0); /* an exec by descriptor leaves a number there */
-    if (warden_harden(args.api_uid >= 0) < 0) {
+    if (warden_harden(args.api_uid >= 0 || args.ids >= 0, args.ids == 0) < 0) {
         log_error("cannot give up what is not needed", kv_str("error", strerror(errno)));
         return 1;
     }

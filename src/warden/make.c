@@ -102,6 +102,8 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
         TRY(BOX_STEP_TOOL, fds->tool = tree_detach(host->tool_fd));
     if (host->dev_fd >= 0)
         TRY(BOX_STEP_DEV, fds->dev = tree_detach(host->dev_fd));
+    if (host->rootless)
+        TRY(BOX_STEP_DEV, rootless_devices(host, fds->devices));
     return 0;
 }
 
@@ -159,6 +161,8 @@ static void close_fds(struct box_fds *fds)
         close_one(all[i]);
     for (size_t i = 0; i < ARRAY_LEN(fds->layers); i++)
         close_one(&fds->layers[i]);
+    for (size_t i = 0; i < BOX_DEVICES; i++)
+        close_one(&fds->devices[i]);
 }
 
 int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot, int userns,
@@ -174,6 +178,9 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
                            .dev = -1,
                            .upper = -1,
                            .tool = -1,
+                           .proc = -1,
+                           .sys = -1,
+                           .devices = { -1, -1, -1, -1, -1, -1 },
                            .doors = { .into = -1 } };
     int link[2] = { -1, -1 };
 

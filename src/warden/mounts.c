@@ -10,6 +10,8 @@
  *   overlay   of both, volatile; made with the box's own file-system user id
  *   usr       the host's /usr, read-only (default image)
  *   proc, dev (a template, read-only), dev/pts (own instance), dev/shm, tmp; sys and tool if asked
+ *
+ * Started by an ordinary user, nothing is idmapped and devices are bound: rootless.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +26,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/limits.h"
+#include "seccomp/seccomp.h"
 #include "warden/disk.h"
 #include "warden/mount.h"
 
@@ -190,7 +193,7 @@ static int drop_resource(void)
  * The upper is idmapped: to the overlay, its maker must be somebody of the box, or the kernel
  * cannot make the work directory and mounts the whole thing read-only without a word.
  */
-static int make_overlay(const struct box_spec *spec, uid_t first)
+static int make_overlay(const struct box_spec *spec, uid_t first, bool rootless)
 {
     autoclose int fs = fs_open("overlay");
     char lower[BOX_LAYERS_MAX * sizeof(LAYER_PATH) + 16];
@@ -202,7 +205,7 @@ static int make_overlay(const struct box_spec *spec, uid_t first)
         fs_flag(fs, "volatile") < 0)
         return -1;
     /* Marks that helpers inside of a box can write, too: they make the layers. */
-    if ((spec->upper || spec->layer_count) && fs_flag(fs, "userxattr") < 0)
+    if ((rootless || spec->upper || spec->layer_count) && fs_flag(fs, "userxattr") < 0)
         return -1;
     fs_become(first);
     int rc = fs_create(fs);
@@ -214,8 +217,7 @@ static int make_overlay(const struct box_spec *spec, uid_t first)
     return tree < 0 || at < 0 ? -1 : tree_attach(tree, at);
 }
 
-static int mount_fs(const struct root *root, const char *type, const char *path, unsigned attrs,
-                    const char *const options[][2])
+static int make_fs(const char *type, unsigned attrs, const char *const options[][2])
 {
     autoclose int fs = fs_open(type);
 
@@ -226,12 +228,19 @@ static int mount_fs(const struct root *root, const char *type, const char *path,
             return -1;
     if (fs_create(fs) < 0)
         return -1;
-    autoclose int tree = fs_mount(fs, attrs);
+    return fs_mount(fs, attrs);
+}
+
+static int mount_fs(const struct root *root, const char *type, const char *path, unsigned attrs,
+                    const char *const options[][2])
+{
+    autoclose int tree = make_fs(type, attrs, options);
+
     return tree < 0 ? -1 : attach_at(tree, root, path);
 }
 
 /* A minimal /dev: six devices, the usual links, nothing else; read-only. */
-int dev_make(void)
+int dev_make(bool with_nodes)
 {
     static const struct {
         const char *name;
@@ -253,8 +262,8 @@ int dev_make(void)
     if (tree < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
-        if (mknodat(tree, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
-                0 ||
+        if (mknodat(tree, nodes[i].name, with_nodes ? S_IFCHR | 0666 : S_IFREG | 0666,
+                    with_nodes ? makedev(nodes[i].major, nodes[i].minor) : 0) < 0 ||
             fchmodat(tree, nodes[i].name, 0666, 0) < 0)
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
@@ -268,12 +277,31 @@ int dev_make(void)
     return take_fd(&tree);
 }
 
-static int attach_dev(int template, const struct root *root)
+static int attach_dev(const struct box_host *host, const struct box_fds *fds,
+                      const struct root *root)
 {
-    autoclose int made = template <0 ? dev_make() : -1;
-    int tree = template <0 ? made : template;
+    autoclose int made = fds->dev < 0 ? dev_make(!host->rootless) : -1;
+    int tree = fds->dev < 0 ? made : fds->dev;
 
-    return tree < 0 ? -1 : attach_at(tree, root, "dev");
+    if (tree < 0 || attach_at(tree, root, "dev") < 0)
+        return -1;
+    return host->rootless ? rootless_dev(root->fd, fds->devices) : 0;
+}
+
+/* The writable layer in memory: idmapped, or else with the owners that it must have. */
+static int attach_upper(const struct box_host *host, const struct box_fds *fds, uid_t uid_first)
+{
+    if (!host->rootless) {
+        autoclose int up = tree_clone(AT_FDCWD, "/run/up");
+
+        return attach_mapped(up, "/run/up", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, fds->userns);
+    }
+    static const char *const own[] = { "/run/up/upper", "/run/up/tmp", "/run/up/shm" };
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (chown(own[i], uid_first, uid_first) < 0)
+            return -1;
+    autoclose int upper = open(own[0], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return upper < 0 ? -1 : host->uids == 1 ? 0 : skeleton_dirs(upper, uid_first);
 }
 
 /*
@@ -367,37 +395,48 @@ static int attach_tool(int tree, const struct root *root)
 }
 
 /* The image and what is written over it, as one tree. */
-static int make_root(const struct box_spec *spec, const struct box_fds *fds, uid_t uid_first,
-                     enum box_step *step)
+static int make_root(const struct box_host *host, const struct box_spec *spec,
+                     const struct box_fds *fds, uid_t uid_first, enum box_step *step)
 {
     const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    autoclose int up = -1;
 
     TRY(BOX_STEP_SCRATCH, make_scratch(spec));
     if (spec->layer_count)
         TRY(BOX_STEP_LOWER, attach_layers(spec, fds));
     else
-        TRY(BOX_STEP_LOWER,
-            attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY, fds->userns));
-    TRY(BOX_STEP_UPPER, up = tree_clone(AT_FDCWD, "/run/up"));
-    TRY(BOX_STEP_UPPER, attach_mapped(up, "/run/up", safe, fds->userns));
+        TRY(BOX_STEP_LOWER, attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY,
+                                          host->rootless ? -1 : fds->userns));
+    TRY(BOX_STEP_UPPER, attach_upper(host, fds, uid_first));
     if (spec->upper)
         TRY(BOX_STEP_UPPER, attach_disk(fds->upper, fds->userns));
     TRY(BOX_STEP_OVERLAY, drop_resource());
-    TRY(BOX_STEP_OVERLAY, make_overlay(spec, uid_first));
+    TRY(BOX_STEP_OVERLAY, make_overlay(spec, uid_first, host->rootless));
     return 0;
 }
 
-int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid_first,
-               enum box_step *step)
+#define CLOSED (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+/*
+ * An ordinary user may have these two only where others of their kind are in sight: with the mounts
+ * of the host. /sys is that of the network namespace that was entered before.
+ */
+int box_mounts_early(const struct box_spec *spec, struct box_fds *fds, enum box_step *step)
+{
+    TRY(BOX_STEP_PROC, fds->proc = make_fs("proc", CLOSED, NULL));
+    if (spec->flags & BOX_WITH_SYS)
+        TRY(BOX_STEP_SYS, fds->sys = make_fs("sysfs", CLOSED | MOUNT_ATTR_RDONLY, NULL));
+    return 0;
+}
+
+int box_mounts(const struct box_host *host, const struct box_spec *spec, const struct box_fds *fds,
+               uid_t uid_first, enum box_step *step)
 {
     static const char *const pts[][2] = {
         { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
     };
-    const unsigned closed = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     autoclose int fd = -1, shm = -1;
 
-    if (make_root(spec, fds, uid_first, step) < 0)
+    if (make_root(host, spec, fds, uid_first, step) < 0)
         return -1;
     TRY(BOX_STEP_ROOT, fd = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
     const struct root root = { fd, uid_first };
@@ -406,18 +445,19 @@ int box_mounts(const struct box_spec *spec, const struct box_fds *fds, uid_t uid
             tree_attrs(fds->usr, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, -1));
         TRY(BOX_STEP_USR, attach_at(fds->usr, &root, "usr"));
     }
-    TRY(BOX_STEP_PROC, mount_fs(&root, "proc", "proc", closed, NULL));
-    TRY(BOX_STEP_DEV, attach_dev(fds->dev, &root));
+    TRY(BOX_STEP_PROC, attach_at(fds->proc, &root, "proc"));
+    TRY(BOX_STEP_DEV, attach_dev(host, fds, &root));
     TRY(BOX_STEP_PTS,
         mount_fs(&root, "devpts", "dev/pts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts));
     TRY(BOX_STEP_SHM, shm = tree_clone(AT_FDCWD, "/run/up/shm"));
     TRY(BOX_STEP_SHM, attach_at(shm, &root, "dev/shm"));
     TRY(BOX_STEP_TMP, spec->upper ? tmp_on_disk(&root) : tmp_in_memory(&root));
-    if (spec->flags & BOX_WITH_SYS) /* of the network namespace that was entered before */
-        TRY(BOX_STEP_SYS, mount_fs(&root, "sysfs", "sys", closed | MOUNT_ATTR_RDONLY, NULL));
+    if (spec->flags & BOX_WITH_SYS)
+        TRY(BOX_STEP_SYS, attach_at(fds->sys, &root, "sys"));
     if (spec->flags & BOX_WITH_TOOL)
         TRY(BOX_STEP_TOOL, attach_tool(fds->tool, &root));
-    TRY(BOX_STEP_MASKS, make_masks(&root));
+    if (spec->profile != SECCOMP_NESTING) /* a new /proc inside may show no more than this one */
+        TRY(BOX_STEP_MASKS, make_masks(&root));
     TRY(BOX_STEP_PIVOT, enter_root(root.fd));
     return 0;
 }

@@ -51,15 +51,16 @@ static int map_ids(pid_t pid, const struct id_map *map)
 
 /*
  * In the child: once it is told that it is mapped, it turns off further user namespaces below it
- * (the setting is the namespace's own), says so, and stays until nobody needs it to be there.
+ * (the setting is the namespace's own) unless they were asked for, says so, and stays until nobody
+ * needs it to be there.
  */
-static _Noreturn void userns_child(int talk)
+static _Noreturn void userns_child(int talk, bool nested)
 {
     char byte;
 
     if (read(talk, &byte, 1) != 1)
         _exit(1);
-    byte = write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
+    byte = !nested && write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
     if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
         _exit(0);
     _exit(1);
@@ -79,7 +80,7 @@ static int userns_take(pid_t pid, int talk, const struct id_map *map)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static int make(const struct id_map *map)
+static int make(const struct id_map *map, bool nested)
 {
     int talk[2];
 
@@ -88,7 +89,7 @@ static int make(const struct id_map *map)
     pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         close(talk[0]);
-        userns_child(talk[1]);
+        userns_child(talk[1], nested);
     }
     int fd = pid < 0 ? -1 : userns_take(pid, talk[0], map), error = errno;
     close(talk[0]);
@@ -99,19 +100,22 @@ static int make(const struct id_map *map)
     return fd;
 }
 
-int userns_make(uint32_t first_uid)
+/* A box that has only one id has an agent and no root. */
+int userns_make(const struct box_host *host, uint32_t slot, bool nested)
 {
-    return make(&(struct id_map){ 0, 0, first_uid, BOX_UIDS });
+    uint32_t inside = host->uids == 1 ? BOX_AGENT : 0;
+
+    return make(&(struct id_map){ inside, inside, box_uid_first(host, slot), host->uids }, nested);
 }
 
 int userns_make_one(uid_t uid, gid_t gid, uid_t to)
 {
-    return make(&(struct id_map){ uid, gid, to, 1 });
+    return make(&(struct id_map){ uid, gid, to, 1 }, false);
 }
 
 /* ---- network ---- */
 
-static int loopback_up(void)
+int loopback_up(void)
 {
     struct ifreq lo = { .ifr_name = "lo" };
     autoclose int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

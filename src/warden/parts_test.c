@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "base/test.h"
+#include "warden/box.h"
 #include "warden/warden.h"
 
 static int parse(struct warden_args *out, const char *const *words)
@@ -24,7 +25,7 @@ TEST(the_arguments_that_serve_writes_are_read)
 {
     struct warden_args args;
 
-    CHECK_INT(PARSE(&args, "1", "64200", "64201", "3", "1", "1", "12000", "serve", "--x"), 0);
+    CHECK_INT(PARSE(&args, "2", "64200", "64201", "3", "1", "1", "12000", "-1", "serve", "--x"), 0);
     CHECK_INT(args.api_uid, 64200);
     CHECK_INT(args.api_gid, 64201);
     CHECK_INT(args.listeners, 3);
@@ -34,7 +35,7 @@ TEST(the_arguments_that_serve_writes_are_read)
     CHECK_STR(args.serve[0], "serve");
     CHECK_STR(args.serve[1], "--x");
     CHECK(!args.serve[2]);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "33", "0", "0", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "33", "0", "0", "0", "-1", "serve"), 0);
     CHECK_INT(args.api_uid, -1);
 }
 
@@ -43,33 +44,68 @@ TEST(other_arguments_are_refused)
     struct warden_args args;
 
     CHECK_INT(PARSE(&args, "1"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "0", "0", "0"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "0", "0", "0", "served"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "-1"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "-1", "served"), -1);
+    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "0", "0", "0", "-1", "serve"), -1); /* layout */
     CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "0", "5", "1", "0", "0", "0", "serve"), -1); /* root is no api */
-    CHECK_INT(PARSE(&args, "1", "5", "0", "1", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "5", "1", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-2", "-2", "1", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "4294967295", "5", "1", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "0", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "34", "0", "0", "0", "serve"),
+    CHECK_INT(PARSE(&args, "2", "0", "5", "1", "0", "0", "0", "-1", "serve"),
+              -1); /* root is no api */
+    CHECK_INT(PARSE(&args, "2", "5", "0", "1", "0", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "5", "1", "0", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-2", "-2", "1", "0", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "4294967295", "5", "1", "0", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "0", "0", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "34", "0", "0", "0", "-1", "serve"),
               -1); /* LISTENERS_MAX+1 */
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1x", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "4", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "0", "2", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "0", "0", "700001", "serve"), -1);
-    CHECK_INT(PARSE(&args, "1", "-1", "-1", "1", "0", "0", "700000", "serve"), 0);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1x", "0", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "4", "0", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "2", "0", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "700001", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "700000", "-1", "serve"), 0);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "-2", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "4294967295", "serve"), -1);
+    CHECK_INT(PARSE(&args, "2", "5", "5", "1", "0", "0", "0", "65536", "serve"), -1); /* or root */
+    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "65536", "serve"), 0);
+    CHECK_INT(args.ids, 65536);
+}
+
+TEST(ids_are_shared_out_so_that_many_boxes_have_enough)
+{
+    static const struct {
+        uint32_t ids, each, slots;
+    } plans[] = {
+        { 0, 1, 64 },
+        { 1023, 1, 64 },
+        { 1024, 1024, 1 },
+        { 65536, 1024, 64 },
+        { 65535, 1024, 63 },
+        { 131072, 2048, 64 },
+        { 1u << 22, 65536, 64 },
+        { 1u << 24, 65536, 256 },
+        { UINT32_MAX, 65536, BOX_SLOTS },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(plans); i++) {
+        uint32_t each, slots;
+
+        rootless_plan(plans[i].ids, &each, &slots);
+        CHECK_INT(each, plans[i].each);
+        CHECK_INT(slots, plans[i].slots);
+        CHECK(each == 1 || (uint64_t)each * slots <= plans[i].ids);
+    }
 }
 
 TEST(as_many_words_as_can_be_repeated_on_reload)
 {
     static char *argv[WARDEN_ARGS + SERVE_ARGS_MAX + 2];
-    static char words[][8] = { "atoll-w", "1", "-1", "-1", "1", "0", "0", "0", "serve", "--x" };
+    static char words[][8] = {
+        "atoll-w", "2", "-1", "-1", "1", "0", "0", "0", "-1", "serve", "--x"
+    };
     struct warden_args args;
     int argc = 0;
 
     while (argc < WARDEN_ARGS + SERVE_ARGS_MAX + 1) {
-        argv[argc] = words[MIN(argc, 9)];
+        argv[argc] = words[MIN(argc, 10)];
         argc++;
     }
     CHECK_INT(warden_args_parse(&args, argc, argv), -1);

@@ -32,14 +32,14 @@ int64_t pool_due_ms(void)
     return due_ms;
 }
 
-static int pair_make(uint32_t slot, int *userns, int *netns, enum box_step *step)
+static int pair_make(uint32_t slot, bool nested, int *userns, int *netns, enum box_step *step)
 {
     *step = BOX_STEP_USERNS;
-    autoclose int user = userns_make(box_uid_first(&box_host, slot));
+    autoclose int user = userns_make(&box_host, slot, nested);
     if (user < 0)
         return -1;
     *step = BOX_STEP_NETNS;
-    if ((*netns = netns_make()) < 0)
+    if ((*netns = box_host.rootless ? rootless_netns() : netns_make()) < 0)
         return -1;
     *userns = take_fd(&user);
     return 0;
@@ -52,9 +52,10 @@ static int fill_one(void)
 
     if (!box)
         return 0;
-    if (pair_make(table_slot(box), &pool[pool_count].userns, &pool[pool_count].netns, &step) < 0)
+    if (pair_make(table_slot(box), false, &pool[pool_count].userns, &pool[pool_count].netns,
+                  &step) < 0)
         return -1;
-    box->reserved = true;
+    table_reserve(box, true);
     pool[pool_count++].slot = table_slot(box);
     return 0;
 }
@@ -68,7 +69,7 @@ void pool_wish(void)
 static void give_back(unsigned keep)
 {
     while (pool_count > keep) {
-        table_at(pool[--pool_count].slot)->reserved = false;
+        table_reserve(table_at(pool[--pool_count].slot), false);
         close(pool[pool_count].userns);
         close(pool[pool_count].netns);
     }
@@ -99,14 +100,13 @@ void pool_run_due(int64_t now_ms)
     pool_wish();
 }
 
-struct box *pool_take(int *userns, int *netns, enum box_step *step)
+struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step)
 {
-    if (pool_count) {
+    if (pool_count && !nested) {
         struct box *box = table_at(pool[--pool_count].slot);
 
         *userns = pool[pool_count].userns;
         *netns = pool[pool_count].netns;
-        box->reserved = false;
         return box;
     }
     struct box *box = table_free();
@@ -115,5 +115,5 @@ struct box *pool_take(int *userns, int *netns, enum box_step *step)
         errno = ENOSPC;
         return NULL;
     }
-    return pair_make(table_slot(box), userns, netns, step) < 0 ? NULL : box;
+    return pair_make(table_slot(box), nested, userns, netns, step) < 0 ? NULL : box;
 }

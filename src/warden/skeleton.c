@@ -85,11 +85,14 @@ static int put_text(int root, const char *path, const char *body)
                : 0;
 }
 
+/* The owners are the box's own, which an ordinary user's copy on disk cannot have. */
+static bool with_owners;
+
 static int put_dir(int root, const char *path, mode_t mode, uid_t owner)
 {
     if (mkdirat(root, path, 0700) < 0 && errno != EEXIST)
         return -1;
-    return fchownat(root, path, owner, owner, AT_SYMLINK_NOFOLLOW) < 0 ||
+    return (with_owners && fchownat(root, path, owner, owner, AT_SYMLINK_NOFOLLOW) < 0) ||
                    fchmodat(root, path, mode, 0) < 0
                ? -1
                : 0;
@@ -297,11 +300,21 @@ static uint64_t stamp(void)
     return sum;
 }
 
-int skeleton_open(int state_fd)
+int skeleton_dirs(int dir_fd, uid_t uid_first)
+{
+    with_owners = true; /* in the child: nobody else sees it */
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (put_dir(dir_fd, dirs[i].path, dirs[i].mode, uid_first + dirs[i].owner) < 0)
+            return -1;
+    return 0;
+}
+
+int skeleton_open(int state_fd, bool owners)
 {
     static const char made[] = "host.new"; /* one server per state directory, so one maker */
     char name[64];
 
+    with_owners = owners;
     if (mkdirat(state_fd, "images", 0711) < 0 && errno != EEXIST)
         return -1;
     autoclose int images =

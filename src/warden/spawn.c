@@ -93,7 +93,7 @@ static void oom_score(const char *score)
         log_debug("the out-of-memory score stays as it is", kv_str("error", strerror(errno)));
 }
 
-int warden_harden(bool root)
+int warden_harden(bool root, bool one_id)
 {
     uint64_t keep = 0, held;
 
@@ -105,6 +105,8 @@ int warden_harden(bool root)
     if (root) {
         for (size_t i = 0; i < ARRAY_LEN(kept_caps); i++)
             keep |= UINT64_C(1) << kept_caps[i];
+        if (one_id) /* who gives its own root to a box must be able to mark files as root's */
+            keep |= UINT64_C(1) << CAP_SETFCAP;
         if (bounding_keep(keep) < 0)
             return -1;
         oom_score("-900");
@@ -147,6 +149,8 @@ static void null_stdin(void)
 /* No way back: after this the process has no privilege and cannot get one by exec. */
 static void become(const struct warden_args *args)
 {
+    if (args->ids >= 0 && bounding_keep(0) < 0)
+        child_fail("bounding set");
     if (args->api_uid >= 0) {
         uid_t uid = (uid_t)args->api_uid;
         gid_t gid = (gid_t)args->api_gid;
@@ -217,7 +221,8 @@ static _Noreturn void resolve_child(const struct warden_args *args, int out_fd, 
     int exec_fd = layout_place(&out_fd, 1, WARDEN_FD_ATOLL);
     if (exec_fd < 0)
         child_fail("descriptors");
-    if (args->api_uid >= 0 && bounding_keep(RESOLVE_CAPS) < 0) /* root's exec gets no more */
+    if ((args->api_uid >= 0 || args->ids >= 0) &&
+        bounding_keep(RESOLVE_CAPS) < 0) /* root's exec gets no more */
         child_fail("bounding set");
     die_with(parent);
     run(exec_fd, argv, (const char *const *)environ, "exec atoll serve --resolve");

@@ -224,8 +224,10 @@ static void boxes_begin(struct warden *w)
     const char *what;
 
     boxes_tool(WARDEN_FD_ATOLL);
-    if (boxes_open(root ? WARDEN_FD_STATE : -1, (uint32_t)w->args->api_uid, boxes_say, w, &what) <
-        0)
+    if (w->args->ids >= 0)
+        boxes_rootless((uint32_t)w->args->ids);
+    if (boxes_open(root || w->args->ids >= 0 ? WARDEN_FD_STATE : -1, (uint32_t)w->args->api_uid,
+                   boxes_say, w, &what) < 0)
         log_warn("no sandboxes can be made", kv_str("missing", what),
                  kv_str("error", strerror(errno)));
 }

@@ -1,14 +1,28 @@
-/* Who is where: indexes, names, deadlines, and those that are being made. */
+/*
+ * Who is where: indexes, names, deadlines, and those that are being made. Nothing here walks over
+ * all boxes but a list of them: there may be thousands, and this is called for every message.
+ */
 #include <string.h>
 
 #include "base/clock.h"
 #include "warden/boxes.h"
 
+#define BUCKETS 4096u
+#define WORDS (BOX_SLOTS / 64)
+
+/* What a box can be found by; each has its own chains through the boxes. */
+enum key { BY_ID, BY_PID, BY_UPPER };
+
 static struct box boxes[BOX_SLOTS];
-static uint32_t top;       /* all at and above are free */
-static unsigned due_count; /* boxes that have a due_ms */
+static uint16_t chains[TABLE_KEYS][BUCKETS]; /* index + 1 of the first; 0: none */
+static uint64_t busy[WORDS];                 /* a bit per index: in use, or reserved */
+static uint32_t top;                         /* all at and above are free */
+static uint16_t due[BOX_SLOTS];              /* those that have a due_ms, in no order */
+static unsigned due_count;
 static uint32_t pending[BOXES_PENDING_MAX];
 static unsigned pending_count;
+
+_Static_assert(BOX_SLOTS < UINT16_MAX && BOX_SLOTS % 64 == 0, "indexes and words");
 
 uint32_t table_slot(const struct box *box)
 {
@@ -20,12 +34,59 @@ struct box *table_at(uint32_t slot)
     return &boxes[slot % BOX_SLOTS];
 }
 
+/* ---- finding ---- */
+
+static uint32_t bucket_of(const struct box *box, enum key key)
+{
+    uint32_t sum = 2166136261u;
+
+    if (key != BY_ID) {
+        uint64_t number = key == BY_PID ? (uint64_t)box->pid : box->upper;
+
+        return (uint32_t)(number * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS;
+    }
+    for (const char *at = box->id; *at; at++)
+        sum = (sum ^ (unsigned char)*at) * 16777619u;
+    return sum % BUCKETS;
+}
+
+static void chain_in(struct box *box, enum key key)
+{
+    uint16_t *first = &chains[key][bucket_of(box, key)];
+
+    box->next[key] = *first;
+    *first = (uint16_t)(table_slot(box) + 1);
+}
+
+static void chain_out(struct box *box, enum key key)
+{
+    uint16_t *at = &chains[key][bucket_of(box, key)];
+
+    while (*at && &boxes[*at - 1] != box)
+        at = &boxes[*at - 1].next[key];
+    if (*at)
+        *at = box->next[key];
+}
+
+static struct box *find(const struct box *like, enum key key)
+{
+    for (unsigned at = chains[key][bucket_of(like, key)]; at; at = boxes[at - 1].next[key]) {
+        struct box *box = &boxes[at - 1];
+
+        if (key == BY_ID    ? memcmp(box->id, like->id, BOX_ID_SIZE) == 0
+            : key == BY_PID ? box->pid == like->pid && !box->gone
+                            : box->upper == like->upper)
+            return box;
+    }
+    return NULL;
+}
+
 struct box *table_find(const char *id)
 {
-    for (uint32_t i = 0; i < top; i++)
-        if (boxes[i].state != BOX_FREE && memcmp(boxes[i].id, id, BOX_ID_SIZE) == 0)
-            return &boxes[i];
-    return NULL;
+    struct box like = { 0 };
+
+    memcpy(like.id, id, BOX_ID_SIZE);
+    return find(&like, BY_ID);
 }
 
 bool box_known(const char *id)
@@ -35,25 +96,22 @@ bool box_known(const char *id)
 
 struct box *table_find_child(pid_t pid)
 {
-    for (uint32_t i = 0; i < top; i++)
-        if (boxes[i].state != BOX_FREE && boxes[i].pid == pid && !boxes[i].gone)
-            return &boxes[i];
-    return NULL;
+    return find(&(struct box){ .pid = pid }, BY_PID);
 }
 
 struct box *table_upper(uint64_t disk)
 {
-    for (uint32_t i = 0; i < top; i++)
-        if (boxes[i].state != BOX_FREE && boxes[i].upper == disk)
-            return &boxes[i];
-    return NULL;
+    return find(&(struct box){ .upper = disk }, BY_UPPER);
 }
 
 struct box *table_free(void)
 {
-    for (uint32_t i = 0; i < BOX_SLOTS; i++)
-        if (boxes[i].state == BOX_FREE && !boxes[i].reserved)
-            return &boxes[i];
+    for (uint32_t i = 0; i < WORDS; i++)
+        if (~busy[i]) {
+            uint32_t slot = i * 64 + (uint32_t)__builtin_ctzll(~busy[i]);
+
+            return slot < box_host.slots ? &boxes[slot] : NULL;
+        }
     return NULL;
 }
 
@@ -65,13 +123,38 @@ struct box *table_next(uint32_t slot)
     return NULL;
 }
 
+/* ---- taking and leaving ---- */
+
+void table_reserve(const struct box *box, bool reserved)
+{
+    uint32_t slot = table_slot(box);
+    uint64_t bit = UINT64_C(1) << slot % 64;
+
+    busy[slot / 64] = reserved ? busy[slot / 64] | bit : busy[slot / 64] & ~bit;
+}
+
 void table_take(struct box *box, const char *id, enum box_state state)
 {
     *box = (struct box){
         .state = (uint8_t)state, .pidfd = -1, .link = -1, .report = -1, .status = -1
     };
     memcpy(box->id, id, BOX_ID_SIZE);
+    chain_in(box, BY_ID);
+    table_reserve(box, true);
     top = MAX(top, table_slot(box) + 1);
+}
+
+void table_set_pid(struct box *box, pid_t pid)
+{
+    box->pid = pid;
+    chain_in(box, BY_PID);
+}
+
+void table_set_upper(struct box *box, uint64_t disk)
+{
+    box->upper = disk;
+    if (disk)
+        chain_in(box, BY_UPPER);
 }
 
 void close_one(int *fd)
@@ -87,6 +170,12 @@ void table_leave(struct box *box)
     close_one(&box->pidfd);
     close_one(&box->link);
     close_one(&box->report);
+    chain_out(box, BY_ID);
+    if (box->pid)
+        chain_out(box, BY_PID);
+    if (box->upper)
+        chain_out(box, BY_UPPER);
+    table_reserve(box, false);
     *box = (struct box){ .pidfd = -1, .link = -1, .report = -1 };
     while (top && boxes[top - 1].state == BOX_FREE)
         top--;
@@ -96,33 +185,42 @@ void table_leave(struct box *box)
 
 void table_due(struct box *box, int64_t in_ms)
 {
-    due_count += !box->due_ms;
+    if (!box->due_ms) {
+        box->due_at = (uint16_t)due_count;
+        due[due_count++] = (uint16_t)table_slot(box);
+    }
     box->due_ms = clock_mono_ms() + in_ms;
 }
 
 void table_due_off(struct box *box)
 {
-    due_count -= box->due_ms != 0;
+    if (!box->due_ms)
+        return;
     box->due_ms = 0;
+    due[box->due_at] = due[--due_count];
+    boxes[due[box->due_at]].due_at = box->due_at;
 }
 
 int64_t table_due_first(void)
 {
     int64_t first = 0;
 
-    for (uint32_t i = 0; due_count && i < top; i++)
-        if (boxes[i].due_ms && (!first || boxes[i].due_ms < first))
-            first = boxes[i].due_ms;
+    for (unsigned i = 0; i < due_count; i++)
+        if (!first || boxes[due[i]].due_ms < first)
+            first = boxes[due[i]].due_ms;
     return first;
 }
 
 void table_run_due(int64_t now_ms, void (*fn)(struct box *box))
 {
-    for (uint32_t i = 0; due_count && i < top; i++)
-        if (boxes[i].due_ms && boxes[i].due_ms <= now_ms) {
-            table_due_off(&boxes[i]);
-            fn(&boxes[i]);
+    for (unsigned i = due_count; i-- > 0;) { /* what takes a place that became free was seen */
+        struct box *box = i < due_count ? &boxes[due[i]] : NULL;
+
+        if (box && box->due_ms <= now_ms) {
+            table_due_off(box);
+            fn(box);
         }
+    }
 }
 
 /* ---- those that are being made ---- */

@@ -94,6 +94,10 @@ static void on_stat(struct box *box, const struct wire_msg *request)
 {
     struct wire_msg msg = { .verb = request->verb, .number = request->number };
 
+    if (box_host.lost & BOX_LOST_USAGE) { /* no figures rather than zeros */
+        say_status(request, ENOTSUP);
+        return;
+    }
     cgroup_usage(box->id, &msg.usage);
     say(&msg, NULL, 0);
 }
@@ -105,6 +109,8 @@ static void on_applied(struct box *box, const struct wire_msg *request)
     if (applied_read(box->pid, box->id, &msg.applied) < 0)
         msg.status = errno;
     msg.applied.landlock_abi = box->landlock_abi;
+    msg.applied.lost = box_host.lost;
+    msg.applied.nested = box->nested;
     if (box->upper) { /* its root would tell of the store that all disks share */
         struct disk_usage usage = { 0 };
 

@@ -22,6 +22,7 @@ struct warden_args {
     enum log_level log_level;
     enum log_format log_format;
     int64_t drain_ms;
+    int64_t ids;  /* of an ordinary user's namespace, or -1 */
     char **serve; /* borrowed: "serve", its arguments, NULL */
 };
 
@@ -56,7 +57,7 @@ void child_kill(const struct child *child);
 int child_end(struct child *child);
 
 /* What is kept of root, and what is not: non-dumpable, no core, only the capabilities needed. */
-must_use int warden_harden(bool root);
+must_use int warden_harden(bool root, bool one_id);
 
 /* ---- notify.c: systemd ---- */
 

@@ -5,7 +5,7 @@
 
 #include "wire/wire.h"
 
-_Static_assert(sizeof(struct box_spec) == 192, "fixed");
+_Static_assert(sizeof(struct box_spec) == 200, "fixed");
 _Static_assert(sizeof(struct box_name) == 40, "fixed");
 _Static_assert(sizeof(struct box_row) == 44, "fixed");
 _Static_assert(sizeof(struct box_rows) <= WIRE_PAYLOAD, "fits a message");
@@ -90,7 +90,7 @@ bool box_spec_ok(const struct box_spec *spec)
            within(spec->inodes, BOX_INODES_MIN, BOX_INODES_MAX) &&
            within(spec->nofile, BOX_NOFILE_MIN, BOX_NOFILE_MAX) &&
            within(spec->pids, BOX_PIDS_MIN, BOX_PIDS_MAX) && spec->cpu_percent <= BOX_CPU_MAX &&
-           spec->net == 0 && layers_ok(spec);
+           spec->net == 0 && !(spec->must >> BOX_LOSSES) && spec->unused == 0 && layers_ok(spec);
 }
 
 bool box_limits_ok(const struct box_limits *limits)

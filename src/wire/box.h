@@ -46,8 +46,9 @@
 #include "base/auto.h"
 
 #define BOX_ID_SIZE 33      /* [a-z0-9]{1,32} and the NUL; the rest of the field is NULs */
-#define BOX_UIDS 65536u     /* user ids of a box */
-#define BOX_SLOTS 4096u     /* boxes at once */
+#define BOX_UIDS 65536u     /* user ids of a box, where there are enough */
+#define BOX_AGENT 1000u     /* the workload's user inside */
+#define BOX_SLOTS 8192u     /* boxes at once */
 #define BOX_TARGET_SIZE 256 /* a path inside, with its NUL */
 #define BOX_LAYERS_MAX 12
 #define BOX_MEMORY_MIN (8ull << 20)
@@ -68,6 +69,25 @@ enum box_flag {
 };
 #define BOX_FLAGS 3u
 
+/*
+ * What a box can be without, where the kernel does not give it to whoever started the server. A
+ * wish says which of them it cannot be without, and then is refused; an answer says which are
+ * missing. With root none ever is.
+ */
+enum box_lost {
+    BOX_LOST_MEMORY = 1,   /* one limit for all it has: instead, one for each process */
+    BOX_LOST_CPU = 2,      /* a share of processor time */
+    BOX_LOST_PIDS = 4,     /* one count of all processes: instead, one for each user inside */
+    BOX_LOST_FREEZER = 8,  /* pausing */
+    BOX_LOST_USAGE = 16,   /* what it uses, and whether memory ran out */
+    BOX_LOST_DISKS = 32,   /* disks: what is written lies in memory */
+    BOX_LOST_IMAGE = 64,   /* an image owned by its root: its files belong to nobody */
+    BOX_LOST_IDS = 128,    /* as many user ids as a machine has */
+    BOX_LOST_OWN_ID = 256, /* user ids of its own at all: outside it is who started the server */
+    BOX_LOST_FILTER = 512, /* reading the filter back */
+};
+#define BOX_LOSSES 10u
+
 /* What a caller may wish for. */
 struct box_spec {
     char id[BOX_ID_SIZE];
@@ -83,6 +103,8 @@ struct box_spec {
     uint32_t layer_count; /* 0: the host's /usr over a generated skeleton */
     uint32_t net;         /* 0: a network of its own with nothing but loopback */
     uint64_t layers[BOX_LAYERS_MAX]; /* disks, the lowest first; each is only read */
+    uint32_t must;                   /* enum box_lost: ENOTSUP rather than without one of these */
+    uint32_t unused;
 };
 
 struct box_name {
@@ -95,6 +117,8 @@ struct box_created {
     uint32_t slot;
     int32_t pid; /* of its process 1, as the host sees it */
     uint32_t uid_first;
+    uint32_t lost; /* enum box_lost: what it is without, or which of its musts cannot be had */
+    uint32_t unused;
 };
 
 struct box_signal {
@@ -201,8 +225,11 @@ struct box_applied {
     uint64_t cpu_quota_us, cpu_period_us; /* quota 0: none */
     uint64_t nofile, core;
     uint64_t disk, inodes;   /* of its root */
-    char cgroup_mode[8];     /* "v1", "hybrid", "v2" */
+    char cgroup_mode[8];     /* "v1", "hybrid", "v2", "none" */
     char seccomp_digest[72]; /* "sha256:…" of the filter, "" when the kernel does not tell */
+    uint32_t lost;           /* enum box_lost */
+    uint32_t nested;         /* user namespaces may be made inside */
+    uint64_t data, nproc;    /* limits of each process and each user, UINT64_MAX: none */
 };
 
 struct box_page {

@@ -36,11 +36,12 @@ enum api_fd {
 
 /*
  * The warden's own arguments, all numbers, then the arguments of `atoll serve` (for SIGHUP):
- * atoll-warden LAYOUT API_UID API_GID LISTENERS LOG_LEVEL LOG_FORMAT DRAIN_MS serve [ARG]…
- * An API_UID of -1 means: do not change who runs.
+ * atoll-warden LAYOUT API_UID API_GID LISTENERS LOG_LEVEL LOG_FORMAT DRAIN_MS IDS serve [ARG]…
+ * An API_UID of -1 means: do not change who runs. IDS is then how many user ids there are besides
+ * one's own in the user namespace that serve has entered, from 1 on; -1: it has entered none.
  */
-#define WARDEN_LAYOUT 1 /* of all this; serve and warden must agree */
-#define WARDEN_ARGS 8   /* before "serve", argv[0] included */
+#define WARDEN_LAYOUT 2 /* of all this; serve and warden must agree */
+#define WARDEN_ARGS 9   /* before "serve", argv[0] included */
 
 /*
  * How the api process ends. Anything else, or a signal, is a crash and it is started again.

@@ -464,7 +464,9 @@ def test_the_whole_server_as_an_ordinary_user():
         for pid in (server.warden_pid, server.api_pid()):
             status = proc_status(pid)
             assert set(status["Uid"].split()) == {str(NOBODY)}
-            assert int(status["CapEff"], 16) == 0
+        assert os.readlink(f"/proc/{server.warden_pid}/ns/user") != os.readlink("/proc/self/ns/user")
+        assert int(proc_status(server.api_pid())["CapEff"], 16) == 0
+        assert int(proc_status(server.api_pid())["CapBnd"], 16) == 0
         assert proc_status(server.api_pid())["Seccomp"] == "2"
         assert server.post("/api/v1/tokens", {"name": "x", "role": "viewer"}).status == 201
         server.kill9_api()

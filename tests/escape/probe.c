@@ -347,7 +347,9 @@ static int own_ids(void)
 }
 static int become_root(void)
 {
-    return getuid() == 0 ? 0 : refused(setuid(0));
+    return getuid() == 0 || (setuid(0) < 0 && errno == EINVAL) /* there is none */
+               ? 0
+               : refused(setuid(0));
 }
 static int own_cgroup(void)
 {

@@ -1,0 +1,343 @@
+/*
+ * `atoll run`: a sandbox for one command, from nothing to nothing.
+ *
+ *   server     the one that is there; if nobody named one and none is, a private one (private.h)
+ *   sandbox    made, with the current directory copied in (workspace.h) or a directory bound
+ *   command    with our terminal, input and signals (run.c)
+ *   back       what changed is told, written as a patch, or applied
+ *   gone       the sandbox, and the private server with everything of it
+ *
+ * A signal while the command runs is the command's. Before and after that it ends us: at once while
+ * nothing of ours needs an end, otherwise at the next place where it can be done in order. Either
+ * way the sandbox is removed first.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/private.h"
+#include "cli/sandbox.h"
+#include "cli/workspace.h"
+
+#define RUN_TTL_MS (12ll * 3600 * 1000) /* should we be killed before we can remove it */
+#define REMOVE_MS 5000
+
+enum patience {
+    PATIENT, /* the first signal is only noted: something is half done */
+    AT_ONCE, /* it ends us */
+};
+
+struct oneshot {
+    struct cli *cli;
+    struct private_server server;
+    struct workspace workspace;
+    char *_Atomic id; /* owned; of the sandbox, once it is there */
+    atomic_int signal;
+    atomic_int patience;
+    pthread_t watcher;
+    bool watched;
+    int signals, stop; /* descriptors */
+};
+
+/* ---- signals ---- */
+
+static void remove_now(struct oneshot *shot)
+{
+    struct client_options options = { .ca_file = shot->cli->at.ca,
+                                      .deadline_ms = clock_mono_ms() + REMOVE_MS };
+    autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
+    struct client_request request = { .method = "DELETE",
+                                      .path = path,
+                                      .token = shot->cli->at.token };
+    autobuf struct buf answer = { 0 };
+    struct client_reply reply;
+    struct err ignored;
+
+    (void)!client_call(&shot->cli->at.target, &request, &options, CLI_REPLY_MAX, &reply, &answer,
+                       &ignored);
+}
+
+static void *watch(void *ctx)
+{
+    struct oneshot *shot = ctx;
+
+    for (;;) {
+        struct pollfd fds[] = { { .fd = shot->stop, .events = POLLIN },
+                                { .fd = shot->signals, .events = POLLIN } };
+        struct signalfd_siginfo info;
+
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return NULL;
+        if (fds[0].revents)
+            return NULL;
+        if (!fds[1].revents || read(shot->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+            continue;
+        int before = atomic_exchange(&shot->signal, (int)info.ssi_signo);
+        if (shot->patience == PATIENT && !before)
+            continue;
+        if (shot->id)
+            remove_now(shot);
+        _exit(128 + (int)info.ssi_signo); /* the keeper of a private server sees that */
+    }
+}
+
+/* They stay blocked until the end: while nobody watches, they wait. */
+static int watch_begin(struct oneshot *shot, enum patience patience, struct err *err)
+{
+    sigset_t set;
+
+    shot->patience = patience;
+    if (shot->watched)
+        return 0;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (shot->signals < 0)
+        shot->signals = signalfd(-1, &set, SFD_CLOEXEC);
+    if (shot->stop < 0)
+        shot->stop = eventfd(0, EFD_CLOEXEC);
+    if (shot->signals < 0 || shot->stop < 0)
+        return err_sys(err, "watch for signals");
+    if (pthread_create(&shot->watcher, NULL, watch, shot) != 0)
+        return err_set(err, ERR_INTERNAL, "cannot start a thread");
+    shot->watched = true;
+    return 0;
+}
+
+static void watch_end(struct oneshot *shot)
+{
+    uint64_t one = 1;
+
+    if (!shot->watched || write(shot->stop, &one, sizeof(one)) != (ssize_t)sizeof(one))
+        return;
+    pthread_join(shot->watcher, NULL);
+    shot->watched = false;
+    (void)!read(shot->stop, &one, sizeof(one));
+}
+
+static int check_signal(struct oneshot *shot, struct err *err)
+{
+    return shot->signal ? err_set(err, ERR_CANCELLED, "ended by signal %d", shot->signal) : 0;
+}
+
+/* ---- the sandbox ---- */
+
+/* "PATH" or "PATH:ro". */
+static int put_bind(struct cli *cli, struct json_out *json, struct err *err)
+{
+    const char *text = cli_text(cli, "bind");
+    size_t len = strlen(text), cut = len > 3 && strcmp(text + len - 3, ":ro") == 0 ? len - 3 : len;
+    autofree char *path = xmemdup0(text, cut);
+    char ticket[DOOR_TICKET_HEX];
+
+    if (door_leave(cli, path, ticket, err) < 0)
+        return err_wrap(err, "--bind %s", path);
+    json_key(json, "binds");
+    json_open(json, '[');
+    json_open(json, '{');
+    json_kv_text(json, "ticket", ticket);
+    json_kv_text(json, "path", WORKSPACE);
+    json_kv_bool(json, "read_only", cut != len);
+    json_close(json, '}');
+    json_close(json, ']');
+    return 0;
+}
+
+static int make_sandbox(struct oneshot *shot, struct err *err)
+{
+    struct cli *cli = shot->cli;
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+
+    json_open(&json, '{');
+    if (sandbox_put_wish(cli, &json, cli_has(cli, "keep") ? 0 : RUN_TTL_MS, "memory", err) < 0 ||
+        (cli_has(cli, "bind") && put_bind(cli, &json, err) < 0))
+        return -1;
+    json_close(&json, '}');
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
+        return err_wrap(err, "create a sandbox");
+    shot->id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
+    return 0;
+}
+
+static void remove_sandbox(struct oneshot *shot)
+{
+    struct cli *cli = shot->cli;
+    struct str shown = cli->reply;
+    struct err err = { 0 };
+
+    if (!shot->id)
+        return;
+    if (cli_has(cli, "keep"))
+        cli_note(cli, "sandbox %s stays", shot->id);
+    else if (cli_call(cli, "DELETE", STR_NONE, NULL, &err, "/api/v1/sandboxes/%s", shot->id) < 0)
+        cli_note(cli, "sandbox %s stays: %s", shot->id, err.msg);
+    cli->reply = shown;
+    cli->hint[0] = cli->request_id[0] = 0;
+}
+
+/* ---- the command ---- */
+
+static int run_command(struct oneshot *shot, struct err *err)
+{
+    static const char *shell[] = { "sh", "-c",
+                                   "command -v bash >/dev/null && exec bash -l; exec sh -l", NULL };
+    struct cli *cli = shot->cli;
+
+    watch_end(shot); /* its signals are its own */
+    return cli->arg_count ? exec_in(cli, shot->id, cli->args, cli->arg_count, err)
+                          : exec_in(cli, shot->id, shell, 3, err);
+}
+
+/* From here on there is a sandbox. */
+static int in_sandbox(struct oneshot *shot, struct err *err)
+{
+    struct err late = { 0 };
+
+    if (check_signal(shot, err) < 0 || watch_begin(shot, AT_ONCE, err) < 0)
+        return -1;
+    if (shot->workspace.root >= 0 && workspace_send(shot->cli, &shot->workspace, shot->id, err) < 0)
+        return err_wrap(err, "copy the workspace");
+    int rc = run_command(shot, err);
+    if (shot->workspace.root < 0 || (rc < 0 && err->code == ERR_GONE))
+        return rc;
+    if (watch_begin(shot, PATIENT, &late) < 0 ||
+        workspace_finish(shot->cli, &shot->workspace, shot->id, &late) < 0) {
+        if (rc >= 0)
+            *err = late;
+        else
+            cli_note(shot->cli, "%s", late.msg);
+        return -1;
+    }
+    return rc;
+}
+
+static int with_server(struct oneshot *shot, struct err *err)
+{
+    if (watch_begin(shot, PATIENT, err) < 0 || make_sandbox(shot, err) < 0)
+        return -1;
+    int rc = in_sandbox(shot, err);
+    if (watch_begin(shot, PATIENT, &(struct err){ 0 }) < 0)
+        return -1;
+    remove_sandbox(shot);
+    return rc;
+}
+
+/* ---- flags ---- */
+
+static int check_flags(struct cli *cli, struct err *err)
+{
+    static const char *const needs_copy[] = { "patch", "apply", "apply-git", "exclude" };
+    static const char *const places[] = { "no-workspace", "bind", "copy" };
+    size_t chosen = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        chosen += cli_has(cli, places[i]);
+    if (chosen > 1)
+        return cli_usage(cli, err, "one of --no-workspace, --bind and --copy, not more");
+    for (size_t i = 0; i < ARRAY_LEN(needs_copy); i++)
+        if (cli_has(cli, needs_copy[i]) && (cli_has(cli, "no-workspace") || cli_has(cli, "bind")))
+            return cli_usage(cli, err, "--%s is about a copied workspace", needs_copy[i]);
+    if (cli_has(cli, "apply-git") && !cli_has(cli, "apply"))
+        return cli_usage(cli, err, "--apply-git goes with --apply");
+    return 0;
+}
+
+static void oneshot_free(struct oneshot *shot)
+{
+    watch_end(shot);
+    private_stop(&shot->server);
+    workspace_free(&shot->workspace);
+    free(shot->id);
+    if (shot->signals >= 0)
+        close(shot->signals);
+    if (shot->stop >= 0)
+        close(shot->stop);
+}
+
+/* The server that is meant, or one of our own. */
+static int find_server(struct oneshot *shot, struct err *err)
+{
+    struct cli *cli = shot->cli;
+
+    if (!cli_has(cli, "private") && !private_wanted(cli, err))
+        return cli->at.found ? 0 : -1;
+    if (cli_has(cli, "keep"))
+        return cli_usage(cli, err,
+                         "--keep needs a server that stays: start one with `atoll serve`");
+    if (private_start(cli, &shot->server, err) < 0)
+        return -1;
+    if (cli_has(cli, "verbose"))
+        cli_note(cli, "no server is running: started one in %s", cli->at.state);
+    return 0;
+}
+
+static int run_run(struct cli *cli, struct err *err)
+{
+    auto_with(oneshot_free) struct oneshot shot = {
+        .cli = cli, .server = PRIVATE_NONE, .workspace = WORKSPACE_NONE, .signals = -1, .stop = -1
+    };
+    const char *from = cli_has(cli, "copy") ? cli_text(cli, "copy") : ".";
+
+    if (check_flags(cli, err) < 0)
+        return -1;
+    shot.workspace.signal = &shot.signal;
+    if (!cli_has(cli, "no-workspace") && !cli_has(cli, "bind") &&
+        workspace_open(cli, &shot.workspace, from, err) < 0)
+        return -1;
+    if (watch_begin(&shot, PATIENT, err) < 0 || find_server(&shot, err) < 0 ||
+        check_signal(&shot, err) < 0)
+        return -1;
+    int rc = with_server(&shot, err);
+    return rc < 0 && shot.signal ? 128 + shot.signal : rc;
+}
+
+static const struct cli_flag run_flags[] = {
+    { "no-workspace", NULL, "Copy nothing in: /workspace is empty" },
+    { "copy", "DIR", "Copy this directory instead of the current one" },
+    { "bind", "DIR[:ro]", "Put this directory itself at /workspace, not a copy; :ro to read only" },
+    { "exclude", "PATTERN", "Leave out what matches: a name or a path, with * and ?; may repeat" },
+    { "patch", "FILE", "Write what changed as a patch for git; - is standard output" },
+    { "apply", NULL, "Take what changed back into the directory" },
+    { "apply-git", NULL, "With --apply: git's own files too, which can make git run programs" },
+    { "keep", NULL, "Leave the sandbox when the command has ended" },
+    { "private", NULL, "Use a server of its own even if one is running" },
+    { "no-tty", NULL, "No terminal for the command, even if this is one" },
+    { "verbose", NULL, "Say what is done" },
+    SANDBOX_FLAGS,
+    EXEC_FLAGS,
+    { 0 },
+};
+
+const struct command cmd_run = {
+    .name = "run",
+    .args = "[COMMAND] [ARG…]",
+    .help = "Run a command in a fresh sandbox that has a copy of the current directory.",
+    .more =
+        "The copy is the command's working directory, /workspace. Afterwards the files that it "
+        "changed are listed on standard error; --patch and --apply take them back, whatever its "
+        "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
+        "taken back and the status is 3. The sandbox is removed. Where no server is running, one "
+        "is started for this command alone.\n\n"
+        "Ends with the exit status of the command; without a command, a shell is started. The "
+        "command has a terminal if standard input and output are one. Put -- before the "
+        "command.\n\n"
+        "Examples:\n  atoll run -- make test\n"
+        "  atoll run --apply -- npx prettier --write .\n"
+        "  atoll run --patch fix.patch --exclude node_modules -- ./agent 'fix the tests'\n"
+        "  atoll run --no-workspace --memory 256M --kill-after 10s -- python3 -c 'print(1)'",
+    .flags = run_flags,
+    .traits = CMD_REMOTE,
+    .run = run_run,
+};

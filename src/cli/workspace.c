@@ -1,0 +1,268 @@
+/*
+ * In: the tree as one archive, written as it is walked. Back: the manifest of the sandbox against
+ * the one from before the command; then the contents of the changed files, one request each or the
+ * whole tree at once when that is less, into the stage (apply.h), where they are checked.
+ */
+#include "cli/workspace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "cli/apply.h"
+#include "cli/transfer.h"
+
+#define LARGE (256ull << 20) /* then it is worth a word */
+#define SHOWN_MAX 100        /* changes listed one by one */
+#define TREE_LEAST 16        /* changed files, before all files are fetched instead */
+#define REQUEST_WORTH 524288 /* bytes */
+
+void workspace_free(struct workspace *ws)
+{
+    manifest_free(&ws->before);
+    if (ws->root >= 0)
+        close(ws->root);
+    *ws = WORKSPACE_NONE;
+}
+
+static int given_up(const struct workspace *ws, struct err *err)
+{
+    int number = ws->signal ? *ws->signal : 0;
+
+    return number ? err_set(err, ERR_CANCELLED, "ended by signal %d", number) : 0;
+}
+
+static void put_size(struct buf *out, uint64_t bytes)
+{
+    static const char units[] = " kMGT";
+    double value = (double)bytes;
+    size_t unit = 0;
+
+    while (value >= 1000 && unit + 2 < sizeof(units)) {
+        value /= 1000;
+        unit++;
+    }
+    if (unit)
+        buf_printf(out, "%.1f %cB", value, units[unit]);
+    else
+        buf_printf(out, "%llu bytes", (unsigned long long)bytes);
+}
+
+/* ---- what is here ---- */
+
+/* A pattern without a slash is about a name anywhere, one with a slash about the whole path. */
+static bool excluded(void *ctx, const char *path, const struct stat *st)
+{
+    const struct cli *cli = ctx;
+    const char *slash = strrchr(path, '/'), *pattern;
+    size_t at = 0;
+
+    (void)st;
+    while ((pattern = cli_next(cli, "exclude", &at))) {
+        bool whole = strchr(pattern, '/') != NULL;
+
+        if (fnmatch(pattern, whole || !slash ? path : slash + 1, whole ? FNM_PATHNAME : 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int scan(struct cli *cli, struct workspace *ws, struct err *err)
+{
+    auto_with(walk_end) struct walk walk = { 0 };
+    autofree struct tree_fail *fail = xnew(struct tree_fail);
+    struct tree_filter filter = { excluded, cli };
+    int rc = walk_begin(&walk, ws->root, fail);
+
+    walk.filter = &filter;
+    while (rc >= 0 && (rc = walk_next(&walk)) > 0) {
+        if (S_ISREG(walk.st.st_mode))
+            ws->bytes += (uint64_t)walk.st.st_size;
+        if (S_ISREG(walk.st.st_mode) || S_ISLNK(walk.st.st_mode))
+            ws->files++;
+        else if (!S_ISDIR(walk.st.st_mode))
+            ws->special++;
+    }
+    ws->excluded = walk.skipped;
+    return rc < 0 ? transfer_failed(fail, err) : 0;
+}
+
+static void say_what(struct cli *cli, const struct workspace *ws)
+{
+    autobuf struct buf text = { 0 };
+
+    buf_printf(&text, "copying %llu file%s, ", (unsigned long long)ws->files,
+               ws->files == 1 ? "" : "s");
+    put_size(&text, ws->bytes);
+    if (ws->excluded)
+        buf_printf(&text, "; %llu left out by --exclude", (unsigned long long)ws->excluded);
+    cli_note(cli, "%s", buf_cstr(&text));
+    if (ws->special)
+        cli_note(cli, "%llu socket%s, FIFO%s or device%s not copied",
+                 (unsigned long long)ws->special, ws->special == 1 ? "" : "s",
+                 ws->special == 1 ? "" : "s", ws->special == 1 ? " was" : "s were");
+    if (ws->bytes > LARGE)
+        cli_note(cli, "that is a lot: --exclude leaves something out, --bind copies nothing");
+}
+
+int workspace_open(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
+{
+    ws->root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (ws->root < 0)
+        return err_sys(err, "%s", path);
+    if (scan(cli, ws, err) < 0)
+        return err_wrap(err, "%s", path);
+    return 0;
+}
+
+int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct err *err)
+{
+    if (ws->files || ws->special || ws->excluded)
+        say_what(cli, ws);
+    if (transfer_tree(cli, id, WORKSPACE, ws->root, &(struct tree_filter){ excluded, cli }, err) <
+        0)
+        return -1;
+    return transfer_manifest(cli, id, WORKSPACE, &ws->before, err);
+}
+
+/* ---- and back ---- */
+
+/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
+static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (cli_has(cli, "apply"))
+        return fcntl(ws->root, F_DUPFD_CLOEXEC, 3);
+    tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
+    int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "%s", tmp) : fd;
+}
+
+static bool wanted(struct cli *cli, const struct change *change)
+{
+    if (!change_has_data(change) || !(change->after->head.flags & TREE_HASHED))
+        return false;
+    return !change->git || cli_has(cli, "apply-git");
+}
+
+static int fetch_one(struct cli *cli, const char *id, const struct change *change, size_t at,
+                     struct stage *stage, struct err *err)
+{
+    autofree char *path = xprintf(WORKSPACE "/%.*s", (int)change->path.n, change->path.p);
+    autoclose int fd = stage_new(stage, at, err);
+
+    if (fd < 0 || transfer_file(cli, id, path, change->after->head.size, fd, err) < 0)
+        return -1;
+    return stage_keep(stage, at, fd, change->after, err);
+}
+
+/* A request for each file costs about what so many bytes of others cost. */
+static bool tree_is_less(struct cli *cli, const struct changes *changes,
+                         const struct manifest *after)
+{
+    uint64_t all = 0, count = 0;
+
+    for (size_t i = 0; i < after->count; i++)
+        all += S_ISREG(after->at[i].head.mode) ? after->at[i].head.size : 0;
+    for (size_t i = 0; i < changes->count; i++) {
+        if (!wanted(cli, &changes->at[i]))
+            continue;
+        all -= MIN(all, changes->at[i].after->head.size);
+        count++;
+    }
+    return count >= TREE_LEAST && all / REQUEST_WORTH < count;
+}
+
+/* The tree, or file by file; of a tree that cannot be packed whole, too. */
+static int fetch_all(struct cli *cli, struct workspace *ws, const char *id,
+                     const struct changes *changes, const struct manifest *after,
+                     struct stage *stage, struct err *err)
+{
+    autoclose int tree = -1;
+
+    if (tree_is_less(cli, changes, after)) {
+        tree = stage_tree(stage, err);
+        if (tree >= 0 && transfer_tree_back(cli, id, WORKSPACE, tree, err) < 0)
+            close(take_fd(&tree));
+    }
+    for (size_t i = 0; i < changes->count; i++) {
+        const struct change *change = &changes->at[i];
+
+        if (given_up(ws, err) < 0)
+            return -1;
+        if (!wanted(cli, change))
+            continue;
+        if ((tree >= 0 ? stage_take(stage, tree, i, change, err)
+                       : fetch_one(cli, id, change, i, stage, err)) < 0)
+            return err_wrap(err, "%.*s", STR_FMT(change->path));
+    }
+    return 0;
+}
+
+static int fetch(struct cli *cli, struct workspace *ws, const char *id,
+                 const struct changes *changes, const struct manifest *after, struct stage *stage,
+                 struct err *err)
+{
+    int place = stage_place(cli, ws, err);
+
+    if (place < 0 || stage_make(stage, place, changes->count, err) < 0)
+        return -1;
+    return fetch_all(cli, ws, id, changes, after, stage, err);
+}
+
+static int write_patch(struct cli *cli, struct workspace *ws, const struct changes *changes,
+                       struct stage *stage, struct err *err)
+{
+    const char *name = cli_text(cli, "patch");
+    bool here = strcmp(name, "-") == 0;
+    autoclose int file =
+        here ? -1 : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+
+    if (!here && file < 0)
+        return err_sys(err, "%s", name);
+    return apply_patch(cli, ws->root, changes, stage, here ? cli->out_fd : file, err);
+}
+
+/* First the patch, which changes nothing here: it is of use even if --apply is refused. */
+static int take_back(struct cli *cli, struct workspace *ws, const char *id,
+                     const struct changes *changes, const struct manifest *after, struct err *err)
+{
+    autostage struct stage stage = STAGE_NONE;
+    struct apply_options options = { .root = ws->root, .git = cli_has(cli, "apply-git") };
+    struct err patch = { 0 };
+
+    if (fetch(cli, ws, id, changes, after, &stage, err) < 0)
+        return err_wrap(err, "nothing was taken back");
+    int rc = cli_has(cli, "patch") ? write_patch(cli, ws, changes, &stage, &patch) : 0;
+    if (given_up(ws, err) < 0)
+        return -1;
+    if (cli_has(cli, "apply") &&
+        apply_changes(cli, &options, &ws->before, changes, &stage, err) < 0)
+        return -1;
+    if (rc < 0)
+        *err = patch;
+    return rc;
+}
+
+int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, struct err *err)
+{
+    automanifest struct manifest after = { 0 };
+    autochanges struct changes changes = { 0 };
+    bool asked = cli_has(cli, "patch") || cli_has(cli, "apply");
+
+    if (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)
+        return err_wrap(err, "what changed");
+    changes_between(&ws->before, &after, &changes);
+    if (changes.count || asked) {
+        autobuf struct buf text = { 0 };
+
+        changes_summary(&changes, SHOWN_MAX, &text);
+        if (write(cli->err_fd, text.data, text.len) < 0)
+            return err_sys(err, "say what changed");
+    }
+    return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * workspace - the directory that `atoll run` copies into a sandbox, and what became of it there.
+ *
+ * Sent whole, as the sandbox's user; then the sandbox is asked what it got, before anything else
+ * runs in it: that list, and not what is here a moment later, is what changes are measured against.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "cli/changes.h"
+#include "cli/cli.h"
+
+#define WORKSPACE "/workspace"
+
+struct workspace {
+    int root; /* the directory here; -1: none */
+    struct manifest before;
+    /* What there is here */
+    uint64_t files, bytes, excluded, special;
+    const atomic_int *signal; /* not 0: give up */
+};
+#define WORKSPACE_NONE ((struct workspace){ .root = -1 })
+
+/* Opens the directory and counts what is in it. */
+must_use int workspace_open(struct cli *cli, struct workspace *ws, const char *path,
+                            struct err *err);
+/* Copies it into the sandbox. */
+must_use int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct err *err);
+/* Asks what has changed, says it, and does what --patch and --apply want. */
+must_use int workspace_finish(struct cli *cli, struct workspace *ws, const char *id,
+                              struct err *err);
+void workspace_free(struct workspace *ws);

@@ -1,0 +1,314 @@
+/*
+ * Real boxes of an ordinary user. Started by root, this program becomes one: it takes an unused
+ * user id, enters a user namespace with a range of ids as `atoll serve` does, and executes itself
+ * there. So what the kernel refuses to an ordinary user it refuses here.
+ */
+#include <grp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "warden/box_rig.h"
+#include "warden/boxes.h"
+
+#define OUTSIDE_UID 710000001u
+#define OUTSIDE_FIRST 710100000u
+#define OUTSIDE_COUNT 65536u
+#define INSIDE "ATOLL_TEST_INSIDE"
+#define MUSTS (BOX_LOST_MEMORY | BOX_LOST_CPU | BOX_LOST_PIDS | BOX_LOST_FREEZER | BOX_LOST_USAGE)
+
+static int put_map(pid_t pid, const char *file)
+{
+    char path[64], text[128];
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    snprintf(text, sizeof(text), "0 %u 1\n1 %u %u\n", OUTSIDE_UID, OUTSIDE_FIRST, OUTSIDE_COUNT);
+    autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd < 0 || write(fd, text, strlen(text)) < 0 ? -1 : 0;
+}
+
+/* Root's last act: the maps of its parent. */
+static _Noreturn void map_parent(int go)
+{
+    pid_t parent = getppid();
+    char byte;
+
+    if (read(go, &byte, 1) != 1 || put_map(parent, "uid_map") < 0 || put_map(parent, "gid_map") < 0)
+        _exit(1);
+    _exit(0);
+}
+
+__attribute__((constructor)) static void become_ordinary(int argc, char **argv, char **envp)
+{
+    int go[2], status = 1;
+
+    (void)argc, (void)envp;
+    if (getenv(INSIDE) || geteuid() != 0 || pipe2(go, O_CLOEXEC) < 0)
+        return;
+    pid_t helper = fork();
+    if (helper == 0)
+        map_parent(go[0]);
+    if (setgroups(0, NULL) < 0 || setresgid(OUTSIDE_UID, OUTSIDE_UID, OUTSIDE_UID) < 0 ||
+        setresuid(OUTSIDE_UID, OUTSIDE_UID, OUTSIDE_UID) < 0 ||
+        prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
+        write(go[1], "", 1) != 1 || waitpid(helper, &status, 0) != helper || status != 0 ||
+        setenv(INSIDE, "1", 1) < 0) {
+        fprintf(stderr, "cannot become an ordinary user: %s\n", strerror(errno));
+        _exit(1);
+    }
+    execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+static const char *open_with(uint32_t ids)
+{
+    if (!getenv(INSIDE))
+        test_skip("becoming an ordinary user with a range of ids needs root");
+    boxes_rootless(ids);
+    return rig_open();
+}
+
+/* ---- the usual ---- */
+
+TEST(a_box_has_ids_devices_and_files_of_its_own)
+{
+    open_with(OUTSIDE_COUNT);
+    struct rig_box box = rig_create(rig_spec("usual"), "usual");
+    struct rig_ran *ran = rig_sh(&box,
+                                 "id -u; head -c 3 /dev/zero | tr '\\0' z; echo; echo x >/dev/null;"
+                                 "cd /workspace && echo data > file && stat -c %U file;"
+                                 "echo no > /etc/passwd; mknod /tmp/n c 1 3; exec 2>&1",
+                                 0);
+
+    if (strncmp(ran->out, "1000\nzzz\nagent\n", 15) != 0)
+        test_fail(__FILE__, __LINE__, "%s", ran->out);
+    CHECK(rig_sh(&box, "echo no > /etc/passwd", 0)->code != 0);
+    CHECK(rig_sh(&box, "touch /usr/bin/x", INIT_AS_ROOT)->code != 0);
+    CHECK_INT(
+        rig_sh(&box, "mkdir /opt/mine && rm -rf /srv && id -u | grep -qx 0", INIT_AS_ROOT)->code,
+        0);
+    struct box_applied applied = rig_name(WIRE_BOX_APPLIED, "usual").msg.applied;
+    CHECK_INT(applied.uid_count, 1024);
+    CHECK(applied.uid_first >= 1 && applied.uid_first + 1024 <= 1 + OUTSIDE_COUNT);
+    CHECK_INT(applied.own_ns, (1 << BOX_NS_COUNT) - 1);
+    CHECK_INT(applied.seccomp_mode, 2);
+    CHECK_INT(applied.no_new_privs, 1);
+    CHECK_INT(applied.lost & (BOX_LOST_DISKS | BOX_LOST_IMAGE | BOX_LOST_IDS | BOX_LOST_FILTER),
+              BOX_LOST_DISKS | BOX_LOST_IMAGE | BOX_LOST_IDS | BOX_LOST_FILTER);
+    CHECK_INT(applied.lost & BOX_LOST_OWN_ID, 0);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* Every probe holds but these: what is lost, and nothing else. */
+static void check_probe(struct rig_box *box, uint32_t flags, const char *const *but)
+{
+    struct rig_ran *ran = rig_probe(box, flags);
+
+    CHECK(strstr(ran->out, " probes, "));
+    for (char *line = ran->out; (line = strstr(line, "BROKEN ")); line++) {
+        bool known = false;
+
+        for (const char *const *name = but; *name; name++)
+            known |= strncmp(line + 7, *name, strlen(*name)) == 0 && line[7 + strlen(*name)] == ' ';
+        if (!known)
+            test_fail(__FILE__, __LINE__, "%s:\n%s", flags ? "root" : "agent", ran->out);
+    }
+}
+
+TEST(nothing_escapes_from_an_ordinary_users_box)
+{
+    open_with(OUTSIDE_COUNT);
+    static const char *const fewer_ids[] = { "own_ids", NULL };
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+
+    rig_bring_probe(&box);
+    check_probe(&box, 0, fewer_ids);
+    check_probe(&box, INIT_AS_ROOT, fewer_ids);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(two_boxes_have_different_ids)
+{
+    open_with(OUTSIDE_COUNT);
+    struct rig_box one = rig_create(rig_spec("one"), "one"),
+                   two = rig_create(rig_spec("two"), "two");
+    uint32_t a = rig_name(WIRE_BOX_APPLIED, "one").msg.applied.uid_first;
+    uint32_t b = rig_name(WIRE_BOX_APPLIED, "two").msg.applied.uid_first;
+
+    CHECK(a + 1024 <= b || b + 1024 <= a);
+    rig_destroy(&one);
+    rig_destroy(&two);
+    rig_close();
+}
+
+TEST(there_are_as_many_boxes_as_ids_are_enough_for)
+{
+    open_with(2 * 1024);
+    struct rig_box one = rig_create(rig_spec("one"), "one"),
+                   two = rig_create(rig_spec("two"), "two");
+    struct wire_msg spec = rig_spec("three");
+
+    CHECK_INT(rig_ask(&spec).msg.status, ENOSPC);
+    rig_destroy(&one);
+    one = rig_create(rig_spec("three"), "three");
+    rig_destroy(&one);
+    rig_destroy(&two);
+    rig_close();
+}
+
+/* ---- limits ---- */
+
+TEST(what_must_not_be_lost_is_refused)
+{
+    const char *state = open_with(OUTSIDE_COUNT);
+    struct rig_left before = rig_before(state);
+
+    if ((box_host.lost & MUSTS) != MUSTS)
+        test_skip("this user has cgroups of its own");
+    for (uint32_t bit = 1; bit < 1u << BOX_LOSSES; bit <<= 1) {
+        struct wire_msg spec = rig_spec("must");
+
+        spec.spec.must = bit;
+        struct rig_heard heard = rig_ask(&spec);
+        CHECK_INT(heard.msg.status, bit == BOX_LOST_OWN_ID ? 0 : ENOTSUP);
+        if (heard.msg.status) {
+            CHECK_INT(heard.msg.created.lost, bit);
+            continue;
+        }
+        struct rig_box box = rig_made("must", &heard);
+        rig_destroy(&box);
+    }
+    CHECK_INT(rig_name(WIRE_BOX_FREEZE, "none").msg.status, ENOENT);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+TEST(without_cgroups_each_process_and_user_has_a_limit)
+{
+    open_with(OUTSIDE_COUNT);
+    struct wire_msg spec = rig_spec("limits");
+
+    if ((box_host.lost & MUSTS) != MUSTS)
+        test_skip("this user has cgroups of its own");
+    spec.spec.memory = 64u << 20;
+    spec.spec.disk = 4u << 20;
+    spec.spec.pids = 20;
+    struct rig_box box = rig_create(spec, "limits");
+    struct box_applied applied = rig_name(WIRE_BOX_APPLIED, "limits").msg.applied;
+    CHECK_INT(applied.data, 64u << 20);
+    CHECK_INT(applied.nproc, 20);
+    CHECK(applied.memory == UINT64_MAX && applied.pids == UINT64_MAX);
+    CHECK_STR(applied.cgroup_mode, "none");
+    CHECK(rig_sh(&box, "head -c 100M /dev/zero | tail -c 90M > /dev/null", 0)->code != 0 ||
+          strstr(rig_sh(&box, "head -c 100M /dev/zero | tail -c 90M | wc -c", 0)->out,
+                 "94371840") == NULL);
+    CHECK(strstr(rig_sh(&box, "dd if=/dev/zero of=/tmp/f bs=64k count=128 2>&1", 0)->out,
+                 "No space left"));
+    struct rig_ran *ran =
+        rig_sh(&box, "i=0; while [ $i -lt 50 ]; do sleep 1 & i=$((i+1)); done; wait; echo all", 0);
+    CHECK(!strstr(ran->out, "all") && strstr(ran->out, "fork"));
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(what_cgroups_would_do_is_said_to_be_missing)
+{
+    open_with(OUTSIDE_COUNT);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    struct wire_msg limits = { .verb = WIRE_BOX_LIMITS, .limits = { .memory = 64u << 20 } };
+
+    if ((box_host.lost & MUSTS) != MUSTS)
+        test_skip("this user has cgroups of its own");
+    snprintf(limits.limits.name.id, BOX_ID_SIZE, "box");
+    CHECK_INT(rig_name(WIRE_BOX_FREEZE, "box").msg.status, ENOTSUP);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "box").msg.status, ENOTSUP);
+    CHECK_INT(rig_ask(&limits).msg.status, ENOTSUP);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- one id ---- */
+
+TEST(with_one_id_there_is_an_agent_and_no_root)
+{
+    open_with(0);
+    static const char *const one_id[] = { "own_ids", NULL };
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+
+    CHECK_STR(rig_sh(&box,
+                     "id -u; cd /workspace && echo x > f && stat -c %U f; kill -9 1; echo $?;"
+                     "cat /proc/1/environ 2>/dev/null || echo closed",
+                     0)
+                  ->out,
+              "1000\nagent\n0\nclosed\n");
+    struct rig_ran *ran = rig_sh(&box, "id", INIT_AS_ROOT);
+    CHECK_INT(ran->error, EPERM);
+    CHECK_INT(ran->step, INIT_STEP_USER);
+    struct box_applied applied = rig_name(WIRE_BOX_APPLIED, "probe").msg.applied;
+    CHECK_INT(applied.uid_count, 1);
+    CHECK_INT(applied.lost & BOX_LOST_OWN_ID, BOX_LOST_OWN_ID);
+    CHECK_INT(applied.caps[BOX_CAPS_PERMITTED] | applied.caps[BOX_CAPS_EFFECTIVE], 0);
+    rig_bring_probe(&box);
+    check_probe(&box, 0, one_id);
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* ---- faults and ends ---- */
+
+TEST(every_step_that_fails_is_undone_for_an_ordinary_user)
+{
+    const char *state = open_with(OUTSIDE_COUNT);
+    struct rig_left before = rig_before(state);
+    int n = 0;
+
+    for (;;) {
+        struct wire_msg spec = rig_spec("fault");
+
+        rig_settle();
+        box_fault_in = ++n;
+        struct rig_heard heard = rig_ask(&spec);
+        box_fault_in = 0;
+        if (heard.msg.status == 0) {
+            struct rig_box box = rig_made("fault", &heard);
+
+            rig_destroy(&box);
+            break;
+        }
+        CHECK_INT(heard.msg.status, EIO);
+        CHECK_INT(heard.count, 0);
+        rig_settle();
+        rig_check_left(state, before);
+    }
+    CHECK(n > 30);
+    rig_close();
+}
+
+TEST(a_box_that_was_never_recorded_is_ended)
+{
+    const char *state = open_with(OUTSIDE_COUNT);
+    struct rig_box box = rig_create(rig_spec("stray"), "stray"),
+                   kept = rig_create(rig_spec("kept"), "kept");
+    struct pollfd end = { .fd = box.pidfd, .events = POLLIN },
+                  other = { .fd = kept.pidfd, .events = POLLIN };
+    char record[4096];
+
+    snprintf(record, sizeof(record), "%s/boxes/stray/box", state);
+    CHECK(unlink(record) == 0);
+    rig_close(); /* boxes go on */
+    CHECK_INT(poll(&end, 1, 0), 0);
+    boxes_rootless(OUTSIDE_COUNT);
+    rig_open_at(state);
+    CHECK_INT(poll(&end, 1, 5000), 1);
+    CHECK_INT(poll(&other, 1, 0), 0);
+    CHECK_INT(rig_left(state).dirs, 1);
+    CHECK(!box_known((char[BOX_ID_SIZE]){ "stray" }) && box_known((char[BOX_ID_SIZE]){ "kept" }));
+    CHECK_INT(rig_name(WIRE_BOX_DESTROY, "kept").msg.status, 0);
+    close(box.pidfd), close(box.link), close(kept.pidfd), close(kept.link);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    rig_close();
+}

@@ -1,0 +1,511 @@
+"""`atoll run` as its user sees it: a command in a fresh sandbox with a copy of the directory, its exit
+status, and what it changed, taken back. The workload is hostile whenever that makes a difference."""
+import fcntl
+import os
+import pathlib
+import pty
+import select
+import signal
+import stat
+import struct
+import subprocess
+import termios
+import time
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+BOXES = "/api/v1/sandboxes"
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A directory to run in."""
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def atoll(server, work):
+    """atoll(args…, cwd=work, input=None, env={…}): the finished process, output as bytes. No sandbox
+    may be left in the end."""
+
+    def run(*args, cwd=work, input=b"", timeout=40, **env):
+        return subprocess.run([server.binary, *args], cwd=cwd, input=input, capture_output=True,
+                              timeout=timeout, env=environment(server, **env))
+
+    yield run
+    assert server.get(BOXES).json()["items"] == []
+
+
+def environment(server=None, **more):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
+    return {**clean, **({"ATOLL_STATE": str(server.state)} if server else {}), **more}
+
+
+def sh(atoll, script, *flags, **kw):
+    return atoll("run", *flags, "--", "sh", "-c", script, **kw)
+
+
+def tree(root):
+    """Everything below a directory: path → what it is."""
+    found = {}
+    for path in sorted(pathlib.Path(root).rglob("*")):
+        name = os.fsencode(path.relative_to(root))
+        st = path.lstat()
+        if stat.S_ISLNK(st.st_mode):
+            found[name] = ("link", os.readlink(path))
+        elif stat.S_ISREG(st.st_mode):
+            found[name] = (oct(st.st_mode & 0o7777), path.read_bytes())
+        else:
+            found[name] = ("other", stat.S_IFMT(st.st_mode))
+    return found
+
+
+# ---- the command ----
+
+def test_output_input_and_exit_status(atoll):
+    done = sh(atoll, "cat; echo err >&2; exit 7", input=b"in\0\xff\n")
+    assert (done.returncode, done.stdout) == (7, b"in\0\xff\n")
+    assert b"err\n" in done.stderr
+    assert atoll("run", "--", "no-such-program").returncode == 127
+    assert sh(atoll, "kill -KILL $$").returncode == 137
+
+
+def test_wrong_flags_are_explained(atoll, work):
+    for flags, words in ((["--bind", ".", "--copy", "."], b"not more"),
+                         (["--no-workspace", "--apply"], b"--apply is about a copied workspace"),
+                         (["--apply-git"], b"--apply-git goes with --apply")):
+        done = atoll("run", *flags, "--", "true")
+        assert done.returncode == 64 and words in done.stderr, done
+    done = atoll("run", "--copy", "missing", "--", "true")
+    assert done.returncode != 0 and b"missing" in done.stderr
+    (work / "file").write_text("x")
+    done = atoll("run", "--copy", "file", "--", "true")
+    assert done.returncode != 0 and b"file" in done.stderr
+
+
+def test_a_sandbox_that_is_kept(atoll, server):
+    done = sh(atoll, "echo x > file", "--keep")
+    assert done.returncode == 0
+    (box,) = server.get(BOXES).json()["items"]
+    assert f"sandbox {box['id']} stays".encode() in done.stderr
+    assert box["expires_at"] is None
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+
+
+# ---- the terminal ----
+
+class Terminal:
+    """A person at a terminal of 30 by 100."""
+
+    def __init__(self, argv, cwd, env):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        self.process = subprocess.Popen(argv, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave,
+                                        start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.seen = b""
+
+    def expect(self, text, seconds=20):
+        end = time.monotonic() + seconds
+        while text not in self.seen:
+            left = end - time.monotonic()
+            assert left > 0, f"no {text!r} in {self.seen!r}"
+            if select.select([self.master], [], [], left)[0]:
+                self.seen += os.read(self.master, 65536)
+        before, self.seen = self.seen.split(text, 1)
+        return before
+
+    def type(self, data):
+        os.write(self.master, data)
+
+    def end(self, seconds=20):
+        """The exit status; the terminal must be as it was."""
+        status = self.process.wait(seconds)
+        assert termios.tcgetattr(self.slave) == self.before, "the terminal is not as it was"
+        return status
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def terminal(server, work):
+    made = []
+
+    def start(*args):
+        made.append(Terminal([server.binary, *args], work, environment(server, TERM="xterm")))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def test_a_terminal_for_a_terminal(atoll, terminal):
+    t = terminal("run", "--", "sh", "-c", "tty; stty size; read x; echo got $x; exit 5")
+    t.expect(b"/dev/pts/")
+    t.expect(b"30 100")
+    t.type(b"word\r")
+    t.expect(b"got word")
+    assert t.end() == 5
+
+
+def test_without_a_command_there_is_a_shell(atoll, terminal):
+    t = terminal("run")
+    t.expect(b"$ ")
+    t.type(b"echo $((6*7)) > /tmp/x; cat /tmp/x; exit 3\r")
+    t.expect(b"42\r\n")
+    assert t.end() == 3
+
+
+def test_ctrl_c_is_the_commands(atoll, terminal):
+    t = terminal("run", "--", "sh", "-c", "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done")
+    t.expect(b"ready")
+    t.type(b"\x03")
+    t.expect(b"caught")
+    assert t.end() == 9
+
+
+def test_no_tty_leaves_the_terminal_alone(atoll, terminal):
+    t = terminal("run", "--no-tty", "--", "sh", "-c", "tty || echo none")
+    t.expect(b"none")
+    assert t.end() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_passed_on_and_the_sandbox_goes(atoll, terminal, number):
+    t = terminal("run", "--", "sh", "-c", "echo ready; exec sleep 100")
+    t.expect(b"ready")
+    t.process.send_signal(number)
+    assert t.end() == 128 + number
+
+
+def test_a_killed_api_is_waited_for(atoll, terminal, server):
+    t = terminal("run", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 4")
+    t.expect(b"ready")
+    server.kill9_api()
+    server.wait_ready()
+    t.type(b"on\r")
+    t.expect(b"got on")
+    assert t.end() == 4
+
+
+# ---- without a server ----
+
+def private_leftovers(tmp):
+    return [p for p in tmp.iterdir() if p.name.startswith("atoll-run-")]
+
+
+def sandboxes_of(path):
+    """Processes that know a path: the private server and its keeper."""
+    found = []
+    for pid in os.listdir("/proc"):
+        if pid.isdigit() and str(path) in harness.cmdline(int(pid)):
+            found.append(int(pid))
+    return found
+
+
+@pytest.fixture
+def tmp(tmp_path_factory):
+    path = tmp_path_factory.mktemp("t")
+    for parent in [path, *path.parents][:3]:
+        parent.chmod(0o755)
+    return path
+
+
+def private(tmp, work, *args, **kw):
+    return subprocess.run([harness.BIN, "run", "--private", *args], cwd=work, capture_output=True, timeout=60,
+                          input=b"", env=environment(TMPDIR=str(tmp), ATOLL_LISTEN="127.0.0.1:1"), **kw)
+
+
+def test_a_private_server_leaves_nothing(tmp, work):
+    (work / "a").write_text("old\n")
+    done = private(tmp, work, "--apply", "--verbose", "--", "sh", "-c", "echo new > a; exit 6")
+    assert done.returncode == 6, done
+    assert b"started one in " + bytes(tmp) in done.stderr
+    assert (work / "a").read_text() == "new\n"
+    assert private_leftovers(tmp) == [] and sandboxes_of(tmp) == []
+
+
+def test_a_private_server_says_nothing_unasked(tmp, work):
+    done = private(tmp, work, "--no-workspace", "--", "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_a_private_server_cannot_be_kept(tmp, work):
+    done = private(tmp, work, "--keep", "--", "true")
+    assert done.returncode == 64 and b"atoll serve" in done.stderr
+    assert private_leftovers(tmp) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_run_takes_its_private_server_along(tmp, work, number):
+    process = subprocess.Popen([harness.BIN, "run", "--private", "--", "sh", "-c", "echo ready; exec sleep 100"],
+                               cwd=work, env=environment(TMPDIR=str(tmp)), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout.readline() == b"ready\n"
+    groups = list(pathlib.Path("/sys/fs/cgroup").glob("**/atoll/sb*"))
+    state = private_leftovers(tmp)[0] / "state"
+    (box,) = (state / "boxes").iterdir()
+    process.send_signal(number)
+    process.wait(30)
+    process.stdout.close()
+    harness.wait_until(lambda: not private_leftovers(tmp), 30, "the end of the private server")
+    harness.wait_until(lambda: not sandboxes_of(tmp), 10, "the end of its processes")
+    assert not [g for g in groups if box.name in str(g) and g.exists()]
+
+
+def test_why_a_private_server_cannot_start(tmp, work):
+    done = subprocess.run([harness.BIN, "run", "--private", "--", "true"], cwd=work, capture_output=True,
+                          timeout=60, env=environment(TMPDIR=str(tmp / "missing")))
+    assert done.returncode == 1
+    lines = done.stderr.decode().splitlines()
+    assert lines[0].startswith("atoll: no server is running, and a private one cannot be started: "), lines
+    assert "No such file or directory" in lines[0]
+
+
+def test_a_server_that_was_named_and_is_not_there_is_an_error(tmp, work):
+    done = subprocess.run([harness.BIN, "run", "--state", str(tmp), "--", "true"], cwd=work,
+                          capture_output=True, timeout=60, env=environment(TMPDIR=str(tmp)))
+    assert done.returncode != 0 and b"is the server running?" in done.stderr
+    assert private_leftovers(tmp) == []
+
+
+# ---- the workspace ----
+
+def test_the_directory_is_there_as_the_agents_own(atoll, work):
+    (work / "sub").mkdir()
+    (work / "sub" / "file").write_bytes(b"x\0y")
+    (work / "sub" / "prog").write_text("#!/bin/sh\necho ran\n")
+    (work / "sub" / "prog").chmod(0o755)
+    (work / "link").symlink_to("sub/file")
+    os.mkfifo(work / "fifo")
+    done = sh(atoll, "pwd; stat -c %U . sub/file; cat link | tr '\\0' 0; ./sub/prog; ls")
+    # check-style: allow machine-path: inside every sandbox
+    assert done.stdout == b"/workspace\nagent\nagent\nx0yran\nlink\nsub\n", done
+    assert b"3 files" in done.stderr
+    assert b"1 socket, FIFO or device was not copied" in done.stderr
+
+
+def test_nothing_is_copied_when_nothing_is_wanted(atoll, work):
+    (work / "file").write_text("x")
+    done = sh(atoll, "ls -A", "--no-workspace")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_another_directory_and_what_to_leave_out(atoll, work, tmp_path):
+    other = tmp_path / "other"
+    for name in ("keep/a", "node_modules/x/y", "sub/node_modules/z", "a.o", "sub/b.o", "sub/c.c", "sub/d.c"):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text("x")
+    done = sh(atoll, "find . -type f | sort", "--copy", str(other), "--exclude", "node_modules", "--exclude", "*.o",
+              "--exclude", "sub/d*")
+    assert done.stdout == b"./keep/a\n./sub/c.c\n"
+    assert b"left out" in done.stderr
+
+
+def test_what_changed_is_told_on_standard_error(atoll, work):
+    (work / "gone").write_text("x")
+    (work / "mode").write_text("x")
+    (work / "same").write_text("x")
+    done = sh(atoll, r"""rm gone; chmod +x mode; touch same; mkdir -p d/e
+                         echo x > "d/e/$(printf 'a\033[31m\nD same')" """)
+    lines = done.stderr.decode().splitlines()
+    assert lines[-4:] == [r"A d/e/a\x1b[31m\nD same", "D gone", "M mode (mode 755, was 644)",
+                          "3 files changed: 1 added, 1 modified, 1 removed"]
+    assert done.stdout == b""
+    assert b"changed" not in sh(atoll, "cat same").stderr
+
+
+def git(*args, cwd):
+    return subprocess.run(["git", *args], cwd=cwd, capture_output=True, check=True,
+                          env={**environment(), "GIT_CEILING_DIRECTORIES": "/", "HOME": "/nonexistent"})
+
+
+CHANGES = r"""
+set -e
+rm gone; rm -r dir; echo file > dir
+echo changed >> text; printf 'no newline' > end
+head -c 5000 /dev/urandom > binary; chmod +x script
+ln -sf other link; ln -s ../up deep/down/in
+mkdir -p new/sub; echo x > "new/sub/$(printf 'a "b\\\n\tc')"; : > empty
+mv moved renamed
+"""
+
+
+def prepare(work):
+    for name, data in {"gone": b"x\n", "dir/a": b"a\n", "text": b"".join(b"%d\n" % i for i in range(50)), "end": b"e\n",
+                       "binary": bytes(range(256)) * 10, "script": b"#!/bin/sh\n", "moved": b"m\n", "deep/down/x": b"",
+                       "up": b"u\n"}.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(data)
+    (work / "link").symlink_to("text")
+
+
+def test_a_patch_that_git_takes(atoll, work, tmp_path):
+    prepare(work)
+    before = tree(work)
+    patch = tmp_path / "the.patch"
+    done = sh(atoll, CHANGES, "--patch", str(patch))
+    assert done.returncode == 0, done.stderr
+    assert tree(work) == before
+    to_stdout = sh(atoll, "echo changed >> text; echo out", "--patch", "-")
+    assert to_stdout.stdout.startswith(b"out\ndiff --git a/text b/text\n")
+    git("apply", "--whitespace=nowarn", str(patch), cwd=work)
+    patched = tree(work)
+    git("apply", "--whitespace=nowarn", "-R", str(patch), cwd=work)
+    done = sh(atoll, "true", "--apply")
+    assert done.returncode == 0
+    # The same by the other way; but for the random file.
+    again = tmp_path / "again"
+    again.mkdir()
+    prepare(again)
+    assert sh(atoll, CHANGES, "--apply", cwd=again).returncode == 0
+    applied = tree(again)
+    assert patched.pop(b"binary")[0] == applied.pop(b"binary")[0]
+    assert patched == applied
+
+
+def test_apply_takes_everything_back(atoll, work):
+    prepare(work)
+    os.chown(work / "text", 1234, 1235)
+    assert sh(atoll, CHANGES + "sha256sum binary", "--apply").returncode == 0
+    assert (work / "dir").read_text() == "file\n"
+    assert not (work / "gone").exists() and (work / "renamed").read_text() == "m\n"
+    assert os.readlink(work / "link") == "other" and os.readlink(work / "deep/down/in") == "../up"
+    assert (work / "script").stat().st_mode & 0o777 == 0o755
+    assert (work / "text").stat().st_uid == 1234 and (work / "text").stat().st_gid == 1235
+    assert [p for p in work.iterdir() if p.name.startswith(".atoll")] == []
+
+
+def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work):
+    prepare(work)
+    script = "echo ready; read x; echo n > text; echo n > end"
+    process = subprocess.Popen([server.binary, "run", "--apply", "--", "sh", "-c", script], cwd=work,
+                               env=environment(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    (work / "end").write_text("mine\n")
+    out, err = process.communicate(b"go\n", 30)
+    assert process.returncode == 3
+    assert b"changed here too: end\n" in err and b"nothing was taken back" in err
+    assert (work / "end").read_text() == "mine\n" and (work / "text").read_text().startswith("0\n1\n")
+
+
+# ---- a directory that is bound ----
+
+def test_a_bound_directory_is_the_directory_itself(atoll, work, tmp_path):
+    (work / "file").write_text("x\n")
+    (work / "others").write_text("x\n")
+    os.chown(work / "others", 1234, 1235)
+    script = "stat -c %U file others; cat file; echo y > new; echo y > others"
+    done = atoll("run", "--bind", str(work), "--", "sh", "-c", script, cwd=tmp_path)
+    assert done.stdout == b"agent\nnobody\nx\n" and b"others: Permission denied" in done.stderr, done
+    assert (work / "new").read_text() == "y\n" and (work / "new").stat().st_uid == os.geteuid()
+    assert (work / "others").read_text() == "x\n"
+    done = atoll("run", "--bind", f"{work}:ro", "--", "sh", "-c", "cat file; echo y > other", cwd=tmp_path)
+    assert done.returncode != 0 and done.stdout == b"x\n" and b"Read-only" in done.stderr
+    assert not (work / "other").exists()
+
+
+def test_what_cannot_be_bound_says_why(atoll, server, work):
+    (work / "file").write_text("x\n")
+    for path, words in (("missing", b"--bind missing: missing: No such file"), ("file", b"is not a directory"),
+                        ("/proc", b"does not take this directory"),
+                        (str(server.state), b"does not take this directory")):
+        done = atoll("run", "--bind", path, "--", "true")
+        assert done.returncode != 0 and words in done.stderr, done
+    done = atoll("run", "--addr", server.url, "--bind", ".", "--", "true", ATOLL_TOKEN=server.token, ATOLL_STATE="")
+    assert done.returncode != 0 and b"may be on another machine" in done.stderr and b"--copy" in done.stderr
+
+
+# ---- a hostile workload ----
+
+def test_nothing_is_written_outside_or_run_by_git(atoll, work, tmp_path):
+    (work / "dir").mkdir()
+    (work / "dir" / "file").write_text("x\n")
+    git("init", "-q", cwd=work)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    done = sh(atoll, rf"""
+rm -r dir; ln -s {outside} dir                 # a link where a directory was
+ln -s /etc/passwd absolute; ln -s ../outside/x up; ln -s new/../../outside back
+mkdir -p new/sub; ln -s ../../../outside new/sub/deep; ln -s .. new/ok
+printf '[core]\n\tfsmonitor = touch {outside}/ran\n' >> .git/config
+mkdir -p .git/hooks other/.GIT; printf '#!/bin/sh\ntouch {outside}/ran\n' > .git/hooks/pre-commit; chmod +x .git/hooks/*
+echo x > other/.GIT/config; echo x > other/fine
+cp /bin/true suid; chmod 6755 suid; mkfifo fifo
+""", "--apply")
+    assert done.returncode == 0, done.stderr
+    assert list(outside.iterdir()) == []
+    for name in ("absolute", "up", "back", "new/sub/deep", "fifo", "other/.GIT", ".git/hooks/pre-commit"):
+        assert not os.path.lexists(work / name), name
+    assert not (work / "dir").is_symlink()
+    assert os.readlink(work / "new/ok") == ".."
+    assert "fsmonitor" not in (work / ".git/config").read_text()
+    assert (work / "suid").stat().st_mode & 0o7777 == 0o755
+    assert (work / "other/fine").exists()
+    err = done.stderr.decode()
+    for name in ("dir", "absolute", "up", "back", "new/sub/deep"):
+        assert f"not taken back: {name}: a link that could lead out" in err
+    assert "of git's own files; --apply-git takes them" in err
+    git("status", cwd=work)
+    assert list(outside.iterdir()) == []
+
+
+def test_gits_own_files_when_asked_for(atoll, work):
+    git("init", "-q", cwd=work)
+    done = sh(atoll, "git config user.name x; git config user.email x; echo x > f; git add f; git commit -qm one",
+              "--apply", "--apply-git")
+    assert done.returncode == 0, done.stderr
+    assert b"one" in git("log", "--oneline", cwd=work).stdout
+
+
+def test_processes_that_stay_behind_cannot_slip_something_in(atoll, work):
+    """The contents must be those of the list, or nothing is taken back."""
+    done = sh(atoll, "(while :; do date +%N > f; done) & sleep 0.3", "--apply")
+    if done.returncode == 0:
+        assert (work / "f").read_text().strip() == "" or (work / "f").read_text().strip().isdigit()
+    else:
+        assert b"changed while it was fetched" in done.stderr and not (work / "f").exists()
+
+
+def test_a_patch_is_not_written_through_a_terminal_trick(atoll, work, tmp_path):
+    patch = tmp_path / "p"
+    done = sh(atoll, r"""echo x > "$(printf 'a\nnot\033[2J')" """, "--patch", str(patch))
+    assert done.returncode == 0
+    assert b"\x1b" not in done.stderr and b"\x1b" not in patch.read_bytes()
+
+
+# ---- size ----
+
+@pytest.mark.timeout(180)
+def test_many_files_and_large_ones(atoll, work):
+    for d in range(30):
+        (work / f"d{d}").mkdir()
+        for f in range(100):
+            (work / f"d{d}" / f"f{f}").write_text(f"{d} {f}\n")
+    (work / "large").write_bytes(os.urandom(1 << 20) * 40)
+    done = sh(atoll, "set -e; for d in d1*; do for f in $d/f1*; do echo new > $f; done; done;"
+                     "dd if=/dev/zero of=large bs=1M seek=3 count=1 conv=notrunc 2>/dev/null", "--apply", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (work / "d10/f11").read_text() == "new\n" and (work / "d2/f11").read_text() == "2 11\n"
+    large = (work / "large").read_bytes()
+    assert len(large) == 40 << 20 and large[3 << 20:4 << 20] == bytes(1 << 20)
+    assert b"122 files changed" in done.stderr, done.stderr
+
+
+def test_a_workspace_that_does_not_fit(atoll, work):
+    (work / "large").write_bytes(bytes(30 << 20))
+    done = sh(atoll, "true", "--disk", "10M")
+    assert done.returncode != 0
+    assert b"copy the workspace" in done.stderr, done.stderr
