@@ -13,7 +13,10 @@
 
 static bool have_mkfs(void)
 {
-    return access("/usr/sbin/mkfs.btrfs", X_OK) == 0 || access("/sbin/mkfs.btrfs", X_OK) == 0;
+    autoclose int usual = open("/usr/sbin/mkfs.btrfs", O_PATH | O_CLOEXEC);
+    autoclose int other = open("/sbin/mkfs.btrfs", O_PATH | O_CLOEXEC);
+
+    return usual >= 0 || other >= 0;
 }
 
 void probe_disks(const struct probe_world *world, struct probe_result *out)

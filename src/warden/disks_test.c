@@ -24,6 +24,10 @@ TEST(disks_are_made_listed_and_dropped)
     CHECK_INT(disk_ask(WIRE_DISK_MAKE, 8, 1, 0).msg.status, EINVAL);
     CHECK_INT(disk_ask(WIRE_DISK_MAKE, 8, 0, 8).msg.status, EINVAL);
     CHECK_INT(disk_ask(WIRE_DISK_DROP, 9, 0, 7).msg.status, EINVAL);
+    struct wire_msg flags = { .verb = WIRE_DISK_MAKE, .disk = { .id = 8, .flags = 2 } };
+    CHECK_INT(rig_ask(&flags).msg.status, EINVAL);
+    flags.disk = (struct disk_wish){ .id = 8, .from = 7, .flags = DISK_FOR_AGENT };
+    CHECK_INT(rig_ask(&flags).msg.status, EINVAL); /* a copy is what it is a copy of */
     CHECK_INT(disk_ask(WIRE_DISK_LIMIT, 8, MIB, 0).msg.status, ENOENT);
     struct rig_heard heard = rig_ask(&list);
     CHECK_INT(heard.msg.disk_rows.count, 3);

@@ -10,7 +10,12 @@ TEST(a_volume_is_shared_by_two_boxes)
 
     CHECK_INT(mount_disk("one", 5, "/data/deep/vol", 0), 0);
     check_sh(&one, "echo shared > /data/deep/vol/f && chown 1000 /data/deep/vol/f", INIT_AS_ROOT);
-    check_sh(&one, "echo more >> /data/deep/vol/f", 0);
+    check_sh(&one, "echo more >> /data/deep/vol/f && ! touch /data/deep/vol/top", 0);
+    struct wire_msg agents = { .verb = WIRE_DISK_MAKE,
+                               .disk = { .id = 6, .flags = DISK_FOR_AGENT } };
+    CHECK_INT(rig_ask(&agents).msg.status, 0);
+    CHECK_INT(mount_disk("one", 6, "/mine", 0), 0);
+    check_sh(&one, "[ -O /mine ] && touch /mine/top", 0);
     CHECK_INT(mount_disk("two", 5, "/mnt", BOX_MOUNT_READ_ONLY), 0);
     check_sh(&two, "grep more /mnt/f && [ -O /mnt/f ]", 0);
     check_sh(&two, "! touch /mnt/g && ! rm /mnt/f", INIT_AS_ROOT);

@@ -147,17 +147,15 @@ struct box_mount {
 };
 
 struct disk_wish {
-    uint64_t id; /* never 0 */
-    uint64_t
-        bytes;      /* how much may be written to it, 0: as much as there is; of an existing one it
-                     * can be made smaller, too: then nothing can be written until enough is removed */
+    uint64_t id;    /* never 0 */
+    uint64_t bytes; /* how much may be written to it, 0: as much as there is; it can be made less,
+                     * too: then nothing can be written until enough is removed */
     uint64_t from;  /* MAKE: the disk that it begins as a copy of; 0: empty */
     uint32_t flags; /* MAKE: enum disk_flag */
     uint32_t zero;
 };
 enum disk_flag {
-    DISK_FOR_AGENT =
-        1, /* of an empty one: its top belongs to the agent of a box, not to its root */
+    DISK_FOR_AGENT = 1, /* empty: its top belongs to the agent of a box, not to its root */
 };
 
 struct disk_usage {
