@@ -250,7 +250,8 @@ class Server:
 
     def start(self, ready=True):
         scheme = "https://" if self.tls else ""
-        argv = [*self.prefix, self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state)]
+        argv = [*self.prefix, self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state),
+                "--pool-default", "0"]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
         try:
             with open(self.log_path, "ab") as log:

@@ -374,7 +374,10 @@ static void launch_later(struct running *run)
 {
     struct err err = { 0 };
 
-    if (run->call.route->fn(&run->call, &err) < 0)
+    const struct route *route = run->call.route;
+
+    if ((route->flags & ROUTE_AWAKE ? call_awake(&run->call, route->fn, &err)
+                                    : route->fn(&run->call, &err)) < 0)
         call_finish(&run->call, &err);
 }
 

@@ -22,6 +22,11 @@ struct fileop *fileop_new(struct call *call, const char *path_query, struct err 
 
     if (call_box(call, &box, err) < 0)
         return NULL;
+    if (box_rouse(box)) { /* contents do not wait: who sends them would have to hold them */
+        err_set(err, ERR_UNAVAILABLE, "the sandbox was asleep and wakes up; ask again");
+        err->retry_after = 1;
+        return NULL;
+    }
     if (!path || !path[0] || strlen(path) > TREE_PATH_MAX) {
         err_field(err, path_query, "a path of 1 to %d bytes is needed", TREE_PATH_MAX);
         return NULL;
@@ -355,6 +360,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = file_remove,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,recursive:int",
       .summary = "Remove a file or an empty directory, or with `recursive`=1 a whole tree." },
     { .name = "file.append",
@@ -373,6 +379,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_LOOK,
       .fn = file_list,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,after:string,limit:int",
       .summary = "What is in a directory, sorted by name: `items` behind the name `after`, at "
                  "most `limit`, and whether there are `more`." },
@@ -382,6 +389,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_LOOK,
       .fn = file_stat,
+      .flags = ROUTE_AWAKE,
       .gives = file_fields,
       .query = "path:string,user:string,follow:int",
       .summary = "About one file; of a symlink itself unless `follow`=1." },
@@ -391,6 +399,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = file_mkdir,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,mode:string,parents:int",
       .summary = "Make a directory (`mode` octal, 755); with `parents`=1 those above it too, and "
                  "one that is there already will do." },
@@ -400,6 +409,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = file_move,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,to:string,user:string,replace:int",
       .summary = "Another name for `path`; one that is taken only with `replace`=1." },
     { .name = "tree.read",

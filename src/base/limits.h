@@ -140,6 +140,9 @@
 #define SANDBOX_PIDS_MAX 32768
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
+#define POOLS_MAX 16
+#define POOL_SIZE_MAX 64
+#define SANDBOX_NOFILE 1024  /* descriptors of a process, unless said */
 #define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
 #define DISK_NAME_MAX 63     /* of a volume or a snapshot */
 #define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */

@@ -300,6 +300,17 @@ static int send_exec(struct box_exec *exec, struct err *err)
     return 0;
 }
 
+bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv)
+{
+    autobuf struct buf texts = { 0 };
+    struct exec_spec spec = { .argv = (const char **)argv, .cwd = "/", .user = box->spec.user };
+    struct init_exec head;
+    struct err err;
+
+    return compose(box, &spec, &head, &texts, &err) == 0 && texts.len <= ARGS_INLINE &&
+           link_send(box, INIT_EXEC, number, &head, sizeof(head), texts.data, texts.len, -1);
+}
+
 /* A copy in the command's own memory, with `command` turned into argv. */
 static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
 {

@@ -85,6 +85,8 @@ struct cli {
     struct str reply;     /* its last answer, in there */
     char request_id[REQUEST_ID_MAX + 1];
     char hint[256];
+    /* Contents went by, for whoever shows progress; NULL: nobody does. */
+    void (*moved)(struct cli *cli, size_t bytes);
 };
 
 /* The whole program, roles apart; returns the exit status. */

@@ -165,8 +165,12 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
         (cli_has(cli, "bind") && put_bind(cli, &json, err) < 0))
         return -1;
     json_close(&json, '}');
-    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0) {
+        if (strncmp(err->field, "binds", 5) == 0)
+            snprintf(cli->hint, sizeof(cli->hint), "--copy %s copies it instead",
+                     cli_text(cli, "bind"));
         return err_wrap(err, "create a sandbox");
+    }
     shot->id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
     return 0;
 }
@@ -200,6 +204,24 @@ static int run_command(struct oneshot *shot, struct err *err)
                           : exec_in(cli, shot->id, shell, 3, err);
 }
 
+/*
+ * What the command left running would end with the sandbox in a moment, and meanwhile change files
+ * that are being fetched. An image without a shell has to do without; the digests are checked
+ * anyway.
+ */
+static void end_the_rest(struct oneshot *shot)
+{
+    struct cli *cli = shot->cli;
+    struct str shown = cli->reply;
+    struct err ignored = { 0 };
+
+    if (!cli_has(cli, "keep"))
+        (void)!cli_call(cli, "POST", STR("{\"command\":\"kill -KILL -1\"}"), NULL, &ignored,
+                        "/api/v1/sandboxes/%s/execs?wait=5000", shot->id);
+    cli->reply = shown;
+    cli->hint[0] = cli->request_id[0] = 0;
+}
+
 /* From here on there is a sandbox. */
 static int in_sandbox(struct oneshot *shot, struct err *err)
 {
@@ -212,8 +234,12 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
     int rc = run_command(shot, err);
     if (shot->workspace.root < 0 || (rc < 0 && err->code == ERR_GONE))
         return rc;
-    if (watch_begin(shot, PATIENT, &late) < 0 ||
-        workspace_finish(shot->cli, &shot->workspace, shot->id, &late) < 0) {
+    int back = watch_begin(shot, PATIENT, &late);
+    if (back == 0) {
+        end_the_rest(shot);
+        back = workspace_finish(shot->cli, &shot->workspace, shot->id, &late);
+    }
+    if (back < 0) {
         if (rc >= 0)
             *err = late;
         else

@@ -133,9 +133,9 @@ TEST(files_without_a_server)
     CHECK(mkdir(data, 0700) == 0);
     make(dir, "lock");
     make(dir, "admin.token");
+    make(dir, "disks.img");
     make(data, "atoll.db");
     make(data, "atoll.db-wal");
-    make(dir, "disks.img");
     look(dir);
     CHECK(!with(LEAK_FILE, dir));
 

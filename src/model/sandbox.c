@@ -275,7 +275,7 @@ int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
     otherwise(&spec->cpu_percent, 200);
     otherwise(&spec->disk, sandbox_on_disk(spec) ? 8ll << 30 : spec->memory / 2);
     otherwise(&spec->inodes, 100000);
-    otherwise(&spec->nofile, 1024);
+    otherwise(&spec->nofile, SANDBOX_NOFILE);
     return check_storage(spec, err);
 }
 

@@ -24,10 +24,6 @@ TEST(disks_are_made_listed_and_dropped)
     CHECK_INT(disk_ask(WIRE_DISK_MAKE, 8, 1, 0).msg.status, EINVAL);
     CHECK_INT(disk_ask(WIRE_DISK_MAKE, 8, 0, 8).msg.status, EINVAL);
     CHECK_INT(disk_ask(WIRE_DISK_DROP, 9, 0, 7).msg.status, EINVAL);
-    struct wire_msg flags = { .verb = WIRE_DISK_MAKE, .disk = { .id = 8, .flags = 2 } };
-    CHECK_INT(rig_ask(&flags).msg.status, EINVAL);
-    flags.disk = (struct disk_wish){ .id = 8, .from = 7, .flags = DISK_FOR_AGENT };
-    CHECK_INT(rig_ask(&flags).msg.status, EINVAL); /* a copy is what it is a copy of */
     CHECK_INT(disk_ask(WIRE_DISK_LIMIT, 8, MIB, 0).msg.status, ENOENT);
     struct rig_heard heard = rig_ask(&list);
     CHECK_INT(heard.msg.disk_rows.count, 3);
@@ -78,6 +74,27 @@ TEST(a_box_on_a_disk_keeps_its_files)
     CHECK_INT(disk_ask(WIRE_DISK_DROP, 1, 0, 0).msg.status, 0);
     rig_close();
     rig_check_no_loops(state);
+}
+
+TEST(wishes_that_make_no_sense_are_refused)
+{
+    static const struct disk_wish wishes[] = {
+        { .id = 0 },
+        { .id = 8, .bytes = BOX_DISK_MIN - 1 },
+        { .id = 8, .bytes = BOX_MEMORY_MAX + 1 },
+        { .id = 8, .from = 8 },
+        { .id = 8, .flags = DISK_FOR_AGENT << 1 },
+        { .id = 8, .from = 7, .flags = DISK_FOR_AGENT }, /* a copy is what it is a copy of */
+        { .id = 8, .zero = 1 },
+    };
+
+    rig_open();
+    for (size_t i = 0; i < ARRAY_LEN(wishes); i++) {
+        struct wire_msg msg = { .verb = WIRE_DISK_MAKE, .disk = wishes[i] };
+
+        CHECK_INT(rig_ask(&msg).msg.status, EINVAL);
+    }
+    rig_close();
 }
 
 /* ---- sizes ---- */
