@@ -833,6 +833,7 @@ int api_init(struct api *api, struct err *err)
     api->own->router = router_new(api_tables);
     api->own->refusals = refusals_new(api);
     event_streams_init(api);
+    backups_init(api);
     list_init(&api->own->outputs);
     list_init(&api->own->files);
     list_init(&api->own->laters);
@@ -845,6 +846,7 @@ void api_free(struct api *api)
     if (!api->own)
         return;
     event_streams_free(api);
+    backups_free(api);
     refusals_free(api->own->refusals);
     router_free(api->own->router);
     free(api->own);
