@@ -534,6 +534,13 @@ def test_an_ordinary_user_without_a_server(ordinary):
     assert b"2 files changed" in err
 
 
+def test_a_file_that_may_not_be_read(ordinary):
+    (ordinary.home / "secret").write_text("x\n")
+    (ordinary.home / "secret").chmod(0o600)
+    out, err = ordinary("run", "--", "true").communicate(timeout=60)
+    assert b"secret: " in err and b"Permission denied\n  --exclude leaves out" in err, err
+
+
 def test_an_ordinary_users_killed_run_leaves_nothing(ordinary):
     process = ordinary("run", "--", "sh", "-c", "echo ready; exec sleep 100")
     if process.stdout.readline() != b"ready\n":
@@ -621,4 +628,15 @@ def test_a_workspace_that_does_not_fit(atoll, work):
     (work / "large").write_bytes(bytes(30 << 20))
     done = sh(atoll, "true", "--disk", "10M")
     assert done.returncode != 0
-    assert b"copy the workspace" in done.stderr, done.stderr
+    assert b"copy the workspace: large: No space left on device" in done.stderr
+    assert b"\n  --disk gives it more room" in done.stderr
+
+
+def test_a_file_at_the_limit_of_patches_and_one_past_it(atoll, work, tmp_path):
+    patch = tmp_path / "p"
+    limit = 64 << 20
+    done = sh(atoll, f"truncate -s {limit} fits; truncate -s {limit + 1} large", "--patch", str(patch), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert b"not in the patch: large: too large" in done.stderr and b"fits: too large" not in done.stderr
+    git("apply", str(patch), cwd=work)
+    assert (work / "fits").stat().st_size == limit and not (work / "large").exists()
