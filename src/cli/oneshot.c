@@ -204,6 +204,28 @@ static void remove_sandbox(struct oneshot *shot)
 
 /* ---- the command ---- */
 
+/* What the image is for: its entrypoint and command. How many words; 0: it does not say. */
+static int image_command(struct oneshot *shot, const char **argv, struct err *err)
+{
+    static const char *const parts[] = { "entrypoint", "cmd" };
+    struct cli *cli = shot->cli;
+    const struct json *image;
+    int count = 0;
+
+    if (!cli_has(cli, "image"))
+        return 0;
+    if (cli_get(cli, &image, err, "/api/v1/images/%s", cli_escape(cli, cli_text(cli, "image"))) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        json_each(word, json_get(json_get(image, "config"), parts[i]))
+        {
+            if (count < CLI_ARGS_MAX && word->type == JSON_STRING)
+                argv[count++] = arena_memdup0(&cli->arena, word->text.p, word->text.n);
+        }
+    }
+    return count;
+}
+
 static int run_command(struct oneshot *shot, struct err *err)
 {
     static const char *shell[] = { "sh", "-c",
@@ -211,8 +233,13 @@ static int run_command(struct oneshot *shot, struct err *err)
     struct cli *cli = shot->cli;
 
     watch_end(shot); /* its signals are its own */
-    return cli->arg_count ? exec_in(cli, shot->id, cli->args, cli->arg_count, err)
-                          : exec_in(cli, shot->id, shell, 3, err);
+    if (cli->arg_count)
+        return exec_in(cli, shot->id, cli->args, cli->arg_count, err);
+    int words = image_command(shot, cli->args, err);
+    if (words < 0)
+        return -1;
+    return words ? exec_in(cli, shot->id, cli->args, (size_t)words, err)
+                 : exec_in(cli, shot->id, shell, 3, err);
 }
 
 /*
@@ -364,7 +391,8 @@ const struct command cmd_run = {
         "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
         "taken back and the status is 3. The sandbox is removed. Where no server is running, one "
         "is started for this command alone.\n\n"
-        "Ends with the exit status of the command; without a command, a shell is started. The "
+        "Ends with the exit status of the command; without a command, that of the image is run, or "
+        "a shell. The "
         "command has a terminal if standard input and output are one. Put -- before the "
         "command.\n\n"
         "Examples:\n  atoll run -- make test\n"

@@ -332,6 +332,8 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, struct json
     json_close(json, ']');
     if (cli_has(cli, "cwd"))
         json_kv_text(json, "cwd", cli_text(cli, "cwd"));
+    else if (strcmp(cli->command->name, "run") == 0 && !cli_has(cli, "no-workspace"))
+        json_kv_text(json, "cwd", "/workspace"); /* whatever an image says */
     if (cli_has(cli, "user"))
         json_kv_text(json, "user", cli_text(cli, "user"));
     if (kill_after)
