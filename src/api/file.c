@@ -36,6 +36,9 @@ struct fileop *fileop_new(struct call *call, const char *path_query, struct err 
         return NULL;
     }
     struct fileop *op = xnew(struct fileop);
+    struct sandbox_view view;
+    box_view(box, &view);
+    snprintf(op->id, sizeof(op->id), "%s", view.id);
     op->call = call;
     op->box = box;
     op->path = path;
@@ -86,11 +89,15 @@ void fileop_record(struct fileop *op, const struct err *err)
     struct json_out json = json_to(&text);
     struct call *call = op->call;
     const char *to = call_query(call, "to");
-    struct sandbox_view view;
+    struct box *box;
 
     if (err)
         op->err = *err;
-    box_view(op->box, &view);
+    /* A body may go on for long after its operation has failed, because the sandbox was deleted. */
+    if (boxes_find(call->api->boxes, call->who.tenant, op->id, &box, &(struct err){ 0 }) < 0) {
+        recorded(&op->op, NULL);
+        return;
+    }
     json_open(&json, '{');
     json_kv_text(&json, "path", op->path);
     if (to)
@@ -100,13 +107,13 @@ void fileop_record(struct fileop *op, const struct err *err)
     if (err)
         json_kv_text(&json, "error", err->msg);
     json_close(&json, '}');
-    call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
+    call->object = arena_printf(&call->arena, "sandbox/%s", op->id);
     call->detail = arena_memdup0(&call->arena, text.data, text.len);
     call->outcome = err ? "failed" : NULL;
     op->op = (struct box_op){
         .tenant = call->who.tenant, .by = call->who.id, .record = record, .done = recorded
     };
-    box_note(op->box, &op->op);
+    box_note(box, &op->op);
 }
 
 /* ---- one file as JSON ---- */

@@ -198,7 +198,7 @@ static void make_failed(struct pool *pool, const struct err *err)
     if (strcmp(pool->error, err->msg) != 0)
         log_warn("a warm sandbox could not be made", kv_str("pool", pool->name),
                  kv_str("error", err->msg));
-    snprintf(pool->error, sizeof(pool->error), "%s", err->msg);
+    snprintf(pool->error, sizeof(pool->error), "%.*s", (int)sizeof(pool->error) - 1, err->msg);
     pool->retry_ms = MIN(MAX(pool->retry_ms * 2, (int64_t)RETRY_MIN_MS), (int64_t)RETRY_MAX_MS);
     soon(pool, pool->retry_ms);
 }

@@ -40,6 +40,7 @@ struct command {
     const char *more; /* paragraphs for --help and the manual; may be NULL */
     const struct cli_flag *flags;
     unsigned traits;
+    int64_t timeout_ms; /* unless --timeout says otherwise; 0: CLI_TIMEOUT_MS */
     /* An exit status, or -1 with *err. */
     int (*run)(struct cli *cli, struct err *err);
 };
