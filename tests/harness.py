@@ -39,11 +39,15 @@ def adopt_orphans():
 
 
 def children(pid):
-    """Direct children of a process, of all its threads."""
+    """Direct children of a process, of all its threads. It may end meanwhile, and so may they."""
     found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for task in tasks:
         try:
-            found += [int(c) for c in (task / "children").read_text().split()]
+            found += [int(c) for c in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
         except OSError:
             pass
     return found

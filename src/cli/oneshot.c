@@ -204,26 +204,22 @@ static void remove_sandbox(struct oneshot *shot)
 
 /* ---- the command ---- */
 
-/* What the image is for: its entrypoint and command. How many words; 0: it does not say. */
-static int image_command(struct oneshot *shot, const char **argv, struct err *err)
+/* What the image says it is for: entry point and its arguments; none when it does not say. */
+static int image_command(struct cli *cli, const char **argv, size_t *argc, struct err *err)
 {
-    static const char *const parts[] = { "entrypoint", "cmd" };
-    struct cli *cli = shot->cli;
-    const struct json *image;
-    int count = 0;
+    const struct json *reply;
 
+    *argc = 0;
     if (!cli_has(cli, "image"))
         return 0;
-    if (cli_get(cli, &image, err, "/api/v1/images/%s", cli_escape(cli, cli_text(cli, "image"))) < 0)
+    if (cli_get(cli, &reply, err, "/api/v1/images/%s", cli_escape(cli, cli_text(cli, "image"))) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        json_each(word, json_get(json_get(image, "config"), parts[i]))
-        {
-            if (count < CLI_ARGS_MAX && word->type == JSON_STRING)
-                argv[count++] = arena_memdup0(&cli->arena, word->text.p, word->text.n);
-        }
-    }
-    return count;
+    const struct json *config = json_get(reply, "config");
+    const struct json *parts[] = { json_get(config, "entrypoint"), json_get(config, "cmd") };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        json_each(item, parts[i]) if (item->type == JSON_STRING && *argc < CLI_ARGS_MAX)
+            argv[(*argc)++] = arena_memdup0(&cli->arena, item->text.p, item->text.n);
+    return 0;
 }
 
 static int run_command(struct oneshot *shot, struct err *err)
@@ -231,15 +227,17 @@ static int run_command(struct oneshot *shot, struct err *err)
     static const char *shell[] = { "sh", "-c",
                                    "command -v bash >/dev/null && exec bash -l; exec sh -l", NULL };
     struct cli *cli = shot->cli;
+    const char **argv = arena_alloc(&cli->arena, (CLI_ARGS_MAX + 1) * sizeof(*argv));
+    const char *cwd = cli_has(cli, "no-workspace") ? NULL : "/workspace";
+    size_t argc;
 
     watch_end(shot); /* its signals are its own */
     if (cli->arg_count)
-        return exec_in(cli, shot->id, cli->args, cli->arg_count, err);
-    int words = image_command(shot, cli->args, err);
-    if (words < 0)
+        return exec_in(cli, shot->id, cli->args, cli->arg_count, cwd, err);
+    if (image_command(cli, argv, &argc, err) < 0)
         return -1;
-    return words ? exec_in(cli, shot->id, cli->args, (size_t)words, err)
-                 : exec_in(cli, shot->id, shell, 3, err);
+    return argc ? exec_in(cli, shot->id, argv, argc, cwd, err)
+                : exec_in(cli, shot->id, shell, 3, cwd, err);
 }
 
 /*
@@ -391,9 +389,9 @@ const struct command cmd_run = {
         "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
         "taken back and the status is 3. The sandbox is removed. Where no server is running, one "
         "is started for this command alone.\n\n"
-        "Ends with the exit status of the command; without a command, that of the image is run, or "
-        "a shell. The "
-        "command has a terminal if standard input and output are one. Put -- before the "
+        "Ends with the exit status of the command. Without a command, what --image is for is "
+        "started, or a shell. The command has a terminal if standard input and output are one. Put "
+        "-- before the "
         "command.\n\n"
         "Examples:\n  atoll run -- make test\n"
         "  atoll run --apply -- npx prettier --write .\n"

@@ -313,8 +313,8 @@ static int stream_all(struct running *run, struct err *err)
 
 /* ---- starting ---- */
 
-static int put_exec(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
-                    struct running *run, struct err *err)
+static int put_exec(struct cli *cli, const char **argv, size_t argc, const char *cwd,
+                    struct json_out *json, struct running *run, struct err *err)
 {
     struct winsize size;
     int64_t kill_after;
@@ -331,9 +331,9 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, struct json
     }
     json_close(json, ']');
     if (cli_has(cli, "cwd"))
-        json_kv_text(json, "cwd", cli_text(cli, "cwd"));
-    else if (strcmp(cli->command->name, "run") == 0 && !cli_has(cli, "no-workspace"))
-        json_kv_text(json, "cwd", "/workspace"); /* whatever an image says */
+        cwd = cli_text(cli, "cwd");
+    if (cwd)
+        json_kv_text(json, "cwd", cwd);
     if (cli_has(cli, "user"))
         json_kv_text(json, "user", cli_text(cli, "user"));
     if (kill_after)
@@ -387,7 +387,8 @@ static bool wants_tty(const struct cli *cli)
     return isatty(0) && cli_has(cli, "tty");
 }
 
-int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
+int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, const char *cwd,
+            struct err *err)
 {
     auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
     autobuf struct buf body = { 0 };
@@ -396,7 +397,7 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, str
 
     run.tty = wants_tty(cli);
     run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
-    if (put_exec(cli, argv, argc, &json, &run, err) < 0)
+    if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
         return -1;
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id) < 0) {
         bool missing = strncmp(err->field, "argv", 4) == 0 && err->code == ERR_UNPROCESSABLE;
@@ -416,7 +417,8 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, str
 
 static int exec_run(struct cli *cli, struct err *err)
 {
-    return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, err);
+    return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, NULL,
+                   err);
 }
 
 static const struct cli_flag exec_flags[] = {
@@ -448,7 +450,7 @@ static int shell_run(struct cli *cli, struct err *err)
     static const char *argv[] = { "/bin/sh", "-c",
                                   "command -v bash >/dev/null && exec bash -l; exec sh -l" };
 
-    return exec_in(cli, cli_escape(cli, cli->args[0]), argv, ARRAY_LEN(argv), err);
+    return exec_in(cli, cli_escape(cli, cli->args[0]), argv, ARRAY_LEN(argv), NULL, err);
 }
 
 static const struct cli_flag shell_flags[] = {

@@ -247,10 +247,25 @@ def test_the_command_line(server_, tmp_path):
     assert "sha256:" in shown.stdout and "layers" in shown.stdout
     ran = atoll(server_, "run", "--image", "busy-1", "--", "cat", "/etc/os", cwd=tmp_path)
     assert ran.returncode == 0 and ran.stdout == "base", ran
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note").write_text("copied")
+    ran = atoll(server_, "run", "--image", "busy-1", "--", "cat", "note", cwd=tmp_path / "mine")
+    assert ran.returncode == 0 and ran.stdout == "copied", ran
     assert json.loads(atoll(server_, "image", "show", "busy-1", "--json").stdout)["name"] == "busy-1"
     assert atoll(server_, "image", "rm", "busy-1").returncode == 0
     missing = atoll(server_, "image", "show", "busy-1")
     assert missing.returncode != 0 and "no image busy-1" in missing.stderr
+
+
+def test_what_an_image_is_for(server_, tmp_path):
+    """Without a command, the image's own runs, in its working directory unless there is a workspace."""
+    load(server_, "app", images.oci([base_layer()], Entrypoint=["echo", "from"], Cmd=["the image"], WorkingDir="/srv"))
+    ran = atoll(server_, "run", "--image", "app", "--no-workspace", stdin=subprocess.DEVNULL, cwd=tmp_path)
+    assert ran.returncode == 0 and ran.stdout == "from the image\n", ran
+    ran = atoll(server_, "run", "--image", "app", "--no-workspace", "--", "pwd", cwd=tmp_path)
+    assert ran.stdout == "/srv\n"
+    ran = atoll(server_, "run", "--image", "app", "--", "pwd", cwd=tmp_path)
+    assert ran.stdout == "/workspace\n"
 
 
 def test_a_layout_directory(server_, tmp_path):
