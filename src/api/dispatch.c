@@ -530,7 +530,7 @@ static int take_idempotency_key(struct running *run, struct str body, struct err
     struct call *call = &run->call;
     struct str key = http_header(call->req, "idempotency-key");
 
-    if (!key.p || !(call->route->flags & ROUTE_CREATES))
+    if (!key.p || !(call->route->flags & ROUTE_CREATES) || call->route->on == ON_STREAM)
         return 0;
     if (key.n == 0 || key.n > IDEMPOTENCY_KEY_MAX || !str_utf8(key))
         return err_field(err, "Idempotency-Key", "must be 1 to %d bytes of UTF-8",

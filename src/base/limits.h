@@ -180,7 +180,11 @@
 #define IMAGE_JSON_MAX 4194304             /* of a manifest, an index or a config */
 #define IMAGE_INDEXES_MAX 8                /* an index that names an index that… */
 #define IMAGE_LAYERS_MAX 128
-#define IMAGE_INFO_MAX 262144 /* what an unpacker says about an image */
+#define IMAGE_INFO_MAX 262144            /* what an unpacker says about an image */
+#define IMAGES_MAX 256                   /* of a tenant */
+#define IMAGE_STEP_MS (30ll * 60 * 1000) /* for an unpacker with one layer, or to look at all */
+#define IMAGE_IMPORTS_MAX 4              /* at once */
+#define IMAGE_SCRATCH_BYTES (3ll * (16ll << 30)) /* where an upload is taken apart */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

@@ -35,6 +35,8 @@ struct boxes *boxes_new(const struct boxes_options *options)
     list_init(&boxes->pools);
     boxes->pool_default = options->pool_default;
     list_init(&boxes->drops);
+    list_init(&boxes->images);
+    list_init(&boxes->imports);
     asks_init(boxes);
     return boxes;
 }
@@ -45,8 +47,10 @@ void boxes_free(struct boxes *boxes)
         return;
     boxes->stopping = true;
     asks_free(boxes);
+    imports_free(boxes);
     while (!list_empty(&boxes->all))
         box_free(list_entry(boxes->all.next, struct box, node));
+    images_free(boxes);
     disks_free(boxes);
     pools_free(boxes);
     map_free(&boxes->by_id);
@@ -264,6 +268,7 @@ void boxes_drain(struct boxes *boxes)
 {
     pools_stop(boxes);
     boxes->stopping = true;
+    imports_drain(boxes);
     list_each (pos, &boxes->all) {
         struct box *box = list_entry(pos, struct box, node);
 

@@ -77,6 +77,10 @@ void box_ended(struct box *box, enum sandbox_state state, const char *reason, st
     timer_cancel(box->boxes->loop, &box->idle);
     snprintf(box->reason, sizeof(box->reason), "%s", reason);
     box_move(box, state);
+    if (box->helper) { /* no row, nobody to tell but the one who has it */
+        box->helper->lost(box->helper, reason);
+        return;
+    }
     keep_state(box, state == SANDBOX_STOPPED ? "sandbox.stopped" : "sandbox.failed", op);
 }
 

@@ -365,6 +365,9 @@ void box_up(struct box *box, void (*done)(struct box *box, const struct err *err
     if (fill_wish(&box->spec, box->disk, &ask->msg.spec, &err) < 0)
         abort(); /* every wish was checked before it was taken */
     ask->msg.spec.must = box->must;
+    image_layers(box, &ask->msg.spec);
+    if (box->helper)
+        ask->msg.spec.flags |= BOX_WITH_TOOL;
     ask_send(box->boxes, ask);
 }
 
@@ -469,7 +472,7 @@ int wish_image(const struct sandbox_spec *spec, struct err *err)
 {
     if (!spec->image)
         return 0;
-    err_field(err, "image", "unknown image %.64s", spec->image);
+    err_field(err, "image", "pools of images are not possible yet");
     err->code = ERR_UNPROCESSABLE;
     return -1;
 }
@@ -486,8 +489,8 @@ int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenan
 {
     if (!spec->storage)
         spec->storage = disks_work(boxes) ? "disk" : "memory";
-    if (sandbox_spec_settle(spec, err) < 0 || check_room(boxes, spec, tenant, err) < 0 ||
-        wish_image(spec, err) < 0 || wish_fits(spec, err) < 0)
+    if (image_apply(boxes, spec, tenant, err) < 0 || sandbox_spec_settle(spec, err) < 0 ||
+        check_room(boxes, spec, tenant, err) < 0 || wish_fits(spec, err) < 0)
         return -1;
     if (sandbox_on_disk(spec) && !disks_work(boxes)) {
         (void)disks_refuse(boxes, err);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "box/boxes.h"
 #include "box/disk.h"
+#include "box/image.h"
 #include "box/pool.h"
 #include "box/spool.h"
 
@@ -40,6 +41,20 @@ void asks_free(struct boxes *boxes);
 /* What an answer says as an error of the API; `what` is said first. */
 int ask_err(struct err *err, const struct wire_msg *msg, const char *what);
 
+/* ---- helper.c: sandboxes for our own use ---- */
+
+/* One step at a time: each call is answered by the callback of its name. */
+struct helper {
+    struct box *box;                                          /* NULL: none */
+    void (*up)(struct helper *helper, const struct err *err); /* with err: there is none */
+    void (*mounted)(struct helper *helper, const struct err *err);
+    void (*lost)(struct helper *helper, const char *reason); /* it ended; helper_end follows */
+    void (*gone)(struct helper *helper, bool sure);
+};
+void helper_start(struct helper *helper, struct boxes *boxes);
+void helper_mount(struct helper *helper, uint64_t disk, const char *target);
+void helper_end(struct helper *helper);
+
 /* ---- the set ---- */
 
 struct boxes {
@@ -69,6 +84,10 @@ struct boxes {
     bool disks_asked;
     int disks_status; /* errno that the warden answered the list with */
     void (*disks_listed)(struct boxes *boxes);
+    /* image.c, import.c */
+    struct list images; /* oldest first */
+    struct list imports;
+    unsigned import_count;
     /* pool.c */
     struct list pools;
     unsigned pool_default, warm_count;
@@ -96,7 +115,8 @@ struct box {
     int64_t created_ms, changed_ms, expires_ms;
     const char *busy; /* what is being done to it, or NULL */
     struct timer ttl;
-    uint64_t disk; /* its root; 0: memory */
+    uint64_t disk;         /* its root; 0: memory */
+    struct helper *helper; /* it is one of ours; NULL: it is somebody's */
     struct box_op *op;
     struct disk_op disk_op;
     const char *start; /* while it is made: "cold", "warm" */
@@ -312,6 +332,29 @@ must_use int disks_load(struct boxes *boxes, struct db *db, struct err *err);
 /* Asks the warden what it has, drops what no row names, and calls `listed`. */
 void disks_start(struct boxes *boxes, void (*listed)(struct boxes *boxes));
 void disks_free(struct boxes *boxes);
+
+/* ---- image.c, import.c ---- */
+
+must_use int images_load(struct boxes *boxes, struct db *db, struct err *err);
+void images_free(struct boxes *boxes);
+void imports_drain(struct boxes *boxes); /* they are given up */
+void imports_free(struct boxes *boxes);  /* whoever waits is told that the server stops */
+struct image *image_new(struct boxes *boxes, const char *tenant, const char *by, const char *name,
+                        struct str text, struct err *err);
+void image_free(struct image *image);
+struct image *image_named(struct boxes *boxes, const char *tenant, const char *name);
+struct image *box_image(const struct box *box); /* or NULL */
+must_use int image_told_read(struct arena *arena, struct str text, struct image_told *out,
+                             struct err *err);
+must_use int image_row_insert(struct db *db, const struct image *image, struct err *err);
+must_use int image_event(struct db *db, const char *tenant, const char *name, const char *type,
+                         const char *stage, struct err *err);
+/* Does an import under way count on this layer? */
+bool import_uses(const struct boxes *boxes, uint64_t number);
+/* Is the wish's image there? Fills in what the image says and the wish does not. */
+must_use int image_apply(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
+                         struct err *err);
+void image_layers(const struct box *box, struct box_spec *wish);
 
 /* ---- rows.c: what is stored, and the jobs that do it ---- */
 

@@ -878,11 +878,14 @@ TEST(pages_hold_every_command_flag_and_setting)
                        settings = run("docs settings");
 
     for (const struct command *const *at = commands; *at; at++) {
-        autofree char *item = xprintf(".It Cm %s", (*at)->name);
+        autobuf struct buf item = { 0 };
         autofree char *title = xprintf("## `atoll %s", (*at)->name);
         bool hidden = (*at)->traits & CMD_HIDDEN;
 
-        CHECK(hidden == !strstr(man.out, item));
+        buf_puts(&item, ".It Cm ");
+        for (const char *p = (*at)->name; *p; p++)
+            buf_printf(&item, "%s%c", *p == '-' ? "\\" : "", *p);
+        CHECK(hidden == !strstr(man.out, buf_cstr(&item)));
         CHECK(hidden == !strstr(md.out, title));
     }
     for (const struct conf_key *key = conf_table; key->name; key++) {

@@ -357,11 +357,17 @@ struct known {
 };
 
 static const struct known state_files[] = {
-    { "lock", false },      { "admin.token", false },
-    { "data", false },      { "boxes", false },
-    { "images", false },    { "disks", false },
-    { "disks.img", false }, { "atoll.sock", true },
-    { "door.sock", true },  { 0 },
+    { "lock", false },
+    { "admin.token", false },
+    { "data", false },
+    { "boxes", false },
+    { "images", false },
+    { "atoll.sock", true },
+    { "door.sock", true },
+    { "disks.img", false },
+    { "disks.new", true },
+    { "disks", false }, /* where kernels that cannot do without it attach them */
+    { 0 },
 };
 
 static bool is_tmp(const char *name)

@@ -141,12 +141,14 @@ TEST(files_without_a_server)
 
     make(dir, "atoll.sock");
     make(dir, "door.sock");
+    make(dir, "disks.new");
     make(dir, "admin.token.tmp");
     make(dir, "stranger");
     make(data, "atoll.db.new");
     look(dir);
     CHECK(with(LEAK_FILE, "/atoll.sock"));
     CHECK(with(LEAK_FILE, "/door.sock"));
+    CHECK(with(LEAK_FILE, "/disks.new"));
     CHECK(with(LEAK_FILE, "/admin.token.tmp"));
     CHECK(with(LEAK_FILE, "/stranger"));
     CHECK(with(LEAK_FILE, "/data/atoll.db.new"));

@@ -198,11 +198,24 @@ static const char pool_tables[] =
     "  changed_ms BIGINT NOT NULL"
     ") {clustered};";
 
+/* What sandboxes begin with (box/image.h). */
+static const char image_tables[] =
+    "CREATE TABLE image ("
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  name TEXT NOT NULL,"
+    "  told TEXT NOT NULL,"   /* what its unpacker said of it */
+    "  layers TEXT NOT NULL," /* numbers of disks, the lowest first */
+    "  by TEXT NOT NULL,"
+    "  made_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, name)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
     { 3, "disks", disk_tables },
     { 4, "pools", pool_tables },
+    { 5, "images", image_tables },
     { 0 },
 };
 /* clang-format on */

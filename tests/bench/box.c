@@ -3,7 +3,8 @@
  * interleaved in one loop. The sandbox is made in this process by the warden's own parts, as the
  * warden does it; `cold` takes its namespaces from the pool, `fresh` makes them on the way.
  *
- * box ROUNDS STATE: prints "NAME min median p99" in microseconds per line, then ratios to bwrap.
+ * box ROUNDS STATE: prints "NAME min median p99" in microseconds per line, then ratios to bwrap;
+ * what is about disks (disk.h) comes first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -166,6 +167,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+#include "disk.h"
+
 static void on_child(int number)
 {
     (void)number;
@@ -206,6 +209,8 @@ int main(int argc, char **argv)
         for (int k = 0; i >= 0 && k < 4; k++)
             times[k][i] = t[k];
     }
+    boxes_pool(4);
+    disk_bench(rounds);
     boxes_close();
     for (int k = 0; k < 4; k++)
         qsort(times[k], (size_t)rounds, sizeof(double), compare);
