@@ -330,6 +330,22 @@ static inline struct rig_ran *rig_probe(struct rig_box *box, uint32_t flags)
     return rig_finish(box, rig_start(box, texts, 1, 1, flags));
 }
 
+/* Every probe holds but these. */
+static inline void rig_check_probe(struct rig_box *box, uint32_t flags, const char *const *but)
+{
+    struct rig_ran *ran = rig_probe(box, flags);
+
+    CHECK(strstr(ran->out, " probes, "));
+    for (char *line = ran->out; (line = strstr(line, "BROKEN ")); line++) {
+        bool known = false;
+
+        for (const char *const *name = but; *name; name++)
+            known |= strncmp(line + 7, *name, strlen(*name)) == 0 && line[7 + strlen(*name)] == ' ';
+        if (!known)
+            test_fail(__FILE__, __LINE__, "%s:\n%s", flags ? "root" : "agent", ran->out);
+    }
+}
+
 /* ---- nothing is left ---- */
 
 struct rig_left {
