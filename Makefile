@@ -67,8 +67,8 @@ LIBS = -l:libarchive.a $(PKG_LIBS) -lwslay -lm
 
 LIB_SRC := $(filter-out %_test.c %_fuzz.c src/base/test.c src/base/fuzz_main.c src/main.c \
              $(wildcard src/warden/*.c src/init/*.c),$(wildcard src/*/*.c))
-TEST_SRC := $(filter-out src/warden/% src/init/%,$(wildcard src/*/*_test.c))
-FUZZ_SRC := $(filter-out src/warden/% src/init/%,$(wildcard src/*/*_fuzz.c))
+TEST_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_test.c))
+FUZZ_SRC := $(filter-out src/warden/%,$(wildcard src/*/*_fuzz.c))
 LIB_OBJ := $(LIB_SRC:src/%.c=$(BUILD)/obj/%.o)
 TESTS := $(TEST_SRC:src/%.c=$(BUILD)/test/%)
 REPLAYS := $(FUZZ_SRC:src/%.c=$(BUILD)/replay/%)
@@ -180,10 +180,8 @@ MUSL_CFLAGS := -std=gnu17 -O2 -g -fPIE -fvisibility=hidden -fstack-protector-str
 MUSL_LDFLAGS := -nostartfiles -static -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now \
         -Wl,-z,noexecstack,-z,separate-code,--gc-sections
 WARDEN_PARTS := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(filter-out src/warden/main.c,$(WARDEN_OWN)))
-INIT_PARTS := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(filter-out src/init/main.c,$(INIT_OWN)))
 WARDEN_TESTS := $(patsubst src/%.c,$(BUILD)/test/%,$(wildcard src/warden/*_test.c))
-INIT_TESTS := $(patsubst src/%.c,$(BUILD)/test/%,$(wildcard src/init/*_test.c))
-TESTS += $(WARDEN_TESTS) $(INIT_TESTS)
+TESTS += $(WARDEN_TESTS)
 PROGRAMS += $(BUILD)/atoll-warden $(BUILD)/atoll-init
 
 # musl brings no kernel headers; these are the system's, and nothing else of glibc's.
@@ -224,11 +222,6 @@ $(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): CPPFLAGS += -D
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
                                   $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
                                   | $(BUILD)/atoll-warden $(BUILD)/probe
-	@mkdir -p $(@D)
-	@echo "  LD   $@"
-	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
-$(INIT_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(INIT_PARTS) $(BUILD)/obj/base/test.o \
-                                $(BUILD)/libatoll.a
 	@mkdir -p $(@D)
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka

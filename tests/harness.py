@@ -39,11 +39,15 @@ def adopt_orphans():
 
 
 def children(pid):
-    """Direct children of a process, of all its threads."""
+    """Direct children of a process, of all its threads. It may end meanwhile, and so may they."""
     found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for task in tasks:
         try:
-            found += [int(c) for c in (task / "children").read_text().split()]
+            found += [int(c) for c in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
         except OSError:
             pass
     return found
@@ -250,7 +254,8 @@ class Server:
 
     def start(self, ready=True):
         scheme = "https://" if self.tls else ""
-        argv = [*self.prefix, self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state)]
+        argv = [*self.prefix, self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state),
+                "--pool-default", "0"]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
         try:
             with open(self.log_path, "ab") as log:

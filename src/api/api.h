@@ -32,6 +32,7 @@ enum route_flag {
     ROUTE_NO_RATE = 16, /* not counted against the caller's rate */
     ROUTE_BODY = 32,    /* ON_STREAM: the handler reads the body itself */
     ROUTE_NODE = 128,   /* about the whole server: only for the tenant that owns it */
+    ROUTE_AWAKE = 256,  /* ON_LATER: a sandbox that sleeps is woken before the handler runs */
     ROUTE_HIDDEN = 64,  /* not in OpenAPI nor the reference: another protocol's own paths */
 };
 

@@ -374,7 +374,10 @@ static void launch_later(struct running *run)
 {
     struct err err = { 0 };
 
-    if (run->call.route->fn(&run->call, &err) < 0)
+    const struct route *route = run->call.route;
+
+    if ((route->flags & ROUTE_AWAKE ? call_awake(&run->call, route->fn, &err)
+                                    : route->fn(&run->call, &err)) < 0)
         call_finish(&run->call, &err);
 }
 
@@ -527,7 +530,7 @@ static int take_idempotency_key(struct running *run, struct str body, struct err
     struct call *call = &run->call;
     struct str key = http_header(call->req, "idempotency-key");
 
-    if (!key.p || !(call->route->flags & ROUTE_CREATES))
+    if (!key.p || !(call->route->flags & ROUTE_CREATES) || call->route->on == ON_STREAM)
         return 0;
     if (key.n == 0 || key.n > IDEMPOTENCY_KEY_MAX || !str_utf8(key))
         return err_field(err, "Idempotency-Key", "must be 1 to %d bytes of UTF-8",
@@ -830,6 +833,7 @@ int api_init(struct api *api, struct err *err)
     api->own->router = router_new(api_tables);
     api->own->refusals = refusals_new(api);
     event_streams_init(api);
+    backups_init(api);
     list_init(&api->own->outputs);
     list_init(&api->own->files);
     list_init(&api->own->laters);
@@ -842,6 +846,7 @@ void api_free(struct api *api)
     if (!api->own)
         return;
     event_streams_free(api);
+    backups_free(api);
     refusals_free(api->own->refusals);
     router_free(api->own->router);
     free(api->own);

@@ -222,6 +222,26 @@ static void stream_begin(struct stream *stream)
         sse_begin(stream);
 }
 
+/* A type that no event can have would match nothing for ever, without a word. */
+static int check_types(struct call *call, struct err *err)
+{
+    const char *types = call_query(call, "type");
+    struct str rest = str_of(types ? types : "");
+
+    while (rest.n) {
+        struct str type = str_trim(str_cut(&rest, ',')), name = type;
+
+        if (name.n > 2 && memcmp(name.p + name.n - 2, ".*", 2) == 0)
+            name.n -= 2;
+        for (size_t i = 0; i < MAX(name.n, (size_t)1); i++)
+            if (!name.n || !strchr("abcdefghijklmnopqrstuvwxyz0123456789._-", name.p[i]))
+                return err_field(err, "type",
+                                 "\"%.*s\" is no type; they look like note.created or token.*",
+                                 STR_FMT(type));
+    }
+    return 0;
+}
+
 /* ---- opening one ---- */
 
 static int place_run(struct store_job *job, struct db *db, struct err *err)
@@ -283,7 +303,7 @@ static int stream_open(struct call *call, struct err *err)
 
     if (call->api->draining)
         return err_set(err, ERR_UNAVAILABLE, "the server is about to stop");
-    if (since_of(call, &since, err) < 0)
+    if (since_of(call, &since, err) < 0 || check_types(call, err) < 0)
         return -1;
     if (bus_subscribers(call->api->bus) >= SUBSCRIBERS_MAX)
         return err_set(err, ERR_UNAVAILABLE, "%d event streams are open already", SUBSCRIBERS_MAX);
@@ -370,7 +390,8 @@ static int page_get(struct call *call, struct err *err)
     struct json_out json = call_json(call);
 
     if (call_query_int(call, "since", 0, INT64_MAX, 0, &since, err) < 0 ||
-        call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0)
+        call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0 ||
+        check_types(call, err) < 0)
         return -1;
     if (event_page(call->db, call->who.tenant, since, (unsigned)limit, &page, err) < 0)
         return -1;

@@ -149,7 +149,7 @@ static void exec_running(struct box_op *op, const struct err *err)
     box_exec_wait(op->exec, pending->wait_ms, &pending->wait);
 }
 
-static int exec_begin(struct call *call, struct err *err)
+static int exec_post(struct call *call, struct err *err)
 {
     struct pending *pending = pending_new(call);
     struct exec_spec spec = { 0 };
@@ -160,11 +160,6 @@ static int exec_begin(struct call *call, struct err *err)
         return -1;
     pending->op.done = exec_running;
     return box_exec(box, &spec, &pending->op, err);
-}
-
-static int exec_post(struct call *call, struct err *err)
-{
-    return call_awake(call, exec_begin, err);
 }
 
 static int exec_get(struct call *call, struct err *err)
@@ -622,7 +617,7 @@ const struct route exec_routes[] = {
       .takes = exec_spec_fields,
       .gives = exec_fields,
       .query = "wait:int",
-      .flags = ROUTE_CREATES,
+      .flags = ROUTE_CREATES | ROUTE_AWAKE,
       .summary = "Run a command; answered when it has started, or with `wait` (milliseconds) when "
                  "it has ended or that time is over." },
     { .name = "exec.list",

@@ -22,6 +22,11 @@ struct fileop *fileop_new(struct call *call, const char *path_query, struct err 
 
     if (call_box(call, &box, err) < 0)
         return NULL;
+    if (box_rouse(box)) { /* contents do not wait: who sends them would have to hold them */
+        err_set(err, ERR_UNAVAILABLE, "the sandbox was asleep and wakes up; ask again");
+        err->retry_after = 1;
+        return NULL;
+    }
     if (!path || !path[0] || strlen(path) > TREE_PATH_MAX) {
         err_field(err, path_query, "a path of 1 to %d bytes is needed", TREE_PATH_MAX);
         return NULL;
@@ -31,6 +36,9 @@ struct fileop *fileop_new(struct call *call, const char *path_query, struct err 
         return NULL;
     }
     struct fileop *op = xnew(struct fileop);
+    struct sandbox_view view;
+    box_view(box, &view);
+    snprintf(op->id, sizeof(op->id), "%s", view.id);
     op->call = call;
     op->box = box;
     op->path = path;
@@ -81,11 +89,15 @@ void fileop_record(struct fileop *op, const struct err *err)
     struct json_out json = json_to(&text);
     struct call *call = op->call;
     const char *to = call_query(call, "to");
-    struct sandbox_view view;
+    struct box *box;
 
     if (err)
         op->err = *err;
-    box_view(op->box, &view);
+    /* A body may go on for long after its operation has failed, because the sandbox was deleted. */
+    if (boxes_find(call->api->boxes, call->who.tenant, op->id, &box, &(struct err){ 0 }) < 0) {
+        recorded(&op->op, NULL);
+        return;
+    }
     json_open(&json, '{');
     json_kv_text(&json, "path", op->path);
     if (to)
@@ -95,13 +107,13 @@ void fileop_record(struct fileop *op, const struct err *err)
     if (err)
         json_kv_text(&json, "error", err->msg);
     json_close(&json, '}');
-    call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
+    call->object = arena_printf(&call->arena, "sandbox/%s", op->id);
     call->detail = arena_memdup0(&call->arena, text.data, text.len);
     call->outcome = err ? "failed" : NULL;
     op->op = (struct box_op){
         .tenant = call->who.tenant, .by = call->who.id, .record = record, .done = recorded
     };
-    box_note(op->box, &op->op);
+    box_note(box, &op->op);
 }
 
 /* ---- one file as JSON ---- */
@@ -355,6 +367,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = file_remove,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,recursive:int",
       .summary = "Remove a file or an empty directory, or with `recursive`=1 a whole tree." },
     { .name = "file.append",
@@ -373,6 +386,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_LOOK,
       .fn = file_list,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,after:string,limit:int",
       .summary = "What is in a directory, sorted by name: `items` behind the name `after`, at "
                  "most `limit`, and whether there are `more`." },
@@ -382,6 +396,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_LOOK,
       .fn = file_stat,
+      .flags = ROUTE_AWAKE,
       .gives = file_fields,
       .query = "path:string,user:string,follow:int",
       .summary = "About one file; of a symlink itself unless `follow`=1." },
@@ -391,6 +406,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = file_mkdir,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,mode:string,parents:int",
       .summary = "Make a directory (`mode` octal, 755); with `parents`=1 those above it too, and "
                  "one that is there already will do." },
@@ -400,6 +416,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = file_move,
+      .flags = ROUTE_AWAKE,
       .query = "path:string,to:string,user:string,replace:int",
       .summary = "Another name for `path`; one that is taken only with `replace`=1." },
     { .name = "tree.read",

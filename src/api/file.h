@@ -9,12 +9,13 @@
 struct fileop {
     struct box_job job;
     struct box_op op;
-    struct call *call; /* NULL: answered, or nobody waits */
-    struct box *box;
-    const char *path; /* in the call's arena */
-    struct buf out;   /* output that is not passed on yet */
-    struct err err;   /* of the job */
-    bool changes;     /* to be recorded */
+    struct call *call;    /* NULL: answered, or nobody waits */
+    struct box *box;      /* while its job is under way */
+    char id[BOX_ID_SIZE]; /* of the box */
+    const char *path;     /* in the call's arena */
+    struct buf out;       /* output that is not passed on yet */
+    struct err err;       /* of the job */
+    bool changes;         /* to be recorded */
     /* up */
     struct buf rest;
     uint64_t bytes;

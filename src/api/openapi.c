@@ -51,7 +51,7 @@ static void put_parameters(const struct route *route, struct json_out *json)
 
         put_parameter(json, name, "query", type);
     }
-    if (route->flags & ROUTE_CREATES)
+    if (route->flags & ROUTE_CREATES && route->on != ON_STREAM)
         put_parameter(json, STR("Idempotency-Key"), "header", STR("string"));
     json_close(json, ']');
 }

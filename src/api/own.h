@@ -8,6 +8,7 @@
 struct refusals; /* refuse.c */
 
 struct api_private {
+    struct api *api;
     struct router *router;
     char boot[9];      /* random, the same for one life of the process */
     uint64_t requests; /* for request ids */
@@ -16,6 +17,7 @@ struct api_private {
     struct list outputs; /* output streams, to be cut with their credential (exec.c) */
     struct list files;   /* downloads, likewise (file_down.c) */
     struct timer keepalive;
+    struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
     int64_t event_text_seq;
     char event_text_tenant[TENANT_MAX + 1];
@@ -67,6 +69,10 @@ struct refusals *refusals_new(struct api *api);
 void refusals_free(struct refusals *refusals);
 must_use bool refusals_row(struct refusals *refusals, struct call *call, const struct err *err,
                            struct audit *out);
+
+/* backup.c: removes what an earlier life left there, and goes on watching. */
+void backups_init(struct api *api);
+void backups_free(struct api *api);
 
 /* event.c */
 void event_streams_init(struct api *api);

@@ -140,6 +140,9 @@
 #define SANDBOX_PIDS_MAX 32768
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
+#define POOLS_MAX 16
+#define POOL_SIZE_MAX 64
+#define SANDBOX_NOFILE 1024  /* descriptors of a process, unless said */
 #define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
 #define DISK_NAME_MAX 63     /* of a volume or a snapshot */
 #define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
@@ -177,7 +180,11 @@
 #define IMAGE_JSON_MAX 4194304             /* of a manifest, an index or a config */
 #define IMAGE_INDEXES_MAX 8                /* an index that names an index that… */
 #define IMAGE_LAYERS_MAX 128
-#define IMAGE_INFO_MAX 262144 /* what an unpacker says about an image */
+#define IMAGE_INFO_MAX 262144            /* what an unpacker says about an image */
+#define IMAGES_MAX 256                   /* of a tenant */
+#define IMAGE_STEP_MS (30ll * 60 * 1000) /* for an unpacker with one layer, or to look at all */
+#define IMAGE_IMPORTS_MAX 4              /* at once */
+#define IMAGE_SCRATCH_BYTES (3ll * (16ll << 30)) /* where an upload is taken apart */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

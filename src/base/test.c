@@ -20,6 +20,8 @@
 
 static struct test_case *first, **last = &first;
 static uint64_t rand_state;
+static char *dirs[256];
+static size_t dir_count;
 static char base_dir[256]; /* all directories of this program, also those its children ask for */
 static unsigned passed, skipped;
 
@@ -70,19 +72,14 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-/*
- * The names are made by mkdtemp as well, because children of the program ask too, at the same time;
- * they stay allocated, because a child that is killed could not free them either.
- */
+/* Named by mkdtemp as well, because children of the program ask too, at the same time. */
 const char *test_dir(void)
 {
-    static char *paths[256];
-    static size_t count;
     char *path = xprintf("%s/XXXXXX", base_dir);
 
-    if (count == ARRAY_LEN(paths) || !mkdtemp(path))
+    if (dir_count == ARRAY_LEN(dirs) || !mkdtemp(path))
         test_fail(__FILE__, __LINE__, "cannot make a temporary directory");
-    paths[count++] = path; /* reachable, for the leak checker */
+    dirs[dir_count++] = path;
     return path;
 }
 
@@ -122,6 +119,8 @@ int main(int argc, char **argv)
     }
     make_base_dir();
     int failed = _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL);
+    while (dir_count)
+        free(dirs[--dir_count]);
     nftw(base_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     free(tests);
     /* A filter that matches nothing must not look like success. */

@@ -138,7 +138,8 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
     while ((rc = query_step(q, err)) > 0)
         if (load_box(boxes, q, err) < 0)
             return -1;
-    if (rc < 0 || disks_load(boxes, db, err) < 0)
+    if (rc < 0 || disks_load(boxes, db, err) < 0 || images_load(boxes, db, err) < 0 ||
+        pools_load(boxes, db, err) < 0)
         return -1;
     list_each (pos, &boxes->all)
         if (load_execs(list_entry(pos, struct box, node), db, err) < 0)
@@ -160,6 +161,7 @@ void adopt_opened(struct boxes *boxes)
         void (*started)(void *ctx) = boxes->started;
 
         boxes->started = NULL;
+        pools_start(boxes);
         map_free(&boxes->listed);
         boxes->listed = (struct map){ 0 };
         started(boxes->started_ctx);

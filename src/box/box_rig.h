@@ -167,6 +167,7 @@ UNUSED_OK static struct caller caller_new(void)
 }
 
 UNUSED_OK static char *store_path;
+static unsigned rig_pool; /* size of the default pool */
 
 UNUSED_OK static void up(bool fresh)
 {
@@ -188,6 +189,7 @@ UNUSED_OK static void up(bool fresh)
                                                .store = test_store,
                                                .spool_dir = dir,
                                                .sandboxes_max = 3,
+                                               .pool_default = rig_pool,
                                                .send = played_send });
     asked_count = 0;
 }

@@ -31,7 +31,11 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->ctx = options->ctx;
     list_init(&boxes->all);
     list_init(&boxes->disks);
+    list_init(&boxes->pools);
+    boxes->pool_default = options->pool_default;
     list_init(&boxes->drops);
+    list_init(&boxes->images);
+    list_init(&boxes->imports);
     asks_init(boxes);
     return boxes;
 }
@@ -42,9 +46,12 @@ void boxes_free(struct boxes *boxes)
         return;
     boxes->stopping = true;
     asks_free(boxes);
+    imports_free(boxes);
     while (!list_empty(&boxes->all))
         box_free(list_entry(boxes->all.next, struct box, node));
+    images_free(boxes);
     disks_free(boxes);
+    pools_free(boxes);
     map_free(&boxes->by_id);
     map_free(&boxes->listed);
     if (boxes->spool_dir >= 0)
@@ -67,9 +74,18 @@ struct box *box_new(struct boxes *boxes, const char *id, const char *tenant)
     link_init(box);
     list_append(&boxes->all, &box->node);
     (void)map_put(&boxes->by_id, str_of(box->id), box);
-    boxes->count++;
-    metric_set(&sandboxes, 0, boxes->count);
+    box_count(box);
     return box;
+}
+
+void box_count(struct box *box)
+{
+    metric_set(&sandboxes, 0, ++box->boxes->count);
+}
+
+void box_uncount(struct box *box)
+{
+    metric_set(&sandboxes, 0, --box->boxes->count);
 }
 
 void box_free(struct box *box)
@@ -96,8 +112,9 @@ void box_free(struct box *box)
     link_close(box);
     list_remove(&box->node);
     (void)map_del(&boxes->by_id, str_of(box->id));
-    boxes->count--;
-    metric_set(&sandboxes, 0, boxes->count);
+    list_remove(&box->pool_node);
+    if (!box->pool)
+        box_uncount(box);
     arena_free(&box->arena);
     free(box);
 }
@@ -247,7 +264,9 @@ int box_applied(struct box *box, struct box_applied *out, struct box_op *op, str
 
 void boxes_drain(struct boxes *boxes)
 {
+    pools_stop(boxes);
     boxes->stopping = true;
+    imports_drain(boxes);
     list_each (pos, &boxes->all) {
         struct box *box = list_entry(pos, struct box, node);
 

@@ -29,6 +29,7 @@ struct boxes_options {
     struct store *store;
     int spool_dir;          /* takes */
     unsigned sandboxes_max; /* not deleted ones */
+    unsigned pool_default;  /* warm ones in the default pool, unless somebody said otherwise */
     /* To the warden: 0, or -1 with errno. */
     int (*send)(void *ctx, const struct wire_msg *msg);
     void *ctx;
@@ -112,6 +113,9 @@ void box_touch(struct box *box);
  * awake (nothing is stored for this op), -1 refused.
  */
 must_use int box_wake(struct box *box, struct box_op *op, struct err *err);
+
+/* The same without waiting: true when it slept, and wakes up now. */
+bool box_rouse(struct box *box);
 
 /* Questions to the warden; *out lives until `done`. */
 must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err);

@@ -189,7 +189,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
 
 /* Settings of the environment; a later one of the same name wins. */
 struct env {
-    const char *keys[600], *values[600];
+    const char *keys[800], *values[800];
     size_t count;
 };
 
@@ -221,6 +221,9 @@ static void env_fill(struct env *env, const struct box *box, const struct exec_s
     env_put(env, "ATOLL_SANDBOX", box->id);
     if (spec->tty)
         env_put(env, "TERM", "xterm-256color");
+    const struct image *image = box_image(box);
+    for (const struct field_pair *pair = image ? image->env : NULL; pair && pair->key; pair++)
+        env_put(env, pair->key, pair->value);
     for (const struct field_pair *pair = box->spec.env; pair && pair->key; pair++)
         env_put(env, pair->key, pair->value);
     for (const struct field_pair *pair = spec->env; pair && pair->key; pair++)
@@ -300,6 +303,17 @@ static int send_exec(struct box_exec *exec, struct err *err)
     return 0;
 }
 
+bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv)
+{
+    autobuf struct buf texts = { 0 };
+    struct exec_spec spec = { .argv = (const char **)argv, .cwd = "/", .user = box->spec.user };
+    struct init_exec head;
+    struct err err;
+
+    return compose(box, &spec, &head, &texts, &err) == 0 && texts.len <= ARGS_INLINE &&
+           link_send(box, INIT_EXEC, number, &head, sizeof(head), texts.data, texts.len, -1);
+}
+
 /* A copy in the command's own memory, with `command` turned into argv. */
 static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
 {
@@ -351,12 +365,15 @@ static void forget_oldest(struct box *box)
 
 int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, struct err *err)
 {
+    const struct image *image = box_image(box);
     struct exec_spec settled = *spec;
     char id[ID_SIZE];
 
     if (box->state != SANDBOX_RUNNING || box->busy)
         return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
                        box->busy ? box->busy : sandbox_state_name(box->state));
+    if (image && !settled.cwd)
+        settled.cwd = *image->told.config->workdir ? image->told.config->workdir : "/";
     if (exec_spec_settle(&settled, box->spec.user, err) < 0)
         return -1;
     if (strcmp(settled.user, "root") == 0 && strcmp(box->spec.user, "root") != 0)

@@ -156,7 +156,8 @@ static int send_job(struct box_job *job, const struct box_job_spec *spec, bool r
                     struct err *err)
 {
     autobuf struct buf texts = { 0 };
-    struct init_exec head = { .flags = INIT_BUILTIN | (spec->input ? INIT_STDIN_OPEN : 0u) |
+    struct init_exec head = { .flags = (spec->program ? 0u : INIT_BUILTIN) |
+                                       (spec->input ? INIT_STDIN_OPEN : 0u) |
                                        (root ? INIT_AS_ROOT : 0u) };
 
     for (const char *const *arg = spec->args; *arg; arg++, head.argc++)
@@ -189,6 +190,7 @@ int box_job_start(struct box *box, struct box_job *job, const struct box_job_spe
     job->number = box->next_job;
     box->next_job = (box->next_job + 1) | JOB_NUMBERS;
     job->in_open = spec->input;
+    job->program = spec->program;
     job->errors.max = ERRORS_MAX;
     if (send_job(job, spec, root, err) < 0) {
         job->box = NULL;
@@ -307,7 +309,8 @@ void job_exited(struct box_job *job, const struct init_exited *told)
         return;
     }
     (void)link_send(job->box, INIT_FORGET, job->number, NULL, 0, NULL, 0, -1);
-    if (told->code == 0) {
+    if (told->code == 0 || (job->program && told->code > 0)) {
+        job->code = told->code;
         end(job, NULL);
         return;
     }

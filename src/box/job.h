@@ -1,5 +1,6 @@
 /*
- * job - a file operation in a sandbox, run by its init's own code (INIT_BUILTIN in wire/init.h).
+ * job - a file operation in a sandbox, run by its init's own code (INIT_BUILTIN in wire/init.h), or
+ * a program of ours in a helper sandbox.
  *
  * Transient: no row, no spool, not among the commands. Output goes straight to a callback and is
  * acknowledged unless the caller has paused it, so a slow reader slows the operation and nothing
@@ -18,12 +19,13 @@ struct box_job {
     /* Exactly once, never from inside the call that began it; it is over then. */
     void (*done)(struct box_job *job, const struct err *err);
     bool endless; /* no time limit; ended when the server stops */
+    int code;     /* of a program, when it is done without an error */
 
     /* the room's own */
     struct list node;
     struct box *box; /* NULL: not under way */
     uint32_t number;
-    bool started, paused, ack_due, stalled;
+    bool started, paused, ack_due, stalled, program;
     uint64_t got[INIT_STREAMS], acked[INIT_STREAMS];
     struct buf errors;
     struct buf in;
@@ -37,6 +39,7 @@ struct box_job_spec {
     const char *user;        /* "agent", "root", or NULL: the sandbox's own */
     const char *const *args; /* the operation and its arguments, NULL-terminated */
     bool input;              /* input will follow */
+    bool program;            /* args are a program and its arguments instead */
 };
 
 must_use int box_job_start(struct box *box, struct box_job *job, const struct box_job_spec *spec,

@@ -65,6 +65,10 @@ void keep_state(struct box *box, const char *event, struct box_op *op)
 
 void box_ended(struct box *box, enum sandbox_state state, const char *reason, struct box_op *op)
 {
+    if (box->pool) {
+        pool_lost(box, reason);
+        return;
+    }
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
@@ -73,6 +77,10 @@ void box_ended(struct box *box, enum sandbox_state state, const char *reason, st
     timer_cancel(box->boxes->loop, &box->idle);
     snprintf(box->reason, sizeof(box->reason), "%s", reason);
     box_move(box, state);
+    if (box->helper) { /* no row, nobody to tell but the one who has it */
+        box->helper->lost(box->helper, reason);
+        return;
+    }
     keep_state(box, state == SANDBOX_STOPPED ? "sandbox.stopped" : "sandbox.failed", op);
 }
 
@@ -453,6 +461,18 @@ int box_wake(struct box *box, struct box_op *op, struct err *err)
     op->box = box;
     list_append(&box->wakers, &op->node);
     return 0;
+}
+
+bool box_rouse(struct box *box)
+{
+    struct err err = { 0 };
+
+    box_touch(box);
+    if (!box->asleep && list_empty(&box->wakers))
+        return false;
+    if (!box->busy && begin_wake(box, &err) < 0)
+        log_warn("a sandbox cannot be woken", kv_str("sandbox", box->id), kv_str("error", err.msg));
+    return true;
 }
 
 /* ---- begin and end of the object ---- */

@@ -140,6 +140,8 @@ static void take_stranger(struct box *box, const struct init_head *head, const c
     switch (head->type) {
     case INIT_EXITED:
         (void)link_send(box, INIT_FORGET, head->exec, NULL, 0, NULL, 0, -1);
+        if (box->pool)
+            pool_exited(box);
         break;
     case INIT_OUTPUT:
         memcpy(&output, body, sizeof(output));
@@ -208,9 +210,11 @@ static void take_list(struct box *box, const char *data, size_t len)
         memcpy(&row, data + i * sizeof(row), sizeof(row));
         if (row.exec >= box->next_number && row.exec < JOB_NUMBERS)
             box->next_number = row.exec + 1;
-        if (!exec_by_number(box, row.exec) && !job_by_number(box, row.exec))
+        if (!exec_by_number(box, row.exec) && !job_by_number(box, row.exec) && !box->pool)
             (void)link_send(box, INIT_SIGNAL, row.exec, &kill_it, sizeof(kill_it), NULL, 0, -1);
     }
+    if (box->pool)
+        pool_connected(box);
 }
 
 static void take_exec(struct box_exec *exec, const struct init_head *head, const char *body)

@@ -1,13 +1,15 @@
 /*
  * Frames of an init that was taken over: any sequence of them may end its sandbox and nothing else.
  * The input is a list of records: a length (two bytes), then that many bytes of a datagram; a
- * record of length 0 says that a round is over. A sandbox with two commands listens.
+ * record of length 0 says that a round is over. A sandbox with two commands and a file operation
+ * listens.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "box/job.h"
 #include "box/own.h"
 #include "store/store.h"
 
@@ -74,6 +76,33 @@ static struct box_exec *command(struct box *box, const char *id, enum exec_state
     return exec;
 }
 
+/* A file operation, always with the same number, that takes what it is given. */
+static struct box_job job;
+
+static void job_data(struct box_job *one, struct str data)
+{
+    (void)one;
+    (void)data;
+}
+
+static void job_done(struct box_job *one, const struct err *err)
+{
+    (void)one;
+    (void)err;
+}
+
+static void operation(struct box *box)
+{
+    static const char *const args[] = { "write", "f", "-", "0", NULL };
+    struct err err;
+
+    job = (struct box_job){ .data = job_data, .done = job_done };
+    box->first_job = box->next_job = JOB_NUMBERS | 1;
+    if (box_job_start(box, &job, &(struct box_job_spec){ .args = args, .input = true }, &err) < 0)
+        abort();
+    (void)box_job_put(&job, STR("some input"));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -96,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     link_open(box, pair[1]);
     command(box, "ex1", EXEC_RUNNING);
     command(box, "ex2", EXEC_STARTING);
+    operation(box);
     while (size >= 2) {
         size_t len = (size_t)data[0] | (size_t)data[1] << 8;
 
@@ -104,6 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (len == 0) {
             list_each_safe (pos, &box->execs)
                 exec_acknowledge(list_entry(pos, struct box_exec, node));
+            list_each_safe (pos, &box->jobs)
+                job_acknowledge(list_entry(pos, struct box_job, node));
             continue;
         }
         len = MIN(len, size);

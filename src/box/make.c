@@ -225,6 +225,12 @@ static void mounted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
         err_field(&err, volume ? "volumes" : "binds", "%s: %s on the way", ask->msg.mount.target,
                   msg->status == ELOOP ? "a symbolic link is" : "what is no directory is");
         err.code = ERR_UNPROCESSABLE;
+    } else if (msg && !volume &&
+               (msg->status == EINVAL || msg->status == EPERM || msg->status == ENOTSUP)) {
+        err_field(&err, "binds",
+                  "%s: the directory's file system cannot be shown with another owner",
+                  ask->msg.mount.target);
+        err.code = ERR_UNPROCESSABLE;
     } else {
         ask_err(&err, msg, volume ? "mount a volume" : "mount a directory");
     }
@@ -301,6 +307,9 @@ void box_up(struct box *box, void (*done)(struct box *box, const struct err *err
     ask->box = box;
     if (fill_wish(&box->spec, box->disk, &ask->msg.spec, &err) < 0)
         abort(); /* every wish was checked before it was taken */
+    image_layers(box, &ask->msg.spec);
+    if (box->helper)
+        ask->msg.spec.flags |= BOX_WITH_TOOL;
     ask_send(box->boxes, ask);
 }
 
@@ -332,8 +341,11 @@ static void create_stored(struct change *change, const struct err *err)
         return;
     }
     box->busy = NULL;
-    if (disk)
+    if (disk) {
         disk->state = DISK_READY;
+        disk->bytes = box->spec.disk;
+        snprintf(disk->tenant, sizeof(disk->tenant), "%s", box->tenant);
+    }
     metric_observe_us(&create_seconds, (clock_wall_ms() - box->created_ms) * 1000);
     box_timers_set(box);
     box->op = NULL;
@@ -398,11 +410,11 @@ static int check_room(struct boxes *boxes, const struct sandbox_spec *spec, cons
     return 0;
 }
 
-static int check_image(const struct sandbox_spec *spec, struct err *err)
+int wish_image(const struct sandbox_spec *spec, struct err *err)
 {
     if (!spec->image)
         return 0;
-    err_field(err, "image", "unknown image %.64s", spec->image);
+    err_field(err, "image", "pools of images are not possible yet");
     err->code = ERR_UNPROCESSABLE;
     return -1;
 }
@@ -419,8 +431,8 @@ int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenan
 {
     if (!spec->storage)
         spec->storage = disks_work(boxes) ? "disk" : "memory";
-    if (sandbox_spec_settle(spec, err) < 0 || check_room(boxes, spec, tenant, err) < 0 ||
-        check_image(spec, err) < 0 || wish_fits(spec, err) < 0)
+    if (image_apply(boxes, spec, tenant, err) < 0 || sandbox_spec_settle(spec, err) < 0 ||
+        check_room(boxes, spec, tenant, err) < 0 || wish_fits(spec, err) < 0)
         return -1;
     if (sandbox_on_disk(spec) && !disks_work(boxes)) {
         (void)disks_refuse(boxes, err);
@@ -442,12 +454,12 @@ static void settle_volumes(struct box *box)
             uses[i].volume = arena_strdup(&box->arena, disk->name);
 }
 
-struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op)
+/* A box becomes somebody's sandbox. */
+static void bind(struct box *box, const struct sandbox_spec *spec, struct box_op *op)
 {
-    char id[ID_SIZE];
-
-    id_make(id, "sb");
-    struct box *box = box_new(boxes, id, op->tenant);
+    arena_free(&box->arena);
+    box->arena = (struct arena){ 0 };
+    snprintf(box->tenant, sizeof(box->tenant), "%s", op->tenant);
     wish_copy(&box->arena, &box->spec, spec);
     settle_volumes(box);
     snprintf(box->by, sizeof(box->by), "%s", op->by);
@@ -457,7 +469,117 @@ struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, s
     box->created_ms = box->changed_ms = clock_wall_ms();
     box->expires_ms = spec->ttl_ms ? box->created_ms + spec->ttl_ms : 0;
     box->op = op;
+}
+
+struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op)
+{
+    char id[ID_SIZE];
+
+    id_make(id, "sb");
+    struct box *box = box_new(boxes, id, op->tenant);
+    bind(box, spec, op);
     return box;
+}
+
+/* ---- warm ---- */
+
+/* A warm one that cannot be had after all is made anew, under the id and on the disk it has. */
+static void warm_undone(struct box *box, const struct err *err)
+{
+    (void)err;
+    box->start = "cold";
+    box_up(box, create_up);
+}
+
+static void warm_failed(struct box *box, const struct err *err)
+{
+    log_warn("a warm sandbox could not be taken", kv_str("sandbox", box->id),
+             kv_str("error", err->msg));
+    box->up.done = warm_undone;
+    up_undo(box, err);
+}
+
+static void warm_mounts(struct box *box)
+{
+    box->up.done = create_up;
+    box->up.next = 0;
+    up_mount(box);
+}
+
+static void warm_limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct err err = { 0 };
+
+    (void)fds;
+    if (msg && !msg->status) {
+        warm_mounts(ask->box);
+        return;
+    }
+    ask_err(&err, msg, "limits");
+    warm_failed(ask->box, &err);
+}
+
+static void warm_ask(struct box *box, struct ask *ask,
+                     void (*answered)(struct ask *, const struct wire_msg *, int[WIRE_FDS_MAX]))
+{
+    ask->answered = answered;
+    ask->box = box;
+    ask_send(box->boxes, ask);
+}
+
+/* Only what differs from what it was made with is asked for. */
+static void warm_limits(struct box *box)
+{
+    const struct sandbox_spec *spec = &box->spec, *was = &box->up.was;
+    struct box_limits limits = { .name = { .id = "" } };
+    bool in_memory = !box->disk;
+
+    if (in_memory && spec->disk != was->disk)
+        limits.disk = (uint64_t)spec->disk;
+    if (in_memory && spec->inodes != was->inodes)
+        limits.inodes = (uint32_t)spec->inodes;
+    if (spec->memory != was->memory)
+        limits.memory = (uint64_t)spec->memory;
+    if (spec->pids != was->pids)
+        limits.pids = (uint32_t)spec->pids;
+    if (spec->cpu_percent != was->cpu_percent)
+        limits.cpu_percent = (uint32_t)spec->cpu_percent;
+    if (!limits.disk && !limits.inodes && !limits.memory && !limits.pids && !limits.cpu_percent) {
+        warm_mounts(box);
+        return;
+    }
+    struct ask *ask = ask_new(WIRE_BOX_LIMITS, NULL);
+    memcpy(limits.name.id, box->id, strlen(box->id));
+    ask->msg.limits = limits;
+    warm_ask(box, ask, warm_limited);
+}
+
+static void warm_resized(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct err err = { 0 };
+
+    (void)fds;
+    if (msg && !msg->status) {
+        warm_limits(ask->box);
+        return;
+    }
+    ask_err(&err, msg, "size of its disk");
+    warm_failed(ask->box, &err);
+}
+
+static void create_warm(struct box *box, const struct sandbox_spec *spec, struct box_op *op)
+{
+    box->up.was = box->spec; /* its numbers; the texts are gone with `bind` */
+    bind(box, spec, op);
+    box->state = SANDBOX_CREATING; /* as a sandbox it does not run yet */
+    box->start = "warm";
+    if (!box->disk || spec->disk == box->up.was.disk) {
+        warm_limits(box);
+        return;
+    }
+    struct ask *ask = ask_new(WIRE_DISK_LIMIT, NULL);
+    ask->msg.disk = (struct disk_wish){ .id = box->disk, .bytes = (uint64_t)spec->disk };
+    warm_ask(box, ask, warm_resized);
 }
 
 /* What was not wished for is as it was in the sandbox that the snapshot was taken of. */
@@ -505,7 +627,12 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
         return -1;
     if (wish_check(boxes, &settled, op->tenant, err) < 0)
         return -1;
-    struct box *box = create_begin(boxes, &settled, op);
+    struct box *box = snapshot ? NULL : pool_take(boxes, &settled);
+    if (box) {
+        create_warm(box, &settled, op);
+        return 0;
+    }
+    box = create_begin(boxes, &settled, op);
     if (!sandbox_on_disk(&settled)) {
         box_up(box, create_up);
         return 0;

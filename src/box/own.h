@@ -6,6 +6,8 @@
 #include "base/mem.h"
 #include "box/boxes.h"
 #include "box/disk.h"
+#include "box/image.h"
+#include "box/pool.h"
 #include "box/spool.h"
 
 #define BOX_TENANT_MAX 32
@@ -39,6 +41,20 @@ void asks_free(struct boxes *boxes);
 /* What an answer says as an error of the API; `what` is said first. */
 int ask_err(struct err *err, const struct wire_msg *msg, const char *what);
 
+/* ---- helper.c: sandboxes for our own use ---- */
+
+/* One step at a time: each call is answered by the callback of its name. */
+struct helper {
+    struct box *box;                                          /* NULL: none */
+    void (*up)(struct helper *helper, const struct err *err); /* with err: there is none */
+    void (*mounted)(struct helper *helper, const struct err *err);
+    void (*lost)(struct helper *helper, const char *reason); /* it ended; helper_end follows */
+    void (*gone)(struct helper *helper, bool sure);
+};
+void helper_start(struct helper *helper, struct boxes *boxes);
+void helper_mount(struct helper *helper, uint64_t disk, const char *target);
+void helper_end(struct helper *helper);
+
 /* ---- the set ---- */
 
 struct boxes {
@@ -67,6 +83,14 @@ struct boxes {
     bool disks_asked;
     int disks_status; /* errno that the warden answered the list with */
     void (*disks_listed)(struct boxes *boxes);
+    /* image.c, import.c */
+    struct list images; /* oldest first */
+    struct list imports;
+    unsigned import_count;
+    /* pool.c */
+    struct list pools;
+    unsigned pool_default, warm_count;
+    bool pools_on;
 };
 
 /* A frame that did not fit into the socket. */
@@ -89,7 +113,8 @@ struct box {
     int64_t created_ms, changed_ms, expires_ms;
     const char *busy; /* what is being done to it, or NULL */
     struct timer ttl;
-    uint64_t disk; /* its root; 0: memory */
+    uint64_t disk;         /* its root; 0: memory */
+    struct helper *helper; /* it is one of ours; NULL: it is somebody's */
     struct box_op *op;
     struct disk_op disk_op;
     const char *start; /* while it is made: "cold", "warm" */
@@ -98,7 +123,10 @@ struct box {
         void (*done)(struct box *box, const struct err *err);
         size_t next; /* mount */
         struct err err;
+        struct sandbox_spec was; /* what a warm one was made with: numbers only */
     } up;
+    struct pool *pool; /* it is warm, and nobody's */
+    struct list pool_node;
     struct { /* copy.c, while its disk is copied */
         struct disk_op op;
         void (*done)(struct box *box, struct disk *disk, const struct err *err);
@@ -166,6 +194,9 @@ struct box_exec {
 
 struct box *box_new(struct boxes *boxes, const char *id, const char *tenant);
 void box_free(struct box *box); /* without a word to anybody */
+/* Whether it counts as a sandbox: a warm one does not. */
+void box_count(struct box *box);
+void box_uncount(struct box *box);
 bool box_owned(const struct box *box, const char *tenant);
 void box_move(struct box *box, enum sandbox_state to);
 
@@ -175,6 +206,7 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
 must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
                         struct err *err);
+must_use int wish_image(const struct sandbox_spec *spec, struct err *err);
 /* Limits and storage fit each other and the warden. */
 must_use int wish_fits(const struct sandbox_spec *spec, struct err *err);
 /* A sandbox to be, with the wish and its own id; box->op and a disk follow, then create_with. */
@@ -212,6 +244,18 @@ void change_told(struct box *box, struct box_op *op, const struct err *err);
 void copy_init(struct box *box);
 void copy_free(struct box *box);
 
+/* ---- pool.c ---- */
+
+must_use int pools_load(struct boxes *boxes, struct db *db, struct err *err);
+void pools_start(struct boxes *boxes);
+void pools_stop(struct boxes *boxes); /* gives back what is warm */
+void pools_free(struct boxes *boxes);
+/* A warm one that fits, nobody's and in no pool any more; NULL: none. */
+struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec);
+void pool_lost(struct box *box, const char *why);
+void pool_connected(struct box *box);
+void pool_exited(struct box *box);
+
 /* ---- adopt.c: rows ---- */
 
 /* A wish as it is kept. */
@@ -236,6 +280,8 @@ void link_take(struct box *box, const void *data, size_t len);
 
 struct box_exec *exec_new(struct box *box, const char *id, uint32_t number);
 void exec_free(struct box_exec *exec);
+/* A command that is not kept, as the sandbox's user; its end comes as a stranger's. */
+bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv);
 struct box_exec *exec_by_number(const struct box *box, uint32_t number);
 void exec_started(struct box_exec *exec, const struct init_started *answer);
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
@@ -285,6 +331,29 @@ must_use int disks_load(struct boxes *boxes, struct db *db, struct err *err);
 void disks_start(struct boxes *boxes, void (*listed)(struct boxes *boxes));
 void disks_free(struct boxes *boxes);
 
+/* ---- image.c, import.c ---- */
+
+must_use int images_load(struct boxes *boxes, struct db *db, struct err *err);
+void images_free(struct boxes *boxes);
+void imports_drain(struct boxes *boxes); /* they are given up */
+void imports_free(struct boxes *boxes);  /* whoever waits is told that the server stops */
+struct image *image_new(struct boxes *boxes, const char *tenant, const char *by, const char *name,
+                        struct str text, struct err *err);
+void image_free(struct image *image);
+struct image *image_named(struct boxes *boxes, const char *tenant, const char *name);
+struct image *box_image(const struct box *box); /* or NULL */
+must_use int image_told_read(struct arena *arena, struct str text, struct image_told *out,
+                             struct err *err);
+must_use int image_row_insert(struct db *db, const struct image *image, struct err *err);
+must_use int image_event(struct db *db, const char *tenant, const char *name, const char *type,
+                         const char *stage, struct err *err);
+/* Does an import under way count on this layer? */
+bool import_uses(const struct boxes *boxes, uint64_t number);
+/* Is the wish's image there? Fills in what the image says and the wish does not. */
+must_use int image_apply(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
+                         struct err *err);
+void image_layers(const struct box *box, struct box_spec *wish);
+
 /* ---- rows.c: what is stored, and the jobs that do it ---- */
 
 struct change {
@@ -300,7 +369,7 @@ struct change {
     /* copies for the writer thread */
     struct arena arena;
     const char *id, *tenant, *name, *state, *reason, *spec, *by;
-    int64_t slot, created_ms, changed_ms, expires_ms, disk, old_disk;
+    int64_t slot, created_ms, changed_ms, expires_ms, disk, old_disk, disk_bytes;
     bool asleep;
     const char *exec_id, *exec_state, *exec_spec, *exec_by;
     int64_t number, pid, started_ms, ended_ms;

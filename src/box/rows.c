@@ -77,6 +77,7 @@ struct change *change_new(struct box *box, struct box_exec *exec, struct box_op 
     change->changed_ms = box->changed_ms;
     change->expires_ms = box->expires_ms;
     change->disk = (int64_t)box->disk;
+    change->disk_bytes = box->spec.disk;
     change->asleep = box->asleep;
     if (exec) {
         change->exec_id = arena_strdup(arena, exec->id);
@@ -121,7 +122,17 @@ int row_sandbox_insert(struct change *change, struct db *db, struct err *err)
     query_i64(q, 12, change->disk);
     if (query_run(q, err) < 0)
         return err_wrap(err, "store sandbox %s", change->id);
-    return change->disk ? disk_row_ready(db, (uint64_t)change->disk, change->id, err) : 0;
+    if (!change->disk)
+        return 0;
+    /* A warm one was made before anybody knew for whom. */
+    autoquery struct query *owner = db_query(db, "UPDATE disk SET tenant = $1, bytes = $2"
+                                                 " WHERE number = $3");
+    query_text(owner, 1, change->tenant);
+    query_i64(owner, 2, change->disk_bytes);
+    query_i64(owner, 3, change->disk);
+    if (query_run(owner, err) < 0)
+        return err_wrap(err, "store sandbox %s", change->id);
+    return disk_row_ready(db, (uint64_t)change->disk, change->id, err);
 }
 
 int row_sandbox_update(struct change *change, struct db *db, struct err *err)

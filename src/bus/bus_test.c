@@ -383,7 +383,9 @@ TEST(everyone_hears_everything_that_fits_in_order_or_is_told)
 
     open_bus(path);
     CHECK_OK(test_write(add_tenant, "other", &err), &err);
-    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4ll * BUS_RING_EVENTS; round++) {
+    for (int round = 0; round < 1500 || bus_head(bus, "default") < 4ll * BUS_RING_EVENTS ||
+                        (!lost_count && round < 30000);
+         round++) {
         for (uint32_t i = test_rand(4); i && jobs_out < 20; i--)
             random_work();
         if (count_ears() < 40)

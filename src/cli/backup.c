@@ -132,6 +132,16 @@ static int download(struct cli *cli, const char *name, int fd, int64_t *bytes, s
     }
 }
 
+/* The server's copy has served; should it stay, the server removes it by its name. */
+static void forget(struct cli *cli, const char *name)
+{
+    const struct json *reply;
+    struct err err;
+
+    if (cli_call(cli, "DELETE", STR_NONE, &reply, &err, "/api/v1/backups/%s", name) < 0)
+        cli_note(cli, "the server keeps its copy %s for an hour: %s", name, err.msg);
+}
+
 static int by_server(struct cli *cli, const char *file, int64_t *bytes, struct err *err)
 {
     autofresh struct fresh fresh = { .fd = -1 };
@@ -142,14 +152,16 @@ static int by_server(struct cli *cli, const char *file, int64_t *bytes, struct e
 
     if (fresh_open(&fresh, file, err) < 0)
         return -1;
-    id_make(name, "cli");
+    id_make(name, BACKUP_OF_CLIENT);
     json_open(&json, '{');
     json_kv_text(&json, "name", name);
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/backups") < 0)
         return -1;
     int64_t promised = json_num(reply, "bytes", -1);
-    if (download(cli, name, fresh.fd, bytes, err) < 0)
+    int rc = download(cli, name, fresh.fd, bytes, err);
+    forget(cli, name);
+    if (rc < 0)
         return err_wrap(err, "download");
     if (promised >= 0 && promised != *bytes)
         return err_set(err, ERR_INTERNAL, "the server promised %lld bytes and sent %lld",
@@ -212,8 +224,10 @@ const struct command cmd_backup = {
     .help = "Copy the store into a new file, while the server runs or not.",
     .more = "The copy is consistent, holds everything acknowledged before it began, and is "
             "checked after it has arrived. An existing file is never overwritten. --timeout "
-            "limits how long the server may be silent, not the whole.",
+            "limits how long the server may be silent (10 minutes: it writes its copy first), not "
+            "the whole.",
     .traits = CMD_REMOTE,
+    .timeout_ms = 600000,
     .run = backup_run,
 };
 

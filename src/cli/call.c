@@ -14,7 +14,9 @@ int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err)
 {
     int64_t timeout;
 
-    if (cli_ms(cli, "timeout", CLI_TIMEOUT_MS, &timeout, err) < 0)
+    int64_t usual = cli->command->timeout_ms ? cli->command->timeout_ms : CLI_TIMEOUT_MS;
+
+    if (cli_ms(cli, "timeout", usual, &timeout, err) < 0)
         return -1;
     *deadline_ms = clock_mono_ms() + timeout;
     return 0;
@@ -58,7 +60,9 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
 {
     if (err->code == ERR_TIMEOUT)
         hint(cli, "--timeout gives it longer than %s",
-             cli_text(cli, "timeout") ? cli_text(cli, "timeout") : "30s");
+             cli_text(cli, "timeout")   ? cli_text(cli, "timeout")
+             : cli->command->timeout_ms ? "so far"
+                                        : "30s");
     else if (err->code == ERR_UNAUTHENTICATED)
         hint(cli, "--ca FILE trusts another authority");
     else if (err->code == ERR_UNAVAILABLE || err->sys)
@@ -115,8 +119,11 @@ int cli_refused(struct cli *cli, const struct client_reply *reply, struct str bo
         error = json_get(root, "error");
     struct str message = json_text(error, "message"), id = json_text(error, "request_id");
     struct str field = json_text(error, "field");
+    /* "must not be empty" says little without what; some messages name it themselves. */
+    bool named = !field.n || str_starts(message, field) || !str_starts(message, STR("must "));
     if (message.p)
-        err_set(err, code_of(json_text(error, "code"), reply->status), "%.*s", STR_FMT(message));
+        err_set(err, code_of(json_text(error, "code"), reply->status), "%.*s%s%.*s",
+                STR_FMT(named ? STR_NONE : field), named ? "" : " ", STR_FMT(message));
     else
         err_set(err, err_from_http(reply->status), "the server answered with status %d",
                 reply->status);

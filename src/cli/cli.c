@@ -119,7 +119,10 @@ static int settings(struct cli *cli, struct conf *conf, struct err *err)
     }
     if (conf_env(conf, environ, err) < 0 || conf_load(conf, err) < 0)
         return -1;
-    return conf_check(conf, err);
+    if (conf_check(conf, err) == 0)
+        return 0;
+    cli->usage = str_starts(str_of(err->msg), STR("--")); /* it names who set the value: a flag */
+    return -1;
 }
 
 int cli_settings(struct cli *cli, struct conf **out, struct err *err)

@@ -40,6 +40,7 @@ struct command {
     const char *more; /* paragraphs for --help and the manual; may be NULL */
     const struct cli_flag *flags;
     unsigned traits;
+    int64_t timeout_ms; /* unless --timeout says otherwise; 0: CLI_TIMEOUT_MS */
     /* An exit status, or -1 with *err. */
     int (*run)(struct cli *cli, struct err *err);
 };
@@ -85,6 +86,8 @@ struct cli {
     struct str reply;     /* its last answer, in there */
     char request_id[REQUEST_ID_MAX + 1];
     char hint[256];
+    /* Contents went by, for whoever shows progress; NULL: nobody does. */
+    void (*moved)(struct cli *cli, size_t bytes);
 };
 
 /* The whole program, roles apart; returns the exit status. */

@@ -165,39 +165,94 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
         (cli_has(cli, "bind") && put_bind(cli, &json, err) < 0))
         return -1;
     json_close(&json, '}');
-    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0) {
+        if (strncmp(err->field, "binds", 5) == 0)
+            snprintf(cli->hint, sizeof(cli->hint), "--copy %s copies it instead",
+                     cli_text(cli, "bind"));
         return err_wrap(err, "create a sandbox");
+    }
     shot->id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
     return 0;
 }
 
+/* A call beside what is told in the end: neither its answer nor its troubles take that place. */
+static int call_aside(struct cli *cli, const char *method, struct str body, const char *path,
+                      struct err *err)
+{
+    char hint[sizeof(cli->hint)], request_id[sizeof(cli->request_id)];
+    struct str shown = cli->reply;
+
+    memcpy(hint, cli->hint, sizeof(hint));
+    memcpy(request_id, cli->request_id, sizeof(request_id));
+    int rc = cli_call(cli, method, body, NULL, err, "%s", path);
+    cli->reply = shown;
+    memcpy(cli->hint, hint, sizeof(hint));
+    memcpy(cli->request_id, request_id, sizeof(request_id));
+    return rc;
+}
+
 static void remove_sandbox(struct oneshot *shot)
 {
-    struct cli *cli = shot->cli;
-    struct str shown = cli->reply;
+    autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
     struct err err = { 0 };
 
-    if (!shot->id)
-        return;
-    if (cli_has(cli, "keep"))
-        cli_note(cli, "sandbox %s stays", shot->id);
-    else if (cli_call(cli, "DELETE", STR_NONE, NULL, &err, "/api/v1/sandboxes/%s", shot->id) < 0)
-        cli_note(cli, "sandbox %s stays: %s", shot->id, err.msg);
-    cli->reply = shown;
-    cli->hint[0] = cli->request_id[0] = 0;
+    if (cli_has(shot->cli, "keep"))
+        cli_note(shot->cli, "sandbox %s stays", shot->id);
+    else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0)
+        cli_note(shot->cli, "sandbox %s stays: %s", shot->id, err.msg);
 }
 
 /* ---- the command ---- */
+
+/* What the image says it is for: entry point and its arguments; none when it does not say. */
+static int image_command(struct cli *cli, const char **argv, size_t *argc, struct err *err)
+{
+    const struct json *reply;
+
+    *argc = 0;
+    if (!cli_has(cli, "image"))
+        return 0;
+    if (cli_get(cli, &reply, err, "/api/v1/images/%s", cli_escape(cli, cli_text(cli, "image"))) < 0)
+        return -1;
+    const struct json *config = json_get(reply, "config");
+    const struct json *parts[] = { json_get(config, "entrypoint"), json_get(config, "cmd") };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        json_each(item, parts[i]) if (item->type == JSON_STRING && *argc < CLI_ARGS_MAX)
+            argv[(*argc)++] = arena_memdup0(&cli->arena, item->text.p, item->text.n);
+    return 0;
+}
 
 static int run_command(struct oneshot *shot, struct err *err)
 {
     static const char *shell[] = { "sh", "-c",
                                    "command -v bash >/dev/null && exec bash -l; exec sh -l", NULL };
     struct cli *cli = shot->cli;
+    const char **argv = arena_alloc(&cli->arena, (CLI_ARGS_MAX + 1) * sizeof(*argv));
+    const char *cwd = cli_has(cli, "no-workspace") ? NULL : "/workspace";
+    size_t argc;
 
     watch_end(shot); /* its signals are its own */
-    return cli->arg_count ? exec_in(cli, shot->id, cli->args, cli->arg_count, err)
-                          : exec_in(cli, shot->id, shell, 3, err);
+    if (cli->arg_count)
+        return exec_in(cli, shot->id, cli->args, cli->arg_count, cwd, err);
+    if (image_command(cli, argv, &argc, err) < 0)
+        return -1;
+    return argc ? exec_in(cli, shot->id, argv, argc, cwd, err)
+                : exec_in(cli, shot->id, shell, 3, cwd, err);
+}
+
+/*
+ * What the command left running would end with the sandbox in a moment, and meanwhile change files
+ * that are being fetched. An image without a shell has to do without; the digests are checked
+ * anyway.
+ */
+static void end_the_rest(struct oneshot *shot)
+{
+    autofree char *path = xprintf("/api/v1/sandboxes/%s/execs?wait=5000", shot->id);
+    struct err ignored = { 0 };
+
+    if (!cli_has(shot->cli, "keep"))
+        (void)!call_aside(shot->cli, "POST", STR("{\"command\":\"kill -KILL -1\"}"), path,
+                          &ignored);
 }
 
 /* From here on there is a sandbox. */
@@ -212,8 +267,12 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
     int rc = run_command(shot, err);
     if (shot->workspace.root < 0 || (rc < 0 && err->code == ERR_GONE))
         return rc;
-    if (watch_begin(shot, PATIENT, &late) < 0 ||
-        workspace_finish(shot->cli, &shot->workspace, shot->id, &late) < 0) {
+    int back = watch_begin(shot, PATIENT, &late);
+    if (back == 0) {
+        end_the_rest(shot);
+        back = workspace_finish(shot->cli, &shot->workspace, shot->id, &late);
+    }
+    if (back < 0) {
         if (rc >= 0)
             *err = late;
         else
@@ -330,8 +389,9 @@ const struct command cmd_run = {
         "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
         "taken back and the status is 3. The sandbox is removed. Where no server is running, one "
         "is started for this command alone.\n\n"
-        "Ends with the exit status of the command; without a command, a shell is started. The "
-        "command has a terminal if standard input and output are one. Put -- before the "
+        "Ends with the exit status of the command. Without a command, what --image is for is "
+        "started, or a shell. The command has a terminal if standard input and output are one. Put "
+        "-- before the "
         "command.\n\n"
         "Examples:\n  atoll run -- make test\n"
         "  atoll run --apply -- npx prettier --write .\n"

@@ -149,8 +149,10 @@ static int make_notify(struct keeper *k, struct err *err)
 
 static int start_server(struct keeper *k, struct err *err)
 {
-    const char *argv[] = { "atoll",    "serve",     "--state", k->state, "--listen", "",
-                           "--config", k->settings, "--drain", "0s",     NULL };
+    /* One sandbox and no more: nothing stands ready. */
+    const char *argv[] = { "atoll",    "serve",     "--state", k->state, "--listen",       "",
+                           "--config", k->settings, "--drain", "0s",     "--pool-default", "0",
+                           NULL };
     autofree char *notify = xprintf("NOTIFY_SOCKET=%s/notify", k->top);
     autoclose int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 

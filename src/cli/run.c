@@ -24,6 +24,7 @@
 
 #define RETRY_MS 100
 #define RETRY_MAX_MS 60000 /* of a server that is away before we give up */
+#define TOLD_MS 5000       /* and while somebody wants us to end */
 #define INPUT_CHUNK 65536
 
 struct running {
@@ -32,7 +33,7 @@ struct running {
     int64_t at[2];
     bool ended;
     int64_t exit_code;
-    int64_t lost_ms; /* since when the server is away; 0 it is not */
+    _Atomic int64_t lost_ms; /* since when the server is away; 0 it is not */
     struct sse sse;
     struct arena arena; /* for one event */
     /* the other thread */
@@ -64,8 +65,16 @@ static int post(struct running *run, const char *what, struct str body)
     return reply.status;
 }
 
+/* Nobody answers, and somebody insists. */
+_Noreturn static void leave(struct running *run, int number)
+{
+    if (run->raw)
+        tcsetattr(0, TCSADRAIN, &run->before);
+    _exit(128 + number);
+}
+
 /* A server that restarts is asked again; one that says no is not. */
-static bool post_until(struct running *run, const char *what, struct str body)
+static bool post_within(struct running *run, const char *what, struct str body, int64_t ms)
 {
     int64_t since = clock_mono_ms();
     int status;
@@ -73,10 +82,15 @@ static bool post_until(struct running *run, const char *what, struct str body)
     while ((status = post(run, what, body)) < 0 || status == 503) {
         struct pollfd stop = { .fd = run->stop, .events = POLLIN };
 
-        if (clock_mono_ms() - since > RETRY_MAX_MS || poll(&stop, 1, RETRY_MS) > 0)
+        if (clock_mono_ms() - since > ms || poll(&stop, 1, RETRY_MS) > 0)
             return false;
     }
     return status < 300;
+}
+
+static bool post_until(struct running *run, const char *what, struct str body)
+{
+    return post_within(run, what, body, RETRY_MAX_MS);
 }
 
 static void send_size(struct running *run)
@@ -105,8 +119,10 @@ static void pass_signal(struct running *run)
     bool last = info.ssi_signo == SIGINT && ++run->interrupts >= 3;
     int len = snprintf(body, sizeof(body), "{\"signal\":\"%u\",\"tree\":%s}",
                        last ? (unsigned)SIGKILL : info.ssi_signo, last ? "true" : "false");
-    if (post(run, "signal", (struct str){ body, (size_t)len }) < 0 && last)
-        _exit(128 + SIGINT); /* nobody answers, and somebody insists */
+    bool insists = last || info.ssi_signo != SIGINT;
+    if (!post_within(run, "signal", (struct str){ body, (size_t)len }, insists ? TOLD_MS : 0) &&
+        insists && run->lost_ms)
+        leave(run, (int)info.ssi_signo);
 }
 
 /* False at its end. */
@@ -122,6 +138,9 @@ static bool pass_input(struct running *run)
         if (got > 0)
             buf_append(&all, data, (size_t)got);
     } while (got > 0 && all.len + sizeof(data) <= INPUT_CHUNK && poll(&more, 1, 0) > 0);
+    /* In raw mode Ctrl-C is a byte, which nobody else can act on now. */
+    if (run->raw && run->lost_ms && all.len && memchr(all.data, 3, all.len))
+        leave(run, SIGINT);
     if (all.len && !post_until(run, "stdin", buf_view(&all)))
         return false;
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
@@ -294,8 +313,8 @@ static int stream_all(struct running *run, struct err *err)
 
 /* ---- starting ---- */
 
-static int put_exec(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
-                    struct running *run, struct err *err)
+static int put_exec(struct cli *cli, const char **argv, size_t argc, const char *cwd,
+                    struct json_out *json, struct running *run, struct err *err)
 {
     struct winsize size;
     int64_t kill_after;
@@ -312,7 +331,9 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, struct json
     }
     json_close(json, ']');
     if (cli_has(cli, "cwd"))
-        json_kv_text(json, "cwd", cli_text(cli, "cwd"));
+        cwd = cli_text(cli, "cwd");
+    if (cwd)
+        json_kv_text(json, "cwd", cwd);
     if (cli_has(cli, "user"))
         json_kv_text(json, "user", cli_text(cli, "user"));
     if (kill_after)
@@ -356,15 +377,18 @@ static int follow(struct running *run, struct err *err)
     return rc;
 }
 
-/* `run` has one where it is used by a person; `exec` where it was asked for. */
+/* `run` and `shell` have one where they are used by a person; `exec` where it was asked for. */
 static bool wants_tty(const struct cli *cli)
 {
+    if (strcmp(cli->command->name, "shell") == 0)
+        return isatty(0) && !cli->json;
     if (strcmp(cli->command->name, "run") == 0)
         return isatty(0) && isatty(1) && !cli->json && !cli_has(cli, "no-tty");
     return isatty(0) && cli_has(cli, "tty");
 }
 
-int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
+int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, const char *cwd,
+            struct err *err)
 {
     auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
     autobuf struct buf body = { 0 };
@@ -373,7 +397,7 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, str
 
     run.tty = wants_tty(cli);
     run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
-    if (put_exec(cli, argv, argc, &json, &run, err) < 0)
+    if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
         return -1;
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id) < 0) {
         bool missing = strncmp(err->field, "argv", 4) == 0 && err->code == ERR_UNPROCESSABLE;
@@ -393,7 +417,8 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, str
 
 static int exec_run(struct cli *cli, struct err *err)
 {
-    return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, err);
+    return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, NULL,
+                   err);
 }
 
 static const struct cli_flag exec_flags[] = {
@@ -416,4 +441,33 @@ const struct command cmd_exec = {
     .flags = exec_flags,
     .traits = CMD_REMOTE,
     .run = exec_run,
+};
+
+/* ---- shell ---- */
+
+static int shell_run(struct cli *cli, struct err *err)
+{
+    static const char *argv[] = { "/bin/sh", "-c",
+                                  "command -v bash >/dev/null && exec bash -l; exec sh -l" };
+
+    return exec_in(cli, cli_escape(cli, cli->args[0]), argv, ARRAY_LEN(argv), NULL, err);
+}
+
+static const struct cli_flag shell_flags[] = {
+    { "cwd", "DIR", "Working directory (/workspace)" },
+    { "env", "NAME=VALUE", "Environment of the shell; may repeat" },
+    { "user", "USER", "agent or root; the sandbox's own unless said" },
+    { 0 },
+};
+
+const struct command cmd_shell = {
+    .name = "shell",
+    .args = "ID|NAME",
+    .help = "Open a shell in a sandbox: bash where it has one, otherwise sh.",
+    .more =
+        "With this terminal joined to it. Without one it reads its commands from standard input. "
+        "A sandbox that its idle policy put to sleep wakes up first.",
+    .flags = shell_flags,
+    .traits = CMD_REMOTE,
+    .run = shell_run,
 };

@@ -32,9 +32,11 @@ must_use int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t tt
 must_use int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag,
                                const char *field, struct err *err);
 
-/* Runs a command in a sandbox with our terminal, input and signals: its exit status. */
+/* Runs a command in a sandbox with our terminal, input and signals: its exit status. In `cwd`
+ * unless
+ * --cwd says; NULL: where the sandbox says. */
 must_use int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc,
-                     struct err *err);
+                     const char *cwd, struct err *err);
 /* The flags that describe a command. */
 #define EXEC_FLAGS                                                                                 \
     { "cwd", "DIR", "Working directory (/workspace)" },                                            \

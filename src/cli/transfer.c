@@ -147,6 +147,8 @@ int transfer_file(struct cli *cli, const char *id, const char *path, uint64_t ma
         return -1;
     while ((got = more(client, chunk, 65536, err)) > 0) {
         total += (uint64_t)got;
+        if (cli->moved)
+            cli->moved(cli, (size_t)got);
         if (total > max)
             return err_set(err, ERR_CONFLICT, "it grew while it was fetched");
         for (size_t at = 0; at < (size_t)got;) {
@@ -175,6 +177,7 @@ int transfer_failed(const struct tree_fail *fail, struct err *err)
 }
 
 struct sending {
+    struct cli *cli;
     struct client *client;
     struct err err; /* why a piece could not be sent */
 };
@@ -183,6 +186,8 @@ static int send_piece(void *ctx, const void *data, size_t len)
 {
     struct sending *sending = ctx;
 
+    if (sending->cli->moved)
+        sending->cli->moved(sending->cli, len);
     client_deadline(sending->client, clock_mono_ms() + STALL_MS);
     return client_write(sending->client, data, len, &sending->err);
 }
@@ -198,22 +203,33 @@ static int tree_answer(struct cli *cli, struct client *client, struct err *err)
     return reply.status < 300 ? 0 : cli_refused_on(cli, client, &reply, err);
 }
 
+/* A body of unknown length, by PUT. */
+static int open_put(struct cli *cli, const char *target, const char *type, struct client **client,
+                    struct err *err)
+{
+    struct client_options options = { .ca_file = cli->at.ca };
+    struct client_request request = {
+        .method = "PUT", .path = target, .token = cli->at.token, .stream = type
+    };
+
+    if (endpoint_find(cli, err) < 0 || cli_deadline(cli, &options.deadline_ms, err) < 0)
+        return -1;
+    request.token = cli->at.token;
+    options.ca_file = cli->at.ca;
+    return client_open(client, &cli->at.target, &request, &options, err);
+}
+
 int transfer_tree(struct cli *cli, const char *id, const char *path, int root,
                   const struct tree_filter *filter, struct err *err)
 {
     autofree char *target =
         xprintf("/api/v1/sandboxes/%s/files/tree?path=%s", id, cli_escape(cli, path));
-    struct client_options options = { .ca_file = cli->at.ca };
-    struct client_request request = {
-        .method = "PUT", .path = target, .token = cli->at.token, .stream = "application/x-tar"
-    };
     autoclient struct client *client = NULL;
-    struct sending sending = { 0 };
+    struct sending sending = { .cli = cli };
     struct tree_sink sink = { send_piece, &sending };
     autofree struct tree_fail *fail = xnew(struct tree_fail);
 
-    if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
-        client_open(&client, &cli->at.target, &request, &options, err) < 0)
+    if (open_put(cli, target, "application/x-tar", &client, err) < 0)
         return -1;
     sending.client = client;
     int rc = tree_tar(root, filter, &sink, fail);
@@ -225,9 +241,35 @@ int transfer_tree(struct cli *cli, const char *id, const char *path, int root,
     return -1;
 }
 
+int transfer_file_up(struct cli *cli, const char *id, const char *path, int fd, unsigned mode,
+                     struct err *err)
+{
+    autofree char *target = xprintf("/api/v1/sandboxes/%s/files?path=%s&mode=%o", id,
+                                    cli_escape(cli, path), mode & 0777);
+    autoclient struct client *client = NULL;
+    autofree char *chunk = xmalloc(65536);
+    struct sending sending = { .cli = cli };
+    ssize_t got;
+
+    if (open_put(cli, target, "application/octet-stream", &client, err) < 0)
+        return -1;
+    sending.client = client;
+    while ((got = read(fd, chunk, 65536)) > 0)
+        if (send_piece(&sending, chunk, (size_t)got) < 0)
+            break;
+    if (got < 0)
+        return err_sys(err, "read");
+    if (sending.err.code != ERR_NONE && sending.err.code != ERR_UNAVAILABLE) {
+        *err = sending.err;
+        return -1;
+    }
+    return tree_answer(cli, client, err);
+}
+
 /* ---- and down ---- */
 
 struct receiving {
+    struct cli *cli;
     struct client *client;
     struct err err;
 };
@@ -237,7 +279,10 @@ static ssize_t receive_piece(void *ctx, void *out, size_t len)
     struct receiving *receiving = ctx;
 
     errno = EIO;
-    return more(receiving->client, out, len, &receiving->err);
+    ssize_t got = more(receiving->client, out, len, &receiving->err);
+    if (got > 0 && receiving->cli->moved)
+        receiving->cli->moved(receiving->cli, (size_t)got);
+    return got;
 }
 
 int transfer_tree_back(struct cli *cli, const char *id, const char *path, int root, struct err *err)
@@ -246,7 +291,7 @@ int transfer_tree_back(struct cli *cli, const char *id, const char *path, int ro
         xprintf("/api/v1/sandboxes/%s/files/tree?path=%s", id, cli_escape(cli, path));
     autoclient struct client *client = NULL;
     autofree struct tree_fail *fail = xnew(struct tree_fail);
-    struct receiving receiving = { 0 };
+    struct receiving receiving = { .cli = cli };
     struct tree_source source = { receive_piece, &receiving };
     struct untar_sum sum;
 

@@ -1,6 +1,6 @@
 /*
- * transfer - files between here and a sandbox, for `atoll run`. What comes back is hostile: it is
- * read with limits and goes nowhere but where it is told.
+ * transfer - files between here and a sandbox, for `atoll run` and `atoll cp`. What comes back is
+ * hostile: it is read with limits and goes nowhere but where it is told.
  */
 #pragma once
 
@@ -21,6 +21,9 @@ int transfer_failed(const struct tree_fail *fail, struct err *err);
 /* The bytes of one file, at most `max` of them, into `fd`. */
 must_use int transfer_file(struct cli *cli, const char *id, const char *path, uint64_t max, int fd,
                            struct err *err);
+/* What `fd` has to read, as a file of a sandbox, whole or not at all. */
+must_use int transfer_file_up(struct cli *cli, const char *id, const char *path, int fd,
+                              unsigned mode, struct err *err);
 
 /* Everything below a directory of a sandbox into the directory `root` here. */
 must_use int transfer_tree_back(struct cli *cli, const char *id, const char *path, int root,

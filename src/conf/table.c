@@ -41,6 +41,9 @@ const struct conf_key conf_table[] = {
       "How long events stay available for replay." },
     { "sandboxes_max", CONF_INT, "200", NULL, "1..8192", false, "N",
       "Sandboxes at once, stopped ones included." },
+    { "pool_default", CONF_INT, "2", NULL, "0..64", false, "N",
+      "Sandboxes in memory that stand ready for whoever wants one, unless `atoll pool set default` "
+      "says otherwise; 0 for none." },
     { "readers", CONF_INT, "2", NULL, "1..32", false, "N",
       "Threads that read from the database; writes always share one." },
     { "head_timeout", CONF_MS, "10s", NULL, "100ms..5m", false, "TIME",

@@ -567,6 +567,7 @@ static int build_boxes(struct err *err)
                                            .store = server.store,
                                            .spool_dir = spool,
                                            .sandboxes_max = (unsigned)number("sandboxes_max"),
+                                           .pool_default = (unsigned)number("pool_default"),
                                            .send = ask_warden });
     return 0;
 }

@@ -363,6 +363,10 @@ static const struct known state_files[] = {
     { "boxes", false },
     { "images", false },
     { "atoll.sock", true },
+    { "door.sock", true },
+    { "disks.img", false },
+    { "disks.new", true },
+    { "disks", false }, /* where kernels that cannot do without it attach them */
     { 0 },
 };
 

@@ -133,17 +133,22 @@ TEST(files_without_a_server)
     CHECK(mkdir(data, 0700) == 0);
     make(dir, "lock");
     make(dir, "admin.token");
+    make(dir, "disks.img");
     make(data, "atoll.db");
     make(data, "atoll.db-wal");
     look(dir);
     CHECK(!with(LEAK_FILE, dir));
 
     make(dir, "atoll.sock");
+    make(dir, "door.sock");
+    make(dir, "disks.new");
     make(dir, "admin.token.tmp");
     make(dir, "stranger");
     make(data, "atoll.db.new");
     look(dir);
     CHECK(with(LEAK_FILE, "/atoll.sock"));
+    CHECK(with(LEAK_FILE, "/door.sock"));
+    CHECK(with(LEAK_FILE, "/disks.new"));
     CHECK(with(LEAK_FILE, "/admin.token.tmp"));
     CHECK(with(LEAK_FILE, "/stranger"));
     CHECK(with(LEAK_FILE, "/data/atoll.db.new"));

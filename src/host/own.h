@@ -27,8 +27,9 @@ extern const struct probe_check probe_kernel_checks[];
 extern const struct probe_check probe_mount_checks[];
 extern const struct probe_check probe_machine_checks[];
 
-/* probe_kvm.c */
+/* probe_kvm.c, probe_disks.c */
 void probe_kvm(const struct probe_world *world, struct probe_result *out);
+void probe_disks(const struct probe_world *world, struct probe_result *out);
 
 /* Has a kernel of this version CVE-2022-0847, unless its distribution fixed it alone? */
 bool probe_dirty_pipe(unsigned major, unsigned minor, unsigned patch);

@@ -339,9 +339,15 @@ static void families(const struct probe_world *world, struct probe_result *out)
 }
 
 const struct probe_check probe_machine_checks[] = {
-    { "cgroups", cgroups },     { "disk", disk },
-    { "state_fs", state_fs },   { "nofile", nofile },
-    { "pid_max", pid_max },     { "kvm", probe_kvm },
-    { "sk_lookup", sk_lookup }, { "kernel", kernel },
-    { "families", families },   { 0 },
+    { "cgroups", cgroups },
+    { "disk", disk },
+    { "state_fs", state_fs },
+    { "nofile", nofile },
+    { "pid_max", pid_max },
+    { "kvm", probe_kvm },
+    { "sk_lookup", sk_lookup },
+    { "kernel", kernel },
+    { "families", families },
+    { "disks", probe_disks },
+    { 0 },
 };

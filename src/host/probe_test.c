@@ -134,6 +134,7 @@ TEST(a_check_misses_what_is_taken_away)
         { "user_namespaces", SCMP_SYS(unshare), EPERM },
         { "namespaces", SCMP_SYS(unshare), ENOSPC },
         { "mount_api", SCMP_SYS(fsopen), ENOSYS },
+        { "disks", SCMP_SYS(fsopen), ENODEV },
         { "idmapped_mounts", SCMP_SYS(mount_setattr), EINVAL },
         { "overlayfs", SCMP_SYS(fsconfig), EINVAL },
         { "cgroups", SCMP_SYS(mkdir), EACCES },

@@ -4,7 +4,8 @@
  * process reads as it reads anything from a sandbox:
  *
  *   atoll helper inspect DIR ARCH     upload on standard input; the image, or {"error":…}
- *   atoll helper unpack DIR K OUT     layer K into OUT; what it had, or {"error":…}
+ *   atoll helper unpack DIR OUT K…    layer K into OUT, or several on top of one another; what was
+ *                                     in them, or {"error":…}
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,23 +30,41 @@ static int run_inspect(char **args, struct buf *out, struct err *err)
     return image_info_put(&info, out, err);
 }
 
-static int run_unpack(char **args, struct buf *out, struct err *err)
+static int open_layer(int dir, const char *number, struct err *err)
 {
-    autoclose int dir = open_dir(args[0], err), to = -1, fd = -1;
-    struct image_counts counts;
     uint64_t k;
     char name[32];
 
-    if (dir < 0 || (to = open_dir(args[2], err)) < 0)
-        return -1;
-    if (!str_to_u64(str_of(args[1]), &k) || k >= IMAGE_LAYERS_MAX)
-        return err_set(err, ERR_INVALID, "no number of a layer: %s", args[1]);
+    if (!str_to_u64(str_of(number), &k) || k >= IMAGE_LAYERS_MAX)
+        return err_set(err, ERR_INVALID, "no number of a layer: %s", number);
     snprintf(name, sizeof(name), "layer.%u", (unsigned)k);
-    fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(err, "open %s", name);
-    if (image_unpack(&image_limits, fd, to, &counts, err) < 0)
-        return err_wrap(err, "layer %u", (unsigned)k);
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "open %s", name) : fd;
+}
+
+static int run_unpack(char **args, struct buf *out, struct err *err)
+{
+    autoclose int dir = open_dir(args[0], err), to = -1;
+    int fds[IMAGE_LAYERS_MAX];
+    struct image_counts counts;
+    size_t count = 0;
+    int rc = 0;
+
+    if (dir < 0 || (to = open_dir(args[1], err)) < 0)
+        return -1;
+    for (char **number = args + 2; rc == 0 && *number && count < ARRAY_LEN(fds); number++) {
+        fds[count] = open_layer(dir, *number, err);
+        if (fds[count] < 0)
+            rc = -1;
+        else
+            count++;
+    }
+    if (rc == 0)
+        rc = image_unpack(&image_limits, fds, count, to, &counts, err);
+    while (count > 0)
+        close(fds[--count]);
+    if (rc < 0)
+        return -1;
     struct json_out json = json_to(out);
     json_open(&json, '{');
     json_kv_int(&json, "entries", (int64_t)counts.entries);
@@ -60,7 +79,7 @@ static int run_unpack(char **args, struct buf *out, struct err *err)
 
 static const struct {
     const char *name;
-    int args;
+    int args; /* at least */
     int (*run)(char **args, struct buf *out, struct err *err);
 } jobs[] = {
     { "inspect", 2, run_inspect },
@@ -103,7 +122,7 @@ int helper_main(int argc, char **argv)
 
     umask(0);
     for (size_t i = 0; argc >= 3 && i < ARRAY_LEN(jobs); i++)
-        if (strcmp(argv[2], jobs[i].name) == 0 && argc == 3 + jobs[i].args)
+        if (strcmp(argv[2], jobs[i].name) == 0 && argc >= 3 + jobs[i].args)
             return jobs[i].run(argv + 3, &out, &err) < 0 ? refuse(&err) : say(&out);
     fputs("atoll helper is for the server's own use\n", stderr);
     return 64;

@@ -68,8 +68,12 @@ struct image_counts {
     uint64_t devices, xattrs, setuid; /* left out; bits cleared */
 };
 
-/* Unpacks the layer in `fd` into the empty directory `out`. */
-must_use int image_unpack(const struct image_limits *limits, int fd, int out,
+/*
+ * Unpacks the layer in fds[0] into the empty directory `out`. With more than one, the lowest first,
+ * all go into it as if they lay on top of one another, and nothing must lie below: then there are
+ * no whiteouts in it, but what they would hide is gone.
+ */
+must_use int image_unpack(const struct image_limits *limits, const int *fds, size_t count, int out,
                           struct image_counts *counts, struct err *err);
 
 /* The role: `atoll helper inspect|unpack …`. Returns the exit status. */

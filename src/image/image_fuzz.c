@@ -55,7 +55,7 @@ static void unpack_all(const char *base, int in, const struct image_info *info)
         autoclose int out = make_dir(base, name);
         if (fd < 0) /* inspect promised it */
             abort();
-        if (image_unpack(&small, fd, out, &counts, &err) < 0 && (!err.code || !err.msg[0]))
+        if (image_unpack(&small, &fd, 1, out, &counts, &err) < 0 && (!err.code || !err.msg[0]))
             abort();
     }
 }

@@ -376,6 +376,29 @@ TEST(broken_docker_archives_are_refused)
     }
 }
 
+TEST(a_docker_config_that_is_not_its_name_is_refused)
+{
+    autorig struct rig rig = { 0 };
+    autofree char *name = NULL, *manifest = NULL;
+
+    rig_init(&rig);
+    name = xprintf("%s.json", sum(&rig.config) + 7);
+    swap(&rig.config, "web", "top");
+    manifest = xprintf("[{\"Config\":\"%s\",\"Layers\":[\"a\",\"b\"]}]", name);
+    rig_file(&rig.tar, name, buf_cstr(&rig.config));
+    rig_file(&rig.tar, "manifest.json", manifest);
+    refused(&rig, ERR_INVALID, "not what its name says");
+}
+
+TEST(a_file_that_comes_twice_is_refused)
+{
+    autorig struct rig rig = { 0 };
+
+    docker(&rig, "[{\"Config\":\"c.json\",\"Layers\":[\"x\"]}]");
+    rig_file(&rig.tar, "./c.json", "{}");
+    refused(&rig, ERR_INVALID, "c.json twice");
+}
+
 TEST(a_config_of_wrong_types_is_refused)
 {
     static const char *const bad[][2] = {

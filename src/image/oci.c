@@ -96,7 +96,6 @@ static void plan_init(struct image_plan *plan, struct arena *arena, size_t layer
 {
     plan->files = arena_alloc(arena, layers * sizeof(*plan->files));
     plan->digests = arena_alloc(arena, layers * sizeof(*plan->digests));
-    plan->sizes = arena_alloc(arena, layers * sizeof(*plan->sizes));
 }
 
 /* ---- OCI ---- */
@@ -217,14 +216,9 @@ int oci_read(struct image_parts *parts, const char *arch, struct image_info *inf
     plan_init(plan, &info->arena, layers->count);
     json_each(layer, layers)
     {
-        int64_t size = json_num(layer, "size", -1);
-
         if (blob_name(&info->arena, layer, &plan->files[i], err) < 0)
             return err_wrap(err, "layer %zu", i);
-        if (size < 0)
-            return err_set(err, ERR_INVALID, "layer %zu has no size", i);
-        plan->digests[i] = json_text(layer, "digest");
-        plan->sizes[i++] = (uint64_t)size;
+        plan->digests[i++] = json_text(layer, "digest");
     }
     return 0;
 }

@@ -25,12 +25,13 @@ const char *name_show(const char *text);
 void digest_text(const unsigned char digest[SHA256_SIZE], char out[IMAGE_DIGEST_SIZE]);
 bool digest_ok(struct str text);
 
-/* ---- one directory, filled entry by entry (tree.c) ---- */
+/* ---- one directory, filled entry by entry (layer.c) ---- */
 
-struct image_tree {
+struct layer {
     const struct image_limits *limits; /* borrowed */
     int root;                          /* borrowed */
     bool owners;                       /* we may give files away */
+    bool flat;                         /* several layers in one directory, with none below */
     struct image_counts counts;
     int parent; /* owned; the directory of the last entry */
     char parent_name[IMAGE_PATH_MAX + 1];
@@ -38,13 +39,26 @@ struct image_tree {
     struct buf dirs;        /* whose mode and time are set at the end */
 };
 
-void tree_init(struct image_tree *tree, const struct image_limits *limits, int root);
-void tree_free(struct image_tree *tree);
-#define autotree auto_with(tree_free)
+void layer_init(struct layer *tree, const struct image_limits *limits, int root);
+void layer_free(struct layer *tree);
+#define autolayer auto_with(layer_free)
 
-must_use int tree_add(struct image_tree *tree, struct image_stream *stream,
-                      struct archive_entry *entry, struct err *err);
-must_use int tree_finish(struct image_tree *tree, struct err *err);
+must_use int layer_add(struct layer *tree, struct image_stream *stream, struct archive_entry *entry,
+                       struct err *err);
+/* After the last entry of a layer. */
+must_use int layer_finish(struct layer *tree, struct err *err);
+
+#define WHITEOUT ".wh."
+/* A directory or file by a path that no link bends. */
+int layer_open(int root, const char *path, int flags);
+int layer_fail(struct err *err, const char *what, const char *name);
+
+/* ---- several layers in one directory (flat.c) ---- */
+
+/* Removes a file or a whole tree of that name; nothing there is fine. */
+must_use int flat_remove(int dir, const char *name, struct err *err);
+/* Before a layer comes on top: removes what its whiteouts hide. */
+must_use int flat_hide(struct layer *tree, struct image_stream *stream, struct err *err);
 
 /* ---- the files of an archive of images (parts.c) ---- */
 
@@ -79,7 +93,6 @@ must_use int parts_json(struct image_parts *parts, struct arena *arena, struct s
 struct image_plan {
     struct str *files;
     struct str *digests;
-    uint64_t *sizes;
 };
 must_use int oci_read(struct image_parts *parts, const char *arch, struct image_info *info,
                       struct image_plan *plan, struct err *err);

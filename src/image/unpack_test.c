@@ -36,7 +36,7 @@ static int unpack_bytes(struct rig *rig, struct str bytes)
     autoclose int fd = rig_fd(bytes);
 
     rig->err = (struct err){ 0 };
-    return image_unpack(&rig->limits, fd, rig->out, &rig->counts, &rig->err);
+    return image_unpack(&rig->limits, &fd, 1, rig->out, &rig->counts, &rig->err);
 }
 
 static int unpack(struct rig *rig)
@@ -293,6 +293,21 @@ TEST(what_is_deleted_and_made_again_hides_what_was_below)
     CHECK_STR(content(&rig, "second/x"), "kept");
     CHECK_STR(content(&rig, "third/x"), "kept");
     CHECK_STR(content(&rig, "file"), "kept");
+}
+
+TEST(an_opaque_directory_has_no_whiteouts)
+{
+    autorig struct rig rig;
+    struct stat st;
+
+    rig_init(&rig);
+    rig_file(&rig.tar, "d/.wh.before", "");
+    rig_file(&rig.tar, "d/.wh..wh..opq", "");
+    rig_file(&rig.tar, "d/.wh.after", "");
+    rig_file(&rig.tar, "d/kept", "x");
+    CHECK_OK(unpack(&rig), &rig.err);
+    CHECK(is_opaque(&rig, "d") && !there(&rig, "d/before", &st) && !there(&rig, "d/after", &st));
+    CHECK_STR(content(&rig, "d/kept"), "x");
 }
 
 TEST(whiteouts_of_nothing_are_refused)
@@ -655,4 +670,93 @@ TEST(anything_cut_off_or_flipped_ends_cleanly)
         if (unpack_bytes(&rig, (struct str){ copy, len }) < 0)
             CHECK(rig.err.code && rig.err.msg[0]);
     }
+}
+
+/* ---- several layers in one directory ---- */
+
+static int unpack_two(struct rig *rig, struct buf *lower, struct buf *upper)
+{
+    rig_end(lower);
+    rig_end(upper);
+    autoclose int one = rig_fd(buf_view(lower)), two = rig_fd(buf_view(upper));
+    const int fds[] = { one, two };
+
+    rig->err = (struct err){ 0 };
+    return image_unpack(&rig->limits, fds, 2, rig->out, &rig->counts, &rig->err);
+}
+
+TEST(layers_lie_on_top_of_one_another)
+{
+    autorig struct rig rig;
+    autobuf struct buf lower = { 0 }, upper = { 0 };
+    struct stat st;
+
+    rig_init(&rig);
+    rig_file(&lower, "kept", "1");
+    rig_file(&lower, "changed", "1");
+    rig_file(&lower, "gone", "1");
+    rig_file(&lower, "deep/a/b/c", "1");
+    rig_file(&lower, "deep/a/d", "1");
+    rig_file(&lower, "opaque/old", "1");
+    rig_file(&lower, "opaque/olds/x", "1");
+    rig_file(&lower, "tree/x/y", "1");
+    rig_link(&lower, '2', "link", "kept");
+    rig_file(&lower, ".wh.nothing", "");
+    rig_file(&upper, "opaque/new", "2"); /* before the mark that hides what is below */
+    rig_file(&upper, "opaque/.wh..wh..opq", "");
+    rig_file(&upper, "changed", "2");
+    rig_file(&upper, ".wh.gone", "");
+    rig_file(&upper, ".wh.deep", "");
+    rig_file(&upper, "tree", "a file now");
+    rig_dir(&upper, "link");
+    rig_file(&upper, "no/.wh.such", "");
+    CHECK_OK(unpack_two(&rig, &lower, &upper), &rig.err);
+    CHECK_STR(content(&rig, "kept"), "1");
+    CHECK_STR(content(&rig, "changed"), "2");
+    CHECK(!there(&rig, "gone", &st) && !there(&rig, "deep", &st));
+    CHECK_STR(content(&rig, "opaque/new"), "2");
+    CHECK(!there(&rig, "opaque/old", &st) && !there(&rig, "opaque/olds", &st));
+    CHECK(!is_opaque(&rig, "opaque") && !there(&rig, "nothing", &st));
+    CHECK_STR(content(&rig, "tree"), "a file now");
+    CHECK(there(&rig, "link", &st) && S_ISDIR(st.st_mode));
+}
+
+TEST(a_deep_tree_goes_without_a_deep_stack)
+{
+    autorig struct rig rig;
+    autobuf struct buf lower = { 0 }, upper = { 0 };
+    autofree char *deep = repeat("d/", IMAGE_DEPTH_MAX - 1, "x");
+    struct stat st;
+
+    rig_init(&rig);
+    rig_file(&lower, deep, "1");
+    rig_file(&upper, ".wh.d", "");
+    CHECK_OK(unpack_two(&rig, &lower, &upper), &rig.err);
+    CHECK(!there(&rig, "d", &st));
+}
+
+TEST(what_is_hidden_is_never_outside)
+{
+    static const char *const names[] = { "link/.wh.file", "link/.wh..wh..opq", ".wh.link" };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        autorig struct rig rig;
+        autobuf struct buf lower = { 0 }, upper = { 0 };
+        const char *outside = test_dir();
+        autoclose int dir = rig_dir_fd(outside);
+        autoclose int file = openat(dir, "file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        struct stat st;
+
+        rig_init(&rig);
+        rig_link(&lower, '2', "link", outside);
+        rig_file(&upper, names[i], "");
+        (void)unpack_two(&rig, &lower, &upper);
+        CHECK(fstatat(dir, "file", &st, 0) == 0);
+    }
+    autorig struct rig rig;
+    autobuf struct buf lower = { 0 }, upper = { 0 };
+    rig_init(&rig);
+    rig_file(&lower, "a/x", "");
+    rig_file(&upper, "a/.wh...", "");
+    CHECK(unpack_two(&rig, &lower, &upper) < 0 && strstr(rig.err.msg, "hides nothing"));
 }

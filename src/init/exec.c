@@ -154,7 +154,8 @@ static bool make_tty(struct ends *ends, const struct init_exec *wish)
     int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (slave < 0)
         return false;
-    fchown(slave, wish->flags & INIT_AS_ROOT ? 0 : INIT_AGENT_UID, 5); /* for tty(1) and mesg(1) */
+    /* For tty(1) and mesg(1). */
+    (void)!fchown(slave, wish->flags & INIT_AS_ROOT ? 0 : INIT_AGENT_UID, 5);
     ends->theirs[0] = ends->theirs[1] = ends->theirs[2] = slave;
     return true;
 }

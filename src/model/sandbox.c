@@ -275,7 +275,7 @@ int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
     otherwise(&spec->cpu_percent, 200);
     otherwise(&spec->disk, sandbox_on_disk(spec) ? 8ll << 30 : spec->memory / 2);
     otherwise(&spec->inodes, 100000);
-    otherwise(&spec->nofile, 1024);
+    otherwise(&spec->nofile, SANDBOX_NOFILE);
     return check_storage(spec, err);
 }
 
@@ -287,7 +287,7 @@ const struct field exec_spec_fields[] = {
     FIELD(exec_spec, command, F_STRING, 0, .min = 1, .max = ARG_BYTES_MAX,
           .help = "A line for /bin/sh -c, instead of argv"),
     FIELD(exec_spec, cwd, F_STRING, 0, .max = 4095,
-          .help = "Working directory, absolute; /workspace unless said"),
+          .help = "Working directory, absolute; unless said /workspace, or what the image says"),
     FIELD(exec_spec, user, F_ENUM, 0, .choices = "agent|root",
           .help = "Who runs it; the sandbox's user unless said"),
     FIELD(exec_spec, env, F_MAP, 0, .max = 256, .each_max = 32768,

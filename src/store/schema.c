@@ -187,10 +187,35 @@ static const char disk_tables[] =
     "ALTER TABLE sandbox ADD COLUMN disk BIGINT NOT NULL DEFAULT 0;"    /* its root; 0: memory */
     "ALTER TABLE sandbox ADD COLUMN asleep BIGINT NOT NULL DEFAULT 0;"; /* by its idle policy */
 
+/* Sandboxes made ahead: how many of which kind (box/pool.h). */
+static const char pool_tables[] =
+    "CREATE TABLE pool ("
+    "  name TEXT NOT NULL PRIMARY KEY,"
+    "  size BIGINT NOT NULL,"
+    "  image TEXT NOT NULL,"
+    "  user_name TEXT NOT NULL,"
+    "  storage TEXT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL"
+    ") {clustered};";
+
+/* What sandboxes begin with (box/image.h). */
+static const char image_tables[] =
+    "CREATE TABLE image ("
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  name TEXT NOT NULL,"
+    "  told TEXT NOT NULL,"   /* what its unpacker said of it */
+    "  layers TEXT NOT NULL," /* numbers of disks, the lowest first */
+    "  by TEXT NOT NULL,"
+    "  made_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, name)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
     { 3, "disks", disk_tables },
+    { 4, "pools", pool_tables },
+    { 5, "images", image_tables },
     { 0 },
 };
 /* clang-format on */

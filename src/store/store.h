@@ -71,6 +71,7 @@ must_use int store_open_alone(struct db **out, const char *path, bool write, str
 void store_close_alone(struct db *db);
 /* Runs a write job on such a connection in a transaction of its own; `done` is not called. */
 must_use int store_run_alone(struct db *db, struct store_job *job);
+#define BACKUP_OF_CLIENT "cli" /* ids with this prefix: copies that `atoll backup` asked for */
 /* A consistent copy into a new file while the server runs or not; refuses to overwrite. */
 must_use int store_backup(struct db *db, const char *to_path, struct err *err);
 /* Is the file a whole store of ours, every page and the audit chain? Before it is put to use. */

@@ -663,3 +663,28 @@ TEST(removing_takes_links_and_not_what_they_lead_to)
     CHECK_INT(tree_remove(dir, "d", &failure), -1);
     CHECK_INT(failure.error, ENOENT);
 }
+
+/* ---- places ---- */
+
+TEST(magic_links_and_kernel_file_systems_are_no_places_for_files)
+{
+    static const char *const magic[] = { "/proc/self/root/etc", "/proc/self/cwd", "/proc/self/fd/0",
+                                         "/proc/self/exe" };
+    char path[4096];
+    autoclose int dir = new_dir(path), proc = open("/proc", O_PATH | O_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_LEN(magic); i++) {
+        errno = 0;
+        CHECK_INT(tree_open_any(magic[i], O_PATH, 0), -1);
+        CHECK_INT(errno, ELOOP);
+    }
+    CHECK(!tree_place_ok(proc) && tree_place_ok(dir));
+    /* Links of the ordinary kind lead anywhere by path, and nowhere beneath a directory. */
+    CHECK(symlinkat("/etc", dir, "link") == 0);
+    snprintf(path + strlen(path), 16, "/link");
+    autoclose int any = tree_open_any(path, O_PATH | O_DIRECTORY, 0);
+    CHECK(any >= 0);
+    CHECK_INT(tree_open(dir, "link", O_PATH | O_DIRECTORY, 0), -1);
+    CHECK_INT(tree_open(dir, "..", O_PATH | O_DIRECTORY, 0), -1);
+    CHECK_INT(tree_open(dir, "/etc", O_PATH | O_DIRECTORY, 0), -1);
+}

@@ -76,6 +76,27 @@ TEST(a_box_on_a_disk_keeps_its_files)
     rig_check_no_loops(state);
 }
 
+TEST(wishes_that_make_no_sense_are_refused)
+{
+    static const struct disk_wish wishes[] = {
+        { .id = 0 },
+        { .id = 8, .bytes = BOX_DISK_MIN - 1 },
+        { .id = 8, .bytes = BOX_MEMORY_MAX + 1 },
+        { .id = 8, .from = 8 },
+        { .id = 8, .flags = DISK_FOR_AGENT << 1 },
+        { .id = 8, .from = 7, .flags = DISK_FOR_AGENT }, /* a copy is what it is a copy of */
+        { .id = 8, .zero = 1 },
+    };
+
+    rig_open();
+    for (size_t i = 0; i < ARRAY_LEN(wishes); i++) {
+        struct wire_msg msg = { .verb = WIRE_DISK_MAKE, .disk = wishes[i] };
+
+        CHECK_INT(rig_ask(&msg).msg.status, EINVAL);
+    }
+    rig_close();
+}
+
 /* ---- sizes ---- */
 
 static void fill_and_empty(uint64_t id)

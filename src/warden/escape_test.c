@@ -5,7 +5,7 @@
  */
 #include <sys/un.h>
 
-#include "warden/box_rig.h"
+#include "warden/disk_rig.h"
 
 static struct rig_box probed_box(uint64_t skips)
 {
@@ -28,6 +28,32 @@ TEST(nothing_escapes_as_either_user)
             test_fail(__FILE__, __LINE__, "as %s:\n%s", root ? "root" : "agent", ran->out);
     }
     rig_destroy(&box);
+    rig_close();
+}
+
+/* The same with everything that may be added: a disk, a volume, /sys, our own program. */
+TEST(nothing_escapes_from_a_box_with_everything)
+{
+    rig_open();
+    disk_made(1, 100 * MIB, 0);
+    disk_made(2, 100 * MIB, 0);
+    boxes_tool(open("/usr/bin/true", O_PATH | O_CLOEXEC));
+    struct wire_msg spec = rig_spec("probe");
+    spec.spec.upper = 1;
+    spec.spec.flags = BOX_WITH_SYS | BOX_WITH_TOOL;
+    struct rig_box box = rig_create(spec, "probe");
+    CHECK_INT(mount_disk("probe", 2, "/vol", 0), 0);
+    bring_probe(&box);
+
+    for (int root = 0; root < 2; root++) {
+        struct rig_ran *ran = probe(&box, root ? INIT_AS_ROOT : 0);
+
+        if (ran->code != 0 || strstr(ran->out, "BROKEN") || !strstr(ran->out, " probes, 0 broken"))
+            test_fail(__FILE__, __LINE__, "as %s:\n%s", root ? "root" : "agent", ran->out);
+    }
+    rig_destroy(&box);
+    close(box_host.tool_fd);
+    boxes_tool(-1);
     rig_close();
 }
 

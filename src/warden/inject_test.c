@@ -10,7 +10,12 @@ TEST(a_volume_is_shared_by_two_boxes)
 
     CHECK_INT(mount_disk("one", 5, "/data/deep/vol", 0), 0);
     check_sh(&one, "echo shared > /data/deep/vol/f && chown 1000 /data/deep/vol/f", INIT_AS_ROOT);
-    check_sh(&one, "echo more >> /data/deep/vol/f", 0);
+    check_sh(&one, "echo more >> /data/deep/vol/f && ! touch /data/deep/vol/top", 0);
+    struct wire_msg agents = { .verb = WIRE_DISK_MAKE,
+                               .disk = { .id = 6, .flags = DISK_FOR_AGENT } };
+    CHECK_INT(rig_ask(&agents).msg.status, 0);
+    CHECK_INT(mount_disk("one", 6, "/mine", 0), 0);
+    check_sh(&one, "[ -O /mine ] && touch /mine/top", 0);
     CHECK_INT(mount_disk("two", 5, "/mnt", BOX_MOUNT_READ_ONLY), 0);
     check_sh(&two, "grep more /mnt/f && [ -O /mnt/f ]", 0);
     check_sh(&two, "! touch /mnt/g && ! rm /mnt/f", INIT_AS_ROOT);
@@ -197,6 +202,25 @@ TEST(memory_grows_and_shrinks_while_a_box_runs)
     CHECK_INT(rig_ask(&msg).msg.status, EINVAL);
     rig_destroy(&box);
     rig_close();
+}
+
+TEST(a_volume_that_is_dropped_while_in_use_hurts_nobody_else)
+{
+    const char *state = rig_open();
+    disk_made(5, 50 * MIB, 0);
+    disk_made(6, 50 * MIB, 0);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+
+    CHECK_INT(mount_disk("box", 5, "/vol", 0), 0);
+    CHECK_INT(mount_disk("box", 6, "/other", 0), 0);
+    check_sh(&box, "echo x > /vol/f && chmod 777 /vol /other", INIT_AS_ROOT);
+    CHECK_INT(disk_ask(WIRE_DISK_DROP, 5, 0, 0).msg.status, 0);
+    rig_sh(&box, "ls -la /vol; cat /vol/f; echo y > /vol/g; sync", 0); /* whatever comes of it */
+    check_sh(&box, "echo fine > /other/f && sync && cat /other/f", 0);
+    CHECK_INT(mount_disk("box", 5, "/again", 0), ENOENT);
+    rig_destroy(&box);
+    rig_close();
+    rig_check_no_loops(state);
 }
 
 /* ---- the door ---- */

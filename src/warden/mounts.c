@@ -414,6 +414,30 @@ static int make_root(const struct box_host *host, const struct box_spec *spec,
     return 0;
 }
 
+/* A directory of this user's; what has the name already is left as it is, a link too. */
+static int make_place(int dir, const char *name, uid_t uid)
+{
+    mode_t before = umask(022);
+
+    fs_become(uid);
+    int rc = mkdirat(dir, name, 0755);
+    fs_return();
+    umask(before);
+    return rc < 0 && errno != EEXIST && errno != ENOTDIR ? -1 : 0;
+}
+
+/* What every sandbox has, for an image that has not: where work goes, and the agent's home. */
+static int make_places(const struct root *root)
+{
+    if (make_place(root->fd, "workspace", root->first + BOX_AGENT) < 0 ||
+        make_place(root->fd, "home", root->first) < 0)
+        return -1;
+    autoclose int home = open_beneath(root->fd, "home", O_PATH | O_DIRECTORY);
+    if (home < 0)
+        return errno == ELOOP || errno == ENOTDIR ? 0 : -1;
+    return make_place(home, "agent", root->first + BOX_AGENT);
+}
+
 #define CLOSED (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 /*
@@ -444,6 +468,8 @@ int box_mounts(const struct box_host *host, const struct box_spec *spec, const s
         TRY(BOX_STEP_USR,
             tree_attrs(fds->usr, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, -1));
         TRY(BOX_STEP_USR, attach_at(fds->usr, &root, "usr"));
+    } else {
+        TRY(BOX_STEP_ROOT, make_places(&root));
     }
     TRY(BOX_STEP_PROC, attach_at(fds->proc, &root, "proc"));
     TRY(BOX_STEP_DEV, attach_dev(host, fds, &root));

@@ -27,7 +27,9 @@
  * A disk is a numbered tree of files with a size, on a file system of the warden's own that can
  * copy one in a moment. It is what every kept thing is made of: the writable layer of a box that
  * may be stopped, a layer of an image, a volume, a snapshot. The api chooses the number and knows
- * which is what. A copy of a disk in use is as of one instant if its box is frozen.
+ * which is what. A copy of a disk in use is as of one instant if its box is frozen. DROP of one
+ * that a box writes to is EBUSY; whatever else uses one that is dropped sees its files vanish. The
+ * answer to the first LIST tells whether this machine can have disks at all (ENOTSUP).
  *
  * Whatever ends a box, everything of it is gone when DIED or the answer to DESTROY is said: its
  * processes, cgroups, mounts and its directory. The warden chooses the range of user ids.
@@ -146,19 +148,19 @@ struct box_mount {
 
 struct disk_wish {
     uint64_t id;    /* never 0 */
-    uint64_t bytes; /* how much may be written to it; of an existing one it can be made smaller,
+    uint64_t bytes; /* how much may be written to it, 0: as much as there is; it can be made less,
                      * too: then nothing can be written until enough is removed */
     uint64_t from;  /* MAKE: the disk that it begins as a copy of; 0: empty */
     uint32_t flags; /* MAKE: enum disk_flag */
     uint32_t zero;
 };
 enum disk_flag {
-    DISK_FOR_AGENT =
-        1, /* of an empty one: its top belongs to the agent of a box, not to its root */
+    DISK_FOR_AGENT = 1, /* empty: its top belongs to the agent of a box, not to its root */
 };
 
 struct disk_usage {
-    uint64_t used, bytes; /* what it has beyond what it was a copy of; its limit */
+    uint64_t used, bytes; /* what it wrote beyond what it was a copy of, as of some seconds ago; its
+                           * limit, or 0 */
 };
 
 struct disk_page {
@@ -173,7 +175,7 @@ struct disk_rows {
 /* Only what is not 0 changes. */
 struct box_limits {
     struct box_name name;
-    uint64_t disk;   /* of a box that writes to memory */
+    uint64_t disk;   /* of a box that writes to memory; ENOSPC: there is more in it */
     uint32_t inodes; /* the same */
     uint32_t zero;
     uint64_t memory;

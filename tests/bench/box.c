@@ -2,13 +2,18 @@
  * Sandboxes in this process, made by the warden's own parts as the warden does it, beside other
  * programs in one loop. Every line of output is a name and the microseconds of each round.
  *
- *   box cycle ROUNDS STATE [NAME=COMMAND…]   create, /bin/true, destroy: `cold` takes namespaces
- * from the pool, `fresh` makes them on the way; `warm` is the first command of one made before;
- * `exec` one more in one that runs; `pause`; `spawn`, `vfork` and each COMMAND (words, no quotes)
- * for comparison box loop SECONDS STATE [COMMAND…]        the number of cycles, or of runs of
- * COMMAND box many COUNT STATE                     `one`: commands in one of one; `all`: in some of
- * COUNT; then kB of memory for each, and what is left after box pty MEGABYTES STATE MB/s: of the
- * kernel's own terminal, and through init
+ * box cycle ROUNDS STATE [NAME=COMMAND…]: create, /bin/true, destroy. `cold` takes namespaces from
+ * the pool, `fresh` makes them on the way; `warm` is a command in one made before, `exec` one in
+ * one that runs; `pause`; `spawn`, `vfork` and each COMMAND (words, no quotes) for comparison.
+ *
+ * box loop SECONDS STATE [COMMAND…]: the number of cycles, or of runs of COMMAND.
+ *
+ * box many COUNT STATE: `one`: commands in one of one; `all`: in some of COUNT; then kB of memory
+ * for each, and what is left after.
+ *
+ * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
+ *
+ * box disk ROUNDS STATE: min, median and p99 of what is about disks (disk.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -181,7 +186,7 @@ static void clear(void)
     }
 }
 
-/* ---- the loop; volumes and copies of disks belong here once they are measured ---- */
+/* ---- the loop ---- */
 
 enum own { SPAWN, VFORK, COLD, FRESH, WARM, EXEC, PAUSE, OWN };
 static const char *const own_names[OWN] = { "spawn", "vfork", "cold", "fresh",
@@ -481,6 +486,15 @@ static void run_pty(size_t megabytes)
     destroy(&made);
 }
 
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+#include "disk.h"
+
 static void on_child(int number)
 {
     (void)number;
@@ -493,7 +507,7 @@ int main(int argc, char **argv)
     sigset_t child;
 
     if (number < 1 || number > ROUNDS_MAX)
-        return fprintf(stderr, "usage: box cycle|loop|many|pty NUMBER STATE […]\n"), 64;
+        return fprintf(stderr, "usage: box cycle|loop|many|pty|disk NUMBER STATE […]\n"), 64;
     int state = open(argv[3], O_PATH | O_DIRECTORY | O_CLOEXEC);
     sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = on_child }, NULL);
     sigemptyset(&child);
@@ -512,6 +526,8 @@ int main(int argc, char **argv)
         run_many((unsigned)number);
     else if (strcmp(mode, "pty") == 0)
         run_pty((size_t)number);
+    else if (strcmp(mode, "disk") == 0)
+        disk_bench((int)number);
     boxes_close();
     return 0;
 }

@@ -23,6 +23,9 @@ POLICY = {
     **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied")},
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
+    "pool.list": PEOPLE, "pool.set": {"admin"},
+    **{f"image.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
+    **{f"image.{verb}": STEER | {"agent"} for verb in ("import", "delete")},
     **{f"volume.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"volume.{verb}": STEER | {"agent"} for verb in ("create", "change", "delete")},
     **{f"snapshot.{verb}": PEOPLE | {"agent"} for verb in ("list", "list_of")},

@@ -6,6 +6,7 @@ connection: whatever follows it could be somebody else's request (smuggling).
 import json
 import re
 import time
+import urllib.parse
 
 import harness
 import pytest
@@ -422,6 +423,13 @@ def test_values_at_their_limits(server):
 def test_query_parameters_are_checked_too(server, query, field):
     reply = server.get("/api/v1/events?" + query)
     assert (reply.status, reply.error["field"]) == (400, field), reply
+
+
+@pytest.mark.parametrize("types", ["***", ",note.created", "note created", "Note.created", ".*x", "a,,b", "*"])
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+def test_a_filter_that_can_match_nothing(server, types, accept):
+    reply = server.get("/api/v1/events?type=" + urllib.parse.quote(types), headers={"Accept": accept})
+    assert reply.status == 400 and reply.error["field"] == "type"
 
 
 @pytest.mark.parametrize("query", ["since=%", "since=%zz", "%ff=1", "type=%00"])

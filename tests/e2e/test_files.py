@@ -525,3 +525,94 @@ def test_many_at_once_and_no_more(box, place):
     [t.start() for t in threads], [t.join() for t in threads]
     assert set(statuses) <= {200, 429} and statuses.count(200) >= 20
     assert len(box.manifest(place())) == statuses.count(200)
+
+
+# ---- atoll cp ----
+
+def cp(box, *args, **kw):
+    return box.server.cli("cp", *[str(a) for a in args], **kw)
+
+
+def test_cp_of_files(box, place, tmp_path):
+    here = tmp_path / "f.txt"
+    here.write_bytes(os.urandom(300000))
+    here.chmod(0o4750)
+    there = f"{box.id}:{place()}"
+    assert cp(box, here, there).returncode == 0
+    assert box.get(place("f.txt")).body == here.read_bytes()
+    assert box.get(place("f.txt"), "/stat").json()["mode"] == "0750"
+    assert cp(box, here, f"{there}/other").returncode == 0
+    assert cp(box, f"{there}/other", tmp_path / "back").returncode == 0
+    assert (tmp_path / "back").read_bytes() == here.read_bytes()
+    assert (tmp_path / "back").stat().st_mode & 0o7777 == 0o750
+    (tmp_path / "d").mkdir()
+    assert cp(box, f"{there}/other", tmp_path / "d").returncode == 0
+    assert (tmp_path / "d" / "other").read_bytes() == here.read_bytes()
+    assert [p.name for p in (tmp_path / "d").iterdir()] == ["other"]
+
+
+def test_cp_of_trees(box, place, tmp_path):
+    tree = random_tree(tmp_path / "tree", random.Random(9))
+    there = f"{box.id}:{place()}"
+    assert cp(box, tree, there).returncode == 64
+    assert cp(box, "--recursive", tree, there, timeout=60).returncode == 0
+    assert cp(box, "--recursive", tree, f"{there}/new", timeout=60).returncode == 0
+    assert told(box.manifest(place("tree"))) == described(tree) == told(box.manifest(place("new")))
+    assert cp(box, f"{there}/new", tmp_path).returncode == 64
+    assert cp(box, "--recursive", f"{there}/new", tmp_path, timeout=60).returncode == 0
+    assert cp(box, "--recursive", f"{there}/new", tmp_path / "n2", timeout=60).returncode == 0
+    (tmp_path / "into").mkdir()
+    assert cp(box, "--recursive", f"{there}/new/.", tmp_path / "into", timeout=60).returncode == 0
+    for name in ("new", "n2", "into"):
+        assert described(tmp_path / name) == described(tree), name
+
+
+def test_cp_follows_no_link_below_the_destination(box, place, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("stays")
+    dest = tmp_path / "t"
+    dest.mkdir()
+    (dest / "d").symlink_to(outside)
+    (dest / "l").symlink_to(outside / "f")
+    box.sh(f"cd /workspace/{place()}; mkdir -p t/d; echo evil >t/d/f; echo evil >t/l; chmod 6755 t/l")
+    assert cp(box, "--recursive", f"{box.id}:{place('t')}", tmp_path).returncode == 0
+    assert (outside / "f").read_text() == "stays" and len(list(outside.iterdir())) == 1
+    assert (dest / "l").read_text() == "evil\n" and (dest / "l").stat().st_mode & 0o7777 == 0o755
+    (tmp_path / "lt").symlink_to(outside)
+    reply = cp(box, "--recursive", f"{box.id}:{place('t')}", tmp_path / "lt2")
+    assert reply.returncode == 0 and (tmp_path / "lt2" / "d" / "f").read_text() == "evil\n"
+    box.sh(f"cp /workspace/{place('t/l')} /workspace/{place('lf')}")
+    (tmp_path / "lf").symlink_to(outside / "f")
+    assert cp(box, f"{box.id}:{place('lf')}", tmp_path / "lf").returncode == 0
+    assert (outside / "f").read_text() == "stays" and not (tmp_path / "lf").is_symlink()
+
+
+@pytest.mark.parametrize("args,status,words", [
+    (("a", "b"), 64, "SANDBOX:PATH"),
+    (("x:a", "y:b"), 64, "SANDBOX:PATH"),
+    (("nobox:/f", "."), 2, "no sandbox nobox"),
+    (("BOX:/nowhere", "."), 2, "No such file"),
+    (("BOX:/dev/null", "."), 1, "not that kind"),
+    (("/nowhere/file", "BOX:x"), 1, "No such file"),
+    (("/etc/hostname", "BOX:/etc/x"), 4, "Permission denied"),
+    (("BOX:/etc/hostname", "/nowhere/x/y"), 1, "No such file"),
+    (("/dev/null", "BOX:x"), 1, "not a regular file"),
+], ids=range(9))
+def test_cp_of_what_cannot_be(box, tmp_path, args, status, words):
+    done = cp(box, *[a.replace("BOX", box.id) for a in args])
+    assert done.returncode == status and words in done.stderr, done
+
+
+def test_cp_shows_progress_on_a_terminal(box, place, tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * 5_000_000)
+    master, slave = os.openpty()
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
+    env["ATOLL_STATE"] = str(box.server.state)
+    done = subprocess.run([box.server.binary, "cp", tmp_path / "big", f"{box.id}:{place()}"], stderr=slave,
+                          stdin=subprocess.DEVNULL, env=env, timeout=30)
+    os.close(slave)
+    shown = os.read(master, 4096).decode()
+    os.close(master)
+    assert done.returncode == 0 and "5.0 MB" in shown
+    assert "MB" not in cp(box, tmp_path / "big", f"{box.id}:{place()}").stderr

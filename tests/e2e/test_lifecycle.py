@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 import threading
 import time
 
@@ -78,6 +79,12 @@ def test_idle_pauses_and_a_command_wakes(boxes):
     done = run(boxes, box, "cat", "/tmp/file")
     assert done["output"] == "kept\n" and done["exit_code"] == 0
     assert boxes.get(f"{BOXES}/{box}").json()["asleep"] is False
+    harness.wait_until(lambda: state(boxes, box) == "paused", 10, "asleep again")
+    assert boxes.get(f"{BOXES}/{box}/files/stat?path=/tmp/file").json()["size"] == 5
+    harness.wait_until(lambda: state(boxes, box) == "paused", 10, "asleep again")
+    reply = boxes.get(f"{BOXES}/{box}/files?path=/tmp/file")
+    assert reply.status == 503 and reply.headers["retry-after"] == "1", reply
+    harness.wait_until(lambda: boxes.get(f"{BOXES}/{box}/files?path=/tmp/file").body == b"kept\n", 5, "awake")
     harness.wait_until(lambda: state(boxes, box) == "paused", 10, "asleep again")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for done in pool.map(lambda _: run(boxes, box, "echo", "hi"), range(8)):
@@ -333,3 +340,88 @@ def test_a_kill_of_the_api_between_any_two_steps_leaves_nothing_half(start_serve
     for snap in server.get("/api/v1/snapshots").json()["items"]:
         assert server.delete(f"/api/v1/snapshots/{snap['id']}").status == 200
     assert list((server.state / "boxes").iterdir()) == [], f"seed {seed}"
+
+
+# ---- warm ----
+
+def ready(server, name="default"):
+    return {p["name"]: p["ready"] for p in server.get("/api/v1/pools").json()["items"]}.get(name)
+
+
+def test_a_warm_sandbox_is_taken_with_its_wishes(start_server):
+    server = start_server(args=["--pool-default", "2"])
+    harness.wait_until(lambda: ready(server) == 2, 10, "two warm ones")
+    assert server.get(BOXES).json()["items"] == []
+    leaks = server.cli("doctor", "--leaks").stdout  # other servers may be on this machine
+    warm = [path.name for path in (server.state / "boxes").iterdir()]
+    assert len(warm) == 2 and not any(one in leaks for one in [*warm, str(server.state)]), leaks
+    reply = server.post(BOXES, {"storage": "memory", "memory": 64 << 20, "disk": 4 << 20, "pids": 33,
+                                "env": {"A": "late"}, "labels": {"l": "m"}, "name": "late"})
+    box = reply.json()
+    assert reply.status == 201 and box["start"] == "warm" and box["labels"] == {"l": "m"}, reply
+    assert sh(server, "late", "echo $A $ATOLL_SANDBOX; hostname") == f"late {box['id']}\n{box['id']}"
+    limits = server.get(f"{BOXES}/late/applied").json()["limits"]
+    assert (limits["memory"], limits["pids"]) == (64 << 20, 33)
+    assert "No space left" in sh(server, "late", "head -c 20000000 /dev/zero > /tmp/big")
+    assert server.post(BOXES, {"storage": "memory", "user": "root"}).json()["start"] == "cold"
+    harness.wait_until(lambda: ready(server) == 2, 10, "filled up again")
+    server.kill9_api()
+    harness.wait_until(server.is_ready, 10, "ready")
+    assert sh(server, "late", "echo alive") == "alive"
+    harness.wait_until(lambda: ready(server) == 2, 10, "new ones")
+    made = {box["id"] for box in server.get(BOXES).json()["items"]}
+    assert len(list((server.state / "boxes").iterdir())) == 4 and len(made) == 2
+    for box in made:
+        assert server.delete(f"{BOXES}/{box}").status == 200
+
+
+def test_pools_are_set_and_kept(start_server):
+    server = start_server(args=["--pool-default", "0"])
+    assert json.loads(server.cli("pool", "set", "roots", "--size", "1", "--user", "root", "--storage", "disk",
+                                 "--json", check=True).stdout)["user"] == "root"
+    harness.wait_until(lambda: ready(server, "roots") == 1, 10, "a warm one")
+    box = server.post(BOXES, {"user": "root", "storage": "disk", "disk": 16 << 20}).json()
+    assert box["start"] == "warm"
+    assert sh(server, box["id"], "id -u; echo kept > ~/file") == "0"
+    assert server.post(f"{BOXES}/{box['id']}/stop").status == 200
+    assert server.post(f"{BOXES}/{box['id']}/start").status == 200
+    assert sh(server, box["id"], "cat ~/file") == "kept"
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    server.kill9_api()
+    harness.wait_until(server.is_ready, 10, "ready")
+    harness.wait_until(lambda: ready(server, "roots") == 1, 10, "kept over a kill")
+    assert "roots" in server.cli("pool", "ls").stdout
+    for name, wish, field in (("No", {"size": 1}, "name"), ("x", {"size": 65}, "size"), ("x", {}, "size"),
+                              ("x", {"size": 1, "image": "none"}, "image")):
+        reply = server.request("PUT", f"/api/v1/pools/{name}", json=wish)
+        assert reply.status in (400, 422) and reply.error["field"] == field, reply
+    assert server.cli("pool", "set", "roots", "--size", "0").returncode == 0
+    harness.wait_until(lambda: list((server.state / "boxes").iterdir()) == [], 10, "gone")
+
+
+# ---- at a terminal ----
+
+def test_top_shows_the_busiest_first(boxes):
+    quiet = make(boxes, storage="memory", name="quiet")
+    busy = make(boxes, storage="memory", name="busy")
+    assert boxes.post(f"{BOXES}/{busy}/execs", {"command": "while :; do :; done"}).status == 201
+    top = json.loads(boxes.cli("top", "--json", check=True).stdout)["items"]
+    assert [one["id"] for one in top] == [busy, quiet] and top[0]["cpu_percent"] > top[1]["cpu_percent"]
+    text = boxes.cli("top", check=True).stdout
+    assert text.index("busy") < text.index("quiet") and "\033" not in text
+
+
+def test_a_shell_without_and_with_a_terminal(boxes):
+    box = make(boxes, storage="memory", name="sh")
+    done = subprocess.run([boxes.binary, "shell", "sh"], input="echo in $ATOLL_SANDBOX; exit 7\n", text=True,
+                          capture_output=True, timeout=20, env={**os.environ, "ATOLL_STATE": str(boxes.state)})
+    assert done.returncode == 7 and done.stdout == f"in {box}\n", done
+    master, slave = os.openpty()
+    child = subprocess.Popen([boxes.binary, "shell", "sh"], stdin=slave, stdout=slave, stderr=slave,
+                             env={**os.environ, "ATOLL_STATE": str(boxes.state)}, start_new_session=True)
+    os.close(slave)
+    os.write(master, b"tty; exit 5\n")
+    assert child.wait(20) == 5
+    assert b"/dev/pts/" in os.read(master, 65536)
+    os.close(master)
+    assert boxes.cli("shell", "nobody").returncode not in (0, 127)

@@ -5,10 +5,12 @@ import os
 import pathlib
 import pty
 import select
+import shutil
 import signal
 import stat
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 
@@ -197,6 +199,59 @@ def test_a_killed_api_is_waited_for(atoll, terminal, server):
     t.type(b"on\r")
     t.expect(b"got on")
     assert t.end() == 4
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_a_server_that_is_gone_can_be_left(start_server, work, how):
+    server = start_server()
+    t = Terminal([server.binary, "run", "--", "sh", "-c", "echo ready; read x"], work,
+                 environment(server, TERM="xterm"))
+    try:
+        t.expect(b"ready")
+        os.kill(server.api_pid(), signal.SIGSTOP)  # there, and silent
+        server.kill9_all()
+        time.sleep(0.5)  # until the loss has been noticed
+        if how == "Ctrl-C":
+            t.type(b"\x03")
+        else:
+            t.process.send_signal(signal.SIGTERM)
+        assert t.end() == 128 + (signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+    finally:
+        t.close()
+        server.start()  # takes the sandbox over
+        for box in server.get(BOXES).json()["items"]:
+            assert server.delete(f"{BOXES}/{box['id']}").status == 200
+
+
+def signalled(server, work, number, until, *args):
+    """Runs, and sends a signal as soon as a text stands on standard error: status and the rest of it."""
+    process = subprocess.Popen([server.binary, "run", *args], cwd=work, env=environment(server), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    seen = b""
+    while until not in seen:
+        more = os.read(process.stderr.fileno(), 65536)
+        assert more, seen
+        seen += more
+    process.send_signal(number)
+    _, rest = process.communicate(timeout=60)
+    return process.returncode, seen + rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_workspace_is_copied(atoll, server, work, number):
+    (work / "large").write_bytes(bytes(200 << 20))
+    status, _ = signalled(server, work, number, b"copying 1 file", "--", "sleep", "100")
+    assert status == 128 + number
+
+
+def test_a_signal_while_changes_come_back_leaves_all_or_nothing(atoll, server, work):
+    for i in range(300):
+        (work / f"f{i}").write_text("old\n")
+    status, err = signalled(server, work, signal.SIGTERM, b"300 files changed", "--apply", "--", "sh", "-c",
+                            "for f in *; do echo new > $f; done")
+    assert status in (0, 128 + signal.SIGTERM), err
+    contents = {p.read_text() for p in work.iterdir()}
+    assert contents == ({"new\n"} if status == 0 else {"old\n"})
 
 
 # ---- without a server ----
@@ -428,6 +483,74 @@ def test_what_cannot_be_bound_says_why(atoll, server, work):
     assert done.returncode != 0 and b"may be on another machine" in done.stderr and b"--copy" in done.stderr
 
 
+def test_a_file_system_that_cannot_be_bound(atoll, work):
+    (work / "ram").mkdir()
+    if subprocess.run(["mount", "-t", "ramfs", "ramfs", work / "ram"], check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        done = atoll("run", "--bind", "ram", "--", "true")
+    finally:
+        subprocess.run(["umount", work / "ram"], check=True)
+    assert done.returncode != 0
+    assert b"file system cannot be shown with another owner" in done.stderr and b"--copy ram" in done.stderr
+
+
+# ---- an ordinary user ----
+
+@pytest.fixture
+def ordinary():
+    """atoll(args…) as an ordinary user whose home is empty: nothing is named, no server is there."""
+    top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-user-"))
+    top.chmod(0o755)
+    for name in ("atoll", "atoll-warden", "atoll-init"):
+        shutil.copy(pathlib.Path(harness.BIN).parent / name, top / name)
+    home = top / "home"
+    home.mkdir()
+    os.chown(home, 54321, 54321)
+
+    def start(*args, **kw):
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
+        return subprocess.Popen(["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", top / "atoll",
+                                 *args], cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, **kw)
+
+    start.home = home
+    yield start
+    left = [p.name for p in home.iterdir() if p.name.startswith("atoll-run-")]
+    shutil.rmtree(top)
+    assert left == []
+
+
+def test_an_ordinary_user_without_a_server(ordinary):
+    file = ordinary.home / "file"
+    file.write_text("old\n")
+    os.chown(file, 54321, 54321)
+    process = ordinary("run", "--apply", "--", "sh", "-c", "id -un; echo new > file; echo x > other; exit 3")
+    out, err = process.communicate(timeout=60)
+    if b"user namespace" in err and process.returncode == 1:
+        pytest.skip("no sandboxes for ordinary users here")
+    assert (process.returncode, out) == (3, b"agent\n"), err
+    assert file.read_text() == "new\n" and (ordinary.home / "other").stat().st_uid == 54321
+    assert b"2 files changed" in err
+
+
+def test_a_file_that_may_not_be_read(ordinary):
+    (ordinary.home / "secret").write_text("x\n")
+    (ordinary.home / "secret").chmod(0o600)
+    out, err = ordinary("run", "--", "true").communicate(timeout=60)
+    assert b"secret: " in err and b"Permission denied\n  --exclude leaves out" in err, err
+
+
+def test_an_ordinary_users_killed_run_leaves_nothing(ordinary):
+    process = ordinary("run", "--", "sh", "-c", "echo ready; exec sleep 100")
+    if process.stdout.readline() != b"ready\n":
+        process.communicate(timeout=60)
+        pytest.skip("no sandboxes for ordinary users here")
+    process.kill()
+    process.communicate(timeout=60)
+    harness.wait_until(lambda: not private_leftovers(ordinary.home), 30, "the end of the private server")
+
+
 # ---- a hostile workload ----
 
 def test_nothing_is_written_outside_or_run_by_git(atoll, work, tmp_path):
@@ -470,13 +593,10 @@ def test_gits_own_files_when_asked_for(atoll, work):
     assert b"one" in git("log", "--oneline", cwd=work).stdout
 
 
-def test_processes_that_stay_behind_cannot_slip_something_in(atoll, work):
-    """The contents must be those of the list, or nothing is taken back."""
-    done = sh(atoll, "(while :; do date +%N > f; done) & sleep 0.3", "--apply")
-    if done.returncode == 0:
-        assert (work / "f").read_text().strip() == "" or (work / "f").read_text().strip().isdigit()
-    else:
-        assert b"changed while it was fetched" in done.stderr and not (work / "f").exists()
+def test_what_the_command_leaves_running_ends_first(atoll, work):
+    done = sh(atoll, "(trap '' TERM HUP; while :; do date +%N > f; done) & sleep 0.3", "--apply")
+    assert done.returncode == 0, done.stderr
+    assert (work / "f").exists()
 
 
 def test_a_patch_is_not_written_through_a_terminal_trick(atoll, work, tmp_path):
@@ -508,4 +628,15 @@ def test_a_workspace_that_does_not_fit(atoll, work):
     (work / "large").write_bytes(bytes(30 << 20))
     done = sh(atoll, "true", "--disk", "10M")
     assert done.returncode != 0
-    assert b"copy the workspace" in done.stderr, done.stderr
+    assert b"copy the workspace: large: No space left on device" in done.stderr
+    assert b"\n  --disk gives it more room" in done.stderr
+
+
+def test_a_file_at_the_limit_of_patches_and_one_past_it(atoll, work, tmp_path):
+    patch = tmp_path / "p"
+    limit = 64 << 20
+    done = sh(atoll, f"truncate -s {limit} fits; truncate -s {limit + 1} large", "--patch", str(patch), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert b"not in the patch: large: too large" in done.stderr and b"fits: too large" not in done.stderr
+    git("apply", str(patch), cwd=work)
+    assert (work / "fits").stat().st_size == limit and not (work / "large").exists()

@@ -187,3 +187,17 @@ def test_a_backup_does_not_overwrite(server):
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", "x" * 65, "a b", "a\u0000b", "..", "ü"])
 def test_a_backup_stays_in_its_directory(server, name):
     assert server.post("/api/v1/backups", {"name": name}).status == 400
+
+
+def test_what_a_killed_backup_left_is_removed(start_server):
+    """Copies that were being written when the server died, and those that a killed client had asked for."""
+    server = start_server()
+    assert server.post("/api/v1/backups", {"name": "kept.part1"}).status == 201
+    backups = server.state / "data" / "backups"
+    left = ["x.part01m7hrassrsvvy9ewq7ec63dsn", "x.part01m7hrassrsvvy9ewq7ec63dsn-journal",
+            "cli01m7hr9g2q6v0v7kqq711cj34t"]
+    for name in left:
+        (backups / name).write_bytes(b"x")
+    server.kill9_api()
+    server.wait_ready()
+    harness.wait_until(lambda: [p.name for p in backups.iterdir()] == ["kept.part1"], 10, "what was left to go")

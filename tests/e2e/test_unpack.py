@@ -32,12 +32,12 @@ class Unpacker:
         assert (done.returncode != 0) == ("error" in answer) and done.stderr == b"", done
         return place, answer
 
-    def layer(self, place, k):
-        """(tree, answer)"""
+    def layer(self, place, *numbers):
+        """(tree, answer) of one, or of several in one directory"""
         self.count += 1
         out = self.base / f"out{self.count}"
         out.mkdir()
-        done = subprocess.run([harness.BIN, "helper", "unpack", place, str(k), out], capture_output=True)
+        done = subprocess.run([harness.BIN, "helper", "unpack", place, out, *map(str, numbers)], capture_output=True)
         answer = json.loads(done.stdout)
         assert (done.returncode != 0) == ("error" in answer) and done.stderr == b"", done
         return out, answer
@@ -67,7 +67,10 @@ def picture(tree):
     for path, folders, files in os.walk(base):
         for name in folders + files + [b"."]:
             full = os.path.join(path, name)
-            st = os.lstat(full)
+            try:
+                st = os.lstat(full)
+            except FileNotFoundError:
+                continue  # overlayfs lists whiteouts of directories that only one layer has
             kind = stat.S_IFMT(st.st_mode)
             item = [kind, st.st_mode & 0o7777 if kind != stat.S_IFLNK else 0, int(st.st_mtime)]
             if ROOT:
@@ -181,6 +184,59 @@ def test_docker_archives(unpacker):
     assert (unpacker.layer(place, 1)[0] / "b").read_text() == "2"
 
 
+def random_layer(random_, size):
+    """Entries that replace, hide and add to whatever is below; every parent is told of."""
+    entries, kinds = [], {}
+    for _ in range(size):
+        parts = [random_.choice("abc") for _ in range(random_.randrange(1, 4))]
+        parents = ["/".join(parts[:n]) for n in range(1, len(parts))]
+        path = "/".join(parts)
+        if path in kinds or any(kinds.get(p, "dir") != "dir" for p in parents):
+            continue
+        for parent in parents:
+            if parent not in kinds:
+                kinds[parent] = "dir"
+                entries.append(folder(parent, mtime=len(entries) + 1))
+        kinds[path] = random_.choice(["dir", "file", "link", "gone", "opaque"])
+        folder_of = "/".join(parts[:-1] + [""])
+        if kinds[path] == "file":
+            entries.append(entry(path, random_.randbytes(4), mtime=len(entries) + 1))
+        elif kinds[path] == "link":
+            entries.append(symlink(path, random_.choice(["a", "../b", "/c"])))
+        elif kinds[path] == "gone":
+            entries.append(entry(f"{folder_of}.wh.{parts[-1]}", ""))
+        else:
+            entries.append(folder(path, mtime=len(entries) + 1))
+            if kinds[path] == "opaque":
+                entries.append(entry(f"{path}/.wh..wh..opq", ""))
+                kinds[path] = "dir"
+    return tar(*entries)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to mount")
+@pytest.mark.parametrize("seed", range(8))
+def test_layers_in_one_directory_look_as_overlayfs_shows_them(unpacker, tmp_path, seed):
+    random_ = random.Random(seed)
+    layers = [random_layer(random_, 20) for _ in range(4)]
+    place, answer = unpacker.inspect(images.oci(layers, "plain"))
+    assert "error" not in answer, answer
+    trees = [unpacker.layer(place, k)[0] for k in range(4)]
+    flat, answer = unpacker.layer(place, 0, 1, 2, 3)
+    assert "error" not in answer, answer
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    subprocess.run(["mount", "-t", "overlay", "-o", "userxattr,lowerdir=" + ":".join(map(str, reversed(trees))),
+                    "overlay", shown], check=True)
+    try:
+        def contents(tree):
+            return {path: [item[0], item[1]] + item[3:] for path, item in picture(tree).items() if path != b"."}
+
+        assert contents(flat) == contents(shown)
+    finally:
+        subprocess.run(["umount", shown], check=True)
+
+
+@pytest.mark.timeout(240)
 def test_many_entries(unpacker):
     """200,000 of them, in one directory: nothing that grows with their square."""
     out = tar(*[entry(f"d/{i}", b"") for i in range(200_000)], form=tarfile.USTAR_FORMAT)

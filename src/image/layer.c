@@ -10,6 +10,7 @@
  * Directories are made 0700 and get their mode and time at the end: a read-only one can be filled
  * until then, and filling it does not change its time afterwards.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -32,16 +33,16 @@ struct later {
     uint32_t len; /* of the name behind it */
 };
 
-void tree_init(struct image_tree *tree, const struct image_limits *limits, int root)
+void layer_init(struct layer *tree, const struct image_limits *limits, int root)
 {
-    *tree = (struct image_tree){ .limits = limits,
-                                 .root = root,
-                                 .owners = geteuid() == 0,
-                                 .parent = -1,
-                                 .dirs = { .max = limits->dirs_bytes } };
+    *tree = (struct layer){ .limits = limits,
+                            .root = root,
+                            .owners = geteuid() == 0,
+                            .parent = -1,
+                            .dirs = { .max = limits->dirs_bytes } };
 }
 
-void tree_free(struct image_tree *tree)
+void layer_free(struct layer *tree)
 {
     if (tree->parent >= 0)
         close(tree->parent);
@@ -49,7 +50,7 @@ void tree_free(struct image_tree *tree)
     tree->parent = -1;
 }
 
-static int fail(struct err *err, const char *what, const char *name)
+int layer_fail(struct err *err, const char *what, const char *name)
 {
     if (errno == ENOSPC || errno == EDQUOT)
         return err_set(err, ERR_NO_SPACE, "no room for %s", name_show(name));
@@ -58,7 +59,7 @@ static int fail(struct err *err, const char *what, const char *name)
 
 /* ---- directories ---- */
 
-static int open_beneath(int root, const char *path, int flags)
+int layer_open(int root, const char *path, int flags)
 {
     struct open_how how = {
         .flags = (unsigned)(flags | O_CLOEXEC),
@@ -73,14 +74,47 @@ static bool is_whiteout(const struct stat *st)
     return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0);
 }
 
-/* Hides what the layers below have in this directory. */
+/* Takes the directory. What it hides by name is hidden already when it is opaque. */
+static int drop_whiteouts(int fd, struct err *err)
+{
+    DIR *dir = fdopendir(fd);
+    struct dirent *entry;
+    struct stat st;
+    int rc = 0;
+
+    if (!dir) {
+        close(fd);
+        return err_sys(err, "list a directory");
+    }
+    while (rc == 0 && (entry = readdir(dir)))
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_whiteout(&st) &&
+            unlinkat(dirfd(dir), entry->d_name, 0) < 0)
+            rc = layer_fail(err, "remove", entry->d_name);
+    closedir(dir);
+    return rc;
+}
+
+/*
+ * Hides what the layers below have in this directory. overlayfs lists the names of whiteouts in a
+ * directory that has nothing below it, so an opaque one must have none.
+ */
 static int make_opaque(int dir, const char *name, struct err *err)
 {
-    autoclose int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    if (fd < 0 || fsetxattr(fd, OPAQUE, "y", 1, 0) < 0)
-        return fail(err, "mark as opaque", name);
-    return 0;
+    if (fd < 0 || fsetxattr(fd, OPAQUE, "y", 1, 0) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return layer_fail(err, "mark as opaque", name);
+    }
+    return drop_whiteouts(fd, err);
+}
+
+static bool is_opaque(int dir)
+{
+    char value[2];
+
+    return fgetxattr(dir, OPAQUE, value, sizeof(value)) == 1;
 }
 
 /* A directory of that name in `dir`; one that comes where something was deleted hides it all. */
@@ -91,16 +125,16 @@ static int make_dir(int dir, const char *name, mode_t mode, struct err *err)
     if (mkdirat(dir, name, mode) == 0)
         return 0;
     if (errno != EEXIST || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return fail(err, "make", name);
+        return layer_fail(err, "make", name);
     if (S_ISDIR(st.st_mode))
         return 0;
     if (unlinkat(dir, name, 0) < 0 || mkdirat(dir, name, mode) < 0)
-        return fail(err, "make", name);
+        return layer_fail(err, "make", name);
     return is_whiteout(&st) ? make_opaque(dir, name, err) : 0;
 }
 
 /* Makes what is missing of a path that openat2 did not find; gives the last one. */
-static int make_parents(const struct image_tree *tree, const char *path, struct err *err)
+static int make_parents(const struct layer *tree, const char *path, struct err *err)
 {
     autoclose int at = fcntl(tree->root, F_DUPFD_CLOEXEC, 3);
     struct str rest = str_of(path);
@@ -122,23 +156,23 @@ static int make_parents(const struct image_tree *tree, const char *path, struct 
         close(at);
         at = next;
     }
-    return at < 0 ? fail(err, "open", path) : take_fd(&at);
+    return at < 0 ? layer_fail(err, "open", path) : take_fd(&at);
 }
 
 /*
  * Borrowed until the next call. The last one is kept, for entries come directory by directory; it
  * cannot be one that was replaced meanwhile, because replacing it opens the one above.
  */
-static int open_parent(struct image_tree *tree, const char *path, struct err *err)
+static int open_parent(struct layer *tree, const char *path, struct err *err)
 {
     if (tree->parent >= 0 && strcmp(path, tree->parent_name) == 0)
         return tree->parent;
-    int fd = open_beneath(tree->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
+    int fd = layer_open(tree->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
 
     if (fd < 0 && (errno == ELOOP || errno == EXDEV))
         return err_set(err, ERR_INVALID, "%s leads through a symbolic link", name_show(path));
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
-        return fail(err, "open", path);
+        return layer_fail(err, "open", path);
     if (fd < 0)
         fd = make_parents(tree, path, err);
     if (fd < 0)
@@ -157,8 +191,8 @@ static bool keep_xattr(const char *name)
     return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
 }
 
-static int put_xattrs(struct image_tree *tree, int fd, const char *what,
-                      struct archive_entry *entry, struct err *err)
+static int put_xattrs(struct layer *tree, int fd, const char *what, struct archive_entry *entry,
+                      struct err *err)
 {
     const char *name;
     const void *value;
@@ -176,13 +210,13 @@ static int put_xattrs(struct image_tree *tree, int fd, const char *what,
             return err_set(err, ERR_LIMIT, "%s has an attribute of %zu bytes", name_show(what),
                            size);
         if (fsetxattr(fd, name, value, size, 0) < 0)
-            return fail(err, "set an attribute of", what);
+            return layer_fail(err, "set an attribute of", what);
     }
     return 0;
 }
 
-static int put_owner(struct image_tree *tree, int dir, const char *name,
-                     struct archive_entry *entry, struct err *err)
+static int put_owner(struct layer *tree, int dir, const char *name, struct archive_entry *entry,
+                     struct err *err)
 {
     int64_t uid = archive_entry_uid(entry), gid = archive_entry_gid(entry);
 
@@ -190,7 +224,7 @@ static int put_owner(struct image_tree *tree, int dir, const char *name,
         return err_set(err, ERR_INVALID, "%s belongs to %lld:%lld; a sandbox has ids up to %d",
                        name_show(name), (long long)uid, (long long)gid, UIDS - 1);
     if (tree->owners && fchownat(dir, name, (uid_t)uid, (gid_t)gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return fail(err, "give away", name);
+        return layer_fail(err, "give away", name);
     return 0;
 }
 
@@ -207,23 +241,25 @@ static int put_time(int dir, const char *name, struct timespec when, struct err 
     struct timespec times[2] = { when, when };
 
     if (utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0)
-        return fail(err, "set the time of", name);
+        return layer_fail(err, "set the time of", name);
     return 0;
 }
 
 /* ---- one kind of entry each ---- */
 
-/* Makes the name free. A directory goes only when it is empty. */
-static int make_room(int dir, const char *name, struct err *err)
+/* Makes the name free. A directory goes only when it is empty, or from a layer further down. */
+static int make_room(const struct layer *tree, int dir, const char *name, struct err *err)
 {
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR)
-        return fail(err, "replace", name);
+        return layer_fail(err, "replace", name);
+    if (tree->flat)
+        return flat_remove(dir, name, err);
     if (unlinkat(dir, name, AT_REMOVEDIR) < 0)
         return errno == ENOTEMPTY ? err_set(err, ERR_INVALID,
                                             "%s replaces a directory with entries", name_show(name))
-                                  : fail(err, "replace", name);
+                                  : layer_fail(err, "replace", name);
     return 0;
 }
 
@@ -242,8 +278,8 @@ static int write_all(int fd, struct str data, int64_t at)
     return 0;
 }
 
-static int copy_content(struct image_tree *tree, struct image_stream *stream, int fd,
-                        const char *name, int64_t size, struct err *err)
+static int copy_content(struct layer *tree, struct image_stream *stream, int fd, const char *name,
+                        int64_t size, struct err *err)
 {
     struct str data;
     int64_t at;
@@ -257,14 +293,14 @@ static int copy_content(struct image_tree *tree, struct image_stream *stream, in
         if (at < 0 || at > size || data.n > (uint64_t)(size - at))
             return err_set(err, ERR_INVALID, "%s has more bytes than it says", name_show(name));
         if (write_all(fd, data, at) < 0)
-            return fail(err, "write", name);
+            return layer_fail(err, "write", name);
     }
     if (rc < 0)
         return err_wrap(err, "%s", name_show(name));
-    return ftruncate(fd, size) < 0 ? fail(err, "write", name) : 0;
+    return ftruncate(fd, size) < 0 ? layer_fail(err, "write", name) : 0;
 }
 
-static mode_t file_mode(struct image_tree *tree, struct archive_entry *entry)
+static mode_t file_mode(struct layer *tree, struct archive_entry *entry)
 {
     mode_t mode = archive_entry_perm(entry) & 07777;
 
@@ -273,25 +309,25 @@ static mode_t file_mode(struct image_tree *tree, struct archive_entry *entry)
     return mode & ~(mode_t)(S_ISUID | S_ISGID);
 }
 
-static int add_file(struct image_tree *tree, struct image_stream *stream, int dir, const char *name,
+static int add_file(struct layer *tree, struct image_stream *stream, int dir, const char *name,
                     struct archive_entry *entry, struct err *err)
 {
-    if (make_room(dir, name, err) < 0)
+    if (make_room(tree, dir, name, err) < 0)
         return -1;
     autoclose int fd =
         openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     if (fd < 0)
-        return fail(err, "make", name);
+        return layer_fail(err, "make", name);
     if (copy_content(tree, stream, fd, name, archive_entry_size(entry), err) < 0 ||
         put_owner(tree, dir, name, entry, err) < 0 || put_xattrs(tree, fd, name, entry, err) < 0)
         return -1;
     if (fchmod(fd, file_mode(tree, entry)) < 0)
-        return fail(err, "set the mode of", name);
+        return layer_fail(err, "set the mode of", name);
     return put_time(dir, name, time_of(entry), err);
 }
 
-static int add_dir(struct image_tree *tree, int dir, const struct image_name *name,
+static int add_dir(struct layer *tree, int dir, const struct image_name *name,
                    struct archive_entry *entry, struct err *err)
 {
     const char *base = *name->base ? name->base : ".";
@@ -301,7 +337,7 @@ static int add_dir(struct image_tree *tree, int dir, const struct image_name *na
         return -1;
     autoclose int fd = openat(dir, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return fail(err, "open", base);
+        return layer_fail(err, "open", base);
     if (put_owner(tree, dir, base, entry, err) < 0 || put_xattrs(tree, fd, base, entry, err) < 0)
         return -1;
     later.len = (uint32_t)((*name->dir != 0) + strlen(name->dir) + 1 + strlen(base));
@@ -312,25 +348,25 @@ static int add_dir(struct image_tree *tree, int dir, const struct image_name *na
     return 0;
 }
 
-static int add_symlink(struct image_tree *tree, int dir, const char *name,
-                       struct archive_entry *entry, struct err *err)
+static int add_symlink(struct layer *tree, int dir, const char *name, struct archive_entry *entry,
+                       struct err *err)
 {
     const char *target = archive_entry_symlink(entry);
 
     if (!target || !*target)
         return err_set(err, ERR_INVALID, "%s is a link to nothing", name_show(name));
-    if (make_room(dir, name, err) < 0)
+    if (make_room(tree, dir, name, err) < 0)
         return -1;
     if (symlinkat(target, dir, name) < 0)
         return errno == ENAMETOOLONG ? err_set(err, ERR_INVALID, "%s is a link to %zu bytes",
                                                name_show(name), strlen(target))
-                                     : fail(err, "make", name);
+                                     : layer_fail(err, "make", name);
     if (put_owner(tree, dir, name, entry, err) < 0 || put_xattrs(tree, -1, name, entry, err) < 0)
         return -1;
     return put_time(dir, name, time_of(entry), err);
 }
 
-static int add_hardlink(struct image_tree *tree, int dir, const char *name, const char *target_text,
+static int add_hardlink(struct layer *tree, int dir, const char *name, const char *target_text,
                         struct err *err)
 {
     struct image_name *target = xnew(struct image_name);
@@ -340,7 +376,7 @@ static int add_hardlink(struct image_tree *tree, int dir, const char *name, cons
     if (name_parse(target, target_text, err) < 0)
         return err_wrap(err, "%s is a hard link", name_show(name));
     autoclose int from =
-        open_beneath(tree->root, *target->dir ? target->dir : ".", O_RDONLY | O_DIRECTORY);
+        layer_open(tree->root, *target->dir ? target->dir : ".", O_RDONLY | O_DIRECTORY);
     if (from < 0 || fstatat(from, target->base, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
         S_ISDIR(st.st_mode) || is_whiteout(&st))
         return err_set(err, ERR_INVALID, "%s is a hard link to %s, which is no file of the layer",
@@ -348,18 +384,18 @@ static int add_hardlink(struct image_tree *tree, int dir, const char *name, cons
     if (fstatat(dir, name, &here, AT_SYMLINK_NOFOLLOW) == 0 && here.st_ino == st.st_ino &&
         here.st_dev == st.st_dev)
         return 0; /* to itself, or made before */
-    if (make_room(dir, name, err) < 0)
+    if (make_room(tree, dir, name, err) < 0)
         return -1;
-    return linkat(from, target->base, dir, name, 0) < 0 ? fail(err, "link", name) : 0;
+    return linkat(from, target->base, dir, name, 0) < 0 ? layer_fail(err, "link", name) : 0;
 }
 
-static int add_fifo(struct image_tree *tree, int dir, const char *name, struct archive_entry *entry,
+static int add_fifo(struct layer *tree, int dir, const char *name, struct archive_entry *entry,
                     struct err *err)
 {
-    if (make_room(dir, name, err) < 0)
+    if (make_room(tree, dir, name, err) < 0)
         return -1;
     if (mknodat(dir, name, S_IFIFO | file_mode(tree, entry), 0) < 0)
-        return fail(err, "make", name);
+        return layer_fail(err, "make", name);
     if (put_owner(tree, dir, name, entry, err) < 0)
         return -1;
     return put_time(dir, name, time_of(entry), err);
@@ -367,10 +403,7 @@ static int add_fifo(struct image_tree *tree, int dir, const char *name, struct a
 
 /* ---- whiteouts ---- */
 
-#define WHITEOUT ".wh."
-
-static int add_whiteout(struct image_tree *tree, int dir, const struct image_name *name,
-                        struct err *err)
+static int add_whiteout(struct layer *tree, int dir, const struct image_name *name, struct err *err)
 {
     const char *gone = name->base + strlen(WHITEOUT);
     struct stat st;
@@ -387,10 +420,10 @@ static int add_whiteout(struct image_tree *tree, int dir, const struct image_nam
     if (!*gone || strcmp(gone, ".") == 0 || strcmp(gone, "..") == 0)
         return err_set(err, ERR_INVALID, "%s hides nothing that has a name", name_show(name->base));
     tree->counts.whiteouts++;
-    if (mknodat(dir, gone, S_IFCHR, makedev(0, 0)) == 0)
+    if (is_opaque(dir) || mknodat(dir, gone, S_IFCHR, makedev(0, 0)) == 0)
         return 0;
     if (errno != EEXIST || fstatat(dir, gone, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return fail(err, "hide", gone);
+        return layer_fail(err, "hide", gone);
     /* The layer has it itself: then only what is below is hidden. */
     return S_ISDIR(st.st_mode) ? make_opaque(dir, gone, err) : 0;
 }
@@ -408,7 +441,7 @@ static bool is_mount_point(const struct image_name *name)
     return false;
 }
 
-static int place(struct image_tree *tree, struct image_stream *stream, int dir,
+static int place(struct layer *tree, struct image_stream *stream, int dir,
                  const struct image_name *name, struct archive_entry *entry, struct err *err)
 {
     const char *hardlink = archive_entry_hardlink(entry);
@@ -441,8 +474,8 @@ static int place(struct image_tree *tree, struct image_stream *stream, int dir,
     }
 }
 
-int tree_add(struct image_tree *tree, struct image_stream *stream, struct archive_entry *entry,
-             struct err *err)
+int layer_add(struct layer *tree, struct image_stream *stream, struct archive_entry *entry,
+              struct err *err)
 {
     const char *text = archive_entry_pathname(entry);
     struct image_name *name = &tree->name;
@@ -456,26 +489,28 @@ int tree_add(struct image_tree *tree, struct image_stream *stream, struct archiv
         return err_wrap(err, "%s", name_show(text));
     tree->counts.entries++;
     if (strncmp(name->base, WHITEOUT, strlen(WHITEOUT)) == 0)
-        return add_whiteout(tree, dir, name, err);
+        return tree->flat ? 0 : add_whiteout(tree, dir, name, err);
     return place(tree, stream, dir, name, entry, err);
 }
 
 /* A directory that something else has replaced since is no longer our affair. */
-static int finish_dir(const struct image_tree *tree, const struct later *later, const char *path,
+static int finish_dir(const struct layer *tree, const struct later *later, const char *path,
                       struct err *err)
 {
     struct timespec times[2] = { later->when, later->when };
     mode_t mode = tree->owners ? later->mode : later->mode | 0700; /* or we lock ourselves out */
-    autoclose int fd = open_beneath(tree->root, path, O_RDONLY | O_DIRECTORY);
+    autoclose int fd = layer_open(tree->root, path, O_RDONLY | O_DIRECTORY);
 
     if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : fail(err, "open", path);
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP
+                   ? 0
+                   : layer_fail(err, "open", path);
     if (fchmod(fd, mode) < 0 || futimens(fd, times) < 0)
-        return fail(err, "set the mode of", path);
+        return layer_fail(err, "set the mode of", path);
     return 0;
 }
 
-int tree_finish(struct image_tree *tree, struct err *err)
+int layer_finish(struct layer *tree, struct err *err)
 {
     struct str rest = buf_view(&tree->dirs);
     char path[IMAGE_PATH_MAX + 260];
@@ -489,5 +524,6 @@ int tree_finish(struct image_tree *tree, struct err *err)
         if (finish_dir(tree, &later, path, err) < 0)
             return -1;
     }
+    buf_clear(&tree->dirs);
     return 0;
 }

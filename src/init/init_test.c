@@ -1,0 +1,363 @@
+/*
+ * init: a seeded random walk against a naive model of its promise. Commands print and end,
+ * connections break at any moment, acknowledgements come late or not at all: every byte arrives
+ * exactly once and in order, the end is told with the right positions, and input is never taken
+ * beyond what was promised.
+ */
+#include "init/rig.h"
+
+#include "base/test.h"
+
+#define COMMANDS 12
+
+/* What the api knows, and what the command did. */
+struct model {
+    uint32_t id;
+    bool started, dead, exited, gone;
+    uint64_t wrote[2], got[2];
+    uint64_t in_sent, in_read;
+    bool in_wait; /* sent, and no room told yet */
+};
+
+static struct model models[COMMANDS];
+static uint32_t next_id = 1;
+
+static unsigned char byte_at(uint32_t id, unsigned stream, uint64_t position)
+{
+    return (unsigned char)(position * 31 + position / 251 + id * 7 + stream);
+}
+
+static void tell(uint16_t type, uint32_t exec, const void *fixed, size_t fixed_len,
+                 const void *more_, size_t more_len)
+{
+    static char data[INIT_FRAME_MAX];
+    struct init_head head = { INIT_MAGIC, type, 0, exec, (uint32_t)(fixed_len + more_len) };
+
+    memcpy(data, &head, sizeof(head));
+    if (fixed_len)
+        memcpy(data + sizeof(head), fixed, fixed_len);
+    if (more_len)
+        memcpy(data + sizeof(head) + fixed_len, more_, more_len);
+    /* A full socket loses it: as good as a slow api. */
+    (void)!send(rig_end, data, sizeof(head) + head.len, MSG_NOSIGNAL);
+}
+
+static struct model *model_of(uint32_t id)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (models[i].id == id)
+            return &models[i];
+    return NULL;
+}
+
+static void hear_output(struct model *model, const char *body, size_t len)
+{
+    struct init_output head;
+
+    memcpy(&head, body, sizeof(head));
+    CHECK(head.stream < 2);
+    CHECK(head.position <= model->got[head.stream]); /* nothing is left out */
+    for (size_t i = sizeof(head); i < len; i++) {
+        uint64_t position = head.position + i - sizeof(head);
+
+        CHECK_INT((unsigned char)body[i], byte_at(model->id, head.stream, position));
+        if (position == model->got[head.stream])
+            model->got[head.stream]++;
+    }
+    CHECK(model->got[head.stream] <= model->wrote[head.stream]);
+}
+
+static void hear_exit(struct model *model, const char *body)
+{
+    struct init_exited end;
+
+    memcpy(&end, body, sizeof(end));
+    CHECK(model->dead);
+    CHECK_INT(end.code, 7);
+    CHECK_INT(end.end[0], model->wrote[0]);
+    CHECK_INT(end.end[1], model->wrote[1]);
+    model->exited = model->got[0] == end.end[0] && model->got[1] == end.end[1];
+}
+
+static void hear_one(const char *data, size_t len)
+{
+    struct init_head head;
+    struct init_started started;
+
+    CHECK(init_frame_ok(data, len, false));
+    memcpy(&head, data, sizeof(head));
+    const char *body = data + sizeof(head);
+    struct model *model = model_of(head.exec);
+    switch (head.type) {
+    case INIT_STARTED:
+        memcpy(&started, body, sizeof(started));
+        CHECK(started.pid > 0);
+        break;
+    case INIT_OUTPUT:
+        CHECK(model);
+        hear_output(model, body, head.len);
+        break;
+    case INIT_EXITED:
+        CHECK(model);
+        hear_exit(model, body);
+        break;
+    case INIT_STDIN_ROOM: {
+        struct init_room room;
+
+        memcpy(&room, body, sizeof(room));
+        if (model) {
+            CHECK(room.taken <= model->in_sent);
+            model->in_wait = room.taken < model->in_sent;
+        }
+        break;
+    }
+    case INIT_ERROR: {
+        struct init_error error;
+
+        memcpy(&error, body, sizeof(error));
+        CHECK(error.error == EPIPE || error.error == EBUSY || error.error == ENOENT);
+        if (model && error.type == INIT_STDIN)
+            model->in_wait = true; /* closed */
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+static void hear(unsigned most)
+{
+    static char data[INIT_FRAME_MAX + 1];
+    ssize_t got;
+
+    while (most-- && (got = recv(rig_end, data, sizeof(data), MSG_DONTWAIT)) > 0)
+        hear_one(data, (size_t)got);
+}
+
+static void start_one(struct model *model)
+{
+    struct init_exec wish = { .flags = INIT_STDIN_OPEN, .argc = 1, .text_len = 4 };
+
+    *model = (struct model){ .id = next_id++, .started = true };
+    tell(INIT_EXEC, model->id, &wish, sizeof(wish), "x\0/", 4);
+    rig_turn();
+    if (!exec_find(model->id)) /* the socket was full */
+        *model = (struct model){ 0 };
+}
+
+static void print_some(struct model *model, struct exec *exec)
+{
+    static unsigned char data[100000];
+    unsigned stream = test_rand(2);
+    size_t len = 1 + test_rand(test_rand(3) ? 3000 : sizeof(data) - 1);
+
+    for (size_t i = 0; i < len; i++)
+        data[i] = byte_at(model->id, stream, model->wrote[stream] + i);
+    ssize_t put = write(rig_child(exec)->fd[1 + stream], data, len);
+    if (put > 0)
+        model->wrote[stream] += (uint64_t)put;
+}
+
+static void type_some(struct model *model)
+{
+    static unsigned char data[50000];
+    size_t len = 1 + test_rand(sizeof(data) - 1);
+
+    if (model->in_wait)
+        return;
+    for (size_t i = 0; i < len; i++)
+        data[i] = byte_at(model->id, 2, model->in_sent + i);
+    struct init_head head = { INIT_MAGIC, INIT_STDIN, 0, model->id, (uint32_t)len };
+    struct iovec parts[2] = { { &head, sizeof(head) }, { data, len } };
+    if (sendmsg(rig_end, &(struct msghdr){ .msg_iov = parts, .msg_iovlen = 2 }, MSG_NOSIGNAL) > 0) {
+        model->in_sent += len;
+        model->in_wait = true;
+    }
+}
+
+static void read_input(struct model *model, struct exec *exec)
+{
+    static unsigned char data[30000];
+    ssize_t got = read(rig_child(exec)->fd[0], data, 1 + test_rand(sizeof(data) - 1));
+
+    for (ssize_t i = 0; i < got; i++)
+        CHECK_INT(data[i], byte_at(model->id, 2, model->in_read + (uint64_t)i));
+    model->in_read += got > 0 ? (uint64_t)got : 0;
+    CHECK(model->in_read <= model->in_sent);
+}
+
+static void reconnect(void)
+{
+    rig_connect();
+    for (int i = 0; i < COMMANDS; i++) {
+        struct model *model = &models[i];
+        struct init_attach attach = { { model->got[0], model->got[1] } };
+
+        model->in_wait = true; /* what was on its way may be lost: input is given up */
+        if (model->started)
+            tell(INIT_ATTACH, model->id, &attach, sizeof(attach), NULL, 0);
+    }
+}
+
+static void act(struct model *model)
+{
+    struct exec *exec = exec_find(model->id);
+    struct init_ack ack = { { model->got[0], model->got[1] } };
+
+    if (!model->started) {
+        start_one(model);
+        return;
+    }
+    if (!exec) { /* forgotten */
+        CHECK(model->exited);
+        *model = (struct model){ 0 };
+        return;
+    }
+    switch (test_rand(12)) {
+    case 0:
+        if (!model->dead && test_rand(6) == 0) {
+            model->dead = true;
+            rig_exit(exec, 7 << 8);
+        }
+        break;
+    case 1:
+    case 2:
+    case 3:
+        if (!model->dead)
+            print_some(model, exec);
+        break;
+    case 4:
+        if (!model->dead)
+            type_some(model);
+        break;
+    case 5:
+    case 6:
+        if (!model->dead)
+            read_input(model, exec);
+        break;
+    case 7:
+        if (model->exited || test_rand(20) == 0)
+            tell(INIT_FORGET, model->id, NULL, 0, NULL, 0);
+        break;
+    default:
+        tell(INIT_ACK, model->id, &ack, sizeof(ack), NULL, 0);
+    }
+    for (int s = 0; s < INIT_STREAMS; s++)
+        CHECK(exec->out[s].end - exec->out[s].begin <= INIT_RING_SIZE);
+    CHECK(exec->in_len <= INIT_STDIN_QUEUE);
+}
+
+TEST(nothing_is_lost_or_doubled)
+{
+    uint64_t bytes = 0;
+
+    rig_begin();
+    for (int step = 0; step < 60000; step++) {
+        struct model *model = &models[test_rand(COMMANDS)];
+
+        bytes += model->got[0];
+        act(model);
+        if (rig_count > RIG_CHILDREN - COMMANDS)
+            break;
+        if (test_rand(400) == 0)
+            reconnect();
+        if (test_rand(3) == 0)
+            rig_now += test_rand(40);
+        rig_turn();
+        hear(test_rand(30));
+    }
+    /* Then everything that was printed arrives. */
+    for (int i = 0; i < COMMANDS; i++) {
+        struct exec *exec = exec_find(models[i].id);
+
+        if (exec && !models[i].dead) {
+            models[i].dead = true;
+            rig_exit(exec, 7 << 8);
+        }
+    }
+    for (int round = 0; round < 2000; round++) {
+        for (int i = 0; i < COMMANDS; i++) {
+            struct init_ack ack = { { models[i].got[0], models[i].got[1] } };
+
+            if (models[i].started)
+                tell(INIT_ACK, models[i].id, &ack, sizeof(ack), NULL, 0);
+        }
+        rig_now += 10;
+        rig_turn();
+        hear(1000);
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (models[i].started && exec_find(models[i].id))
+            CHECK(models[i].exited && models[i].got[0] == models[i].wrote[0] &&
+                  models[i].got[1] == models[i].wrote[1]);
+    CHECK(bytes > 0);
+    rig_clear();
+}
+
+TEST(a_frame_of_nobody_ends_the_connection_and_nothing_else)
+{
+    struct init_head head = { 0x12345678, INIT_PING, 0, 0, 0 };
+
+    rig_begin();
+    memset(models, 0, sizeof(models));
+    start_one(&models[0]);
+    CHECK(send(rig_end, &head, sizeof(head), 0) > 0);
+    rig_turn();
+    CHECK_INT(link_fd, -1);
+    CHECK(exec_find(models[0].id));
+    rig_connect();
+    CHECK(link_fd >= 0);
+    rig_clear();
+}
+
+TEST(commands_are_bounded)
+{
+    rig_begin();
+    memset(models, 0, sizeof(models));
+    for (uint32_t i = 1; i <= INIT_EXECS_MAX + 1; i++) {
+        struct init_exec wish = { .argc = 1, .text_len = 4 };
+        struct init_started answer;
+
+        exec_start(100000 + i, &wish, "x\0/", 4, -1, &answer);
+        CHECK((answer.pid > 0) == (i <= INIT_EXECS_MAX));
+        if (i == INIT_EXECS_MAX + 1)
+            CHECK(answer.error == EAGAIN && answer.step == INIT_STEP_LIMIT);
+    }
+    rig_clear();
+}
+
+/* What only somebody hostile, or out of step, would say. */
+TEST(positions_and_input_beyond_what_is_there_are_refused)
+{
+    static char data[INIT_FRAME_MAX - sizeof(struct init_head)];
+    struct init_ack ack = { { 11, 0 } };
+    int refused = 0;
+
+    rig_begin();
+    memset(models, 0, sizeof(models));
+    start_one(&models[0]);
+    struct exec *exec = exec_find(models[0].id);
+    CHECK(exec);
+    CHECK(write(rig_child(exec)->fd[1], "0123456789", 10) == 10);
+    rig_turn();
+    tell(INIT_ACK, exec->id, &ack, sizeof(ack), NULL, 0);
+    rig_turn();
+    CHECK(exec->out[0].begin == 0 && exec->out[0].end == 10);
+    for (int i = 0; i < 12 && !refused; i++) {
+        tell(INIT_STDIN, exec->id, NULL, 0, data, sizeof(data));
+        rig_turn();
+        CHECK(exec->in_len <= INIT_STDIN_QUEUE);
+        char answer[1024];
+        ssize_t got;
+        while ((got = recv(rig_end, answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
+            struct init_head head;
+            struct init_error error;
+
+            memcpy(&head, answer, sizeof(head));
+            memcpy(&error, answer + sizeof(head), sizeof(error));
+            refused += head.type == INIT_ERROR && error.error == EAGAIN;
+        }
+    }
+    CHECK(refused);
+    rig_clear();
+}

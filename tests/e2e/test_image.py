@@ -1,0 +1,305 @@
+"""Images as their users see them: imported in each form, used, shared, refused, removed, and nothing left of
+what failed. Root only, as sandboxes are."""
+import json
+import os
+import pathlib
+import subprocess
+import tarfile
+import time
+import urllib.parse
+
+import harness
+import images
+import pytest
+from images import entry, folder, hardlink, symlink, tar
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+IMAGES, BOXES = "/api/v1/images", "/api/v1/sandboxes"
+BUSYBOX = pathlib.Path("/bin/busybox")
+APPLETS = ["sh", "cat", "ls", "env", "pwd", "id", "test", "echo", "stat", "readlink"]
+
+
+def base_layer(*more):
+    """A root tree that can run a shell."""
+    links = [symlink(f"bin/{name}", "busybox") for name in APPLETS]
+    return tar(folder("bin"), entry("bin/busybox", BUSYBOX.read_bytes(), mode=0o755), *links, folder("etc"),
+               folder("tmp", mode=0o1777), folder("srv"), entry("etc/os", "base"), entry("etc/gone", "base"),
+               folder("data"), entry("data/old", "base"), *more)
+
+
+UPPER = tar(entry("etc/.wh.gone", ""), folder("data"), entry("data/.wh..wh..opq", ""), entry("data/new", "upper"),
+            entry("etc/os", "upper"))
+
+
+@pytest.fixture
+def server_(server):
+    """The server, with no image and no sandbox before and after, and no disk that nobody knows."""
+    yield server
+    for box in server.get(BOXES).json()["items"]:
+        assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    for image in server.get(IMAGES).json()["items"]:
+        assert remove(server, image["name"]).status == 200
+    nothing_left(server)
+
+
+def nothing_left(server):
+    def clean():
+        return not list((server.state / "boxes").iterdir())
+
+    harness.wait_until(clean, 10, "the unpackers to be gone")
+
+
+def path_of(name):
+    return f"{IMAGES}/{urllib.parse.quote(name, safe='')}"
+
+
+def send(server, name, data):
+    return server.request("POST", f"{IMAGES}?name={urllib.parse.quote(name, safe='')}", body=data,
+                          headers={"content-type": "application/octet-stream"}, timeout=40)
+
+
+def load(server, name, data):
+    reply = send(server, name, data)
+    assert reply.status == 201, reply
+    return reply.json()
+
+
+def remove(server, name):
+    return server.delete(path_of(name))
+
+
+def make(server, **wish):
+    reply = server.post(BOXES, wish)
+    assert reply.status == 201, reply
+    return reply.json()["id"]
+
+
+def run(server, box, *argv, **wish):
+    reply = server.post(f"{BOXES}/{box}/execs?wait=20000", {"argv": list(argv), **wish})
+    assert reply.status == 201, reply
+    told = reply.json()
+    assert told["exit_code"] == 0, told
+    return told["output"]
+
+
+def test_a_root_tree(server_):
+    image = load(server_, "busy", images.PACK["gzip"](base_layer()))
+    assert image["name"] == "busy" and image["format"] == "tar" and len(image["layers"]) == 1
+    for storage in ("memory", "disk"):
+        box = make(server_, image="busy", storage=storage)
+        assert run(server_, box, "/bin/cat", "/etc/os") == "base"
+        assert run(server_, box, "pwd") == "/\n"
+        run(server_, box, "sh", "-c", "echo mine > /tmp/x && test -w /tmp")
+        run(server_, box, "sh", "-c", "echo mine > /workspace/x && echo mine > ~/x")
+
+
+def test_places_that_an_image_has_are_left_alone(server_):
+    load(server_, "own", base_layer(folder("workspace", mode=0o700, uid=7), symlink("home", "srv")))
+    box = make(server_, image="own", user="root", storage="memory")
+    assert run(server_, box, "stat", "-c", "%u %a", "/workspace") == "7 700\n"
+    assert run(server_, box, "readlink", "/home") == "srv\n"
+    assert run(server_, box, "ls", "/srv") == ""
+
+
+@pytest.mark.parametrize("form", ["oci", "docker"])
+def test_layers_lie_on_top_of_one_another(server_, form):
+    make_archive = images.oci if form == "oci" else images.docker
+    data = make_archive([base_layer(), UPPER], Env=["A=image", "B=image"], WorkingDir="/srv", User="root",
+                        Cmd=["/bin/sh"])
+    image = load(server_, "two:1", data)
+    assert image["format"] == form and image["config"]["cmd"] == ["/bin/sh"] and len(image["layers"]) == 2
+    assert server_.get(path_of("two:1")).json()["digest"] == image["digest"]
+    box = make(server_, image="two:1", env={"B": "sandbox"})
+    assert run(server_, box, "cat", "/etc/os") == "upper"
+    assert run(server_, box, "ls", "/data") == "new\n"
+    assert "gone" not in run(server_, box, "ls", "/etc").split()
+    assert run(server_, box, "pwd") == "/srv\n"
+    assert run(server_, box, "id", "-u") == "0\n"
+    env = run(server_, box, "env", env={"C": "command"}).splitlines()
+    assert {"A=image", "B=sandbox", "C=command"} <= set(env)
+    assert run(server_, box, "pwd", cwd="/etc") == "/etc\n"
+
+
+def test_many_layers(server_):
+    """More than a sandbox takes: the lowest become one."""
+    uppers = [tar(entry(f"srv/{i}", str(i)), *([entry(f"srv/.wh.{i - 2}", "")] if i > 1 else [])) for i in range(20)]
+    image = load(server_, "many", images.oci([base_layer(), *uppers]))
+    assert len(image["layers"]) == 21
+    box = make(server_, image="many", storage="memory")
+    assert run(server_, box, "ls", "/srv").split() == ["18", "19"]
+    assert run(server_, box, "cat", "/etc/os") == "base"
+    # A layer twice is a layer once.
+    load(server_, "twice", images.oci([base_layer(), UPPER, base_layer()]))
+    box = make(server_, image="twice", storage="memory")
+    assert run(server_, box, "cat", "/etc/os") == "base"
+
+
+def test_shared_layers_go_with_the_last_image(server_):
+    load(server_, "one", images.oci([base_layer()]))
+    load(server_, "two", images.oci([base_layer(), UPPER]))
+    assert remove(server_, "one").status == 200
+    box = make(server_, image="two", storage="memory")
+    assert run(server_, box, "cat", "/etc/os") == "upper"
+
+
+def test_an_image_in_use_stays(server_):
+    load(server_, "busy", base_layer())
+    box = make(server_, image="busy", storage="disk")
+    reply = remove(server_, "busy")
+    assert reply.status == 409 and "need image busy" in reply.json()["error"]["message"]
+    assert server_.post(f"{BOXES}/{box}/stop").status == 200
+    assert remove(server_, "busy").status == 409
+    assert server_.post(f"{BOXES}/{box}/start").status == 200
+    assert run(server_, box, "cat", "/etc/os") == "base"
+    assert server_.delete(f"{BOXES}/{box}").status == 200
+    assert remove(server_, "busy").status == 200
+    reply = remove(server_, "busy")
+    assert reply.status == 404 and "there are none yet" in reply.json()["error"]["message"]
+
+
+def test_bad_wishes(server_):
+    load(server_, "busy", base_layer())
+    reply = server_.post(BOXES, {"image": "bussy"})
+    assert reply.status == 404
+    assert reply.json()["error"]["message"] == "no image bussy; there is busy"
+    assert reply.json()["error"]["field"] == "image"
+    for name in ("", "Up", "a b", "../x", "a/b", "-a", "a:", ":a", "a" * 128):
+        reply = send(server_, name, b"")
+        assert reply.status == 400 and reply.json()["error"]["field"] == "name", (name, reply)
+    reply = send(server_, "busy", base_layer())
+    assert reply.status == 409 and "already" in reply.json()["error"]["message"]
+    assert server_.post(f"{IMAGES}", {}).status == 400
+
+
+BROKEN = {
+    "no archive": (b"hello", 400, "not an archive"),
+    "nothing": (b"", 400, "empty"),
+    "slip": (tar(entry("../evil", "x")), 400, "leads out"),
+    "link, then write": (tar(symlink("a", ".."), entry("a/evil", "x")), 400, "symbolic link"),
+    "hard link out": (tar(hardlink("a", "/etc/passwd")), 400, "no file of the layer"),
+    "/dev is a link": (tar(symlink("dev", "/proc")), 422, "/dev is a symbolic link"),
+    "another machine": (images.oci([UPPER], arch="s390x"), 422, "no image for amd64"),
+    "a bomb": (images.PACK["gzip"](tar(entry("zeros", bytes(40 << 20)))), 413, "more than 200 bytes"),
+    "digest": (images.oci([tar(entry("a", "1" * 600))], "plain").replace(b"1" * 600, b"2" * 600), 400, "digest"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_archives_leave_nothing(server_, name):
+    data, status, text = BROKEN[name]
+    reply = send(server_, "bad", data)
+    assert reply.status == status and text in reply.json()["error"]["message"], reply
+    assert server_.get(IMAGES).json()["items"] == []
+    nothing_left(server_)
+
+
+def test_an_upload_that_is_given_up(server_):
+    with server_.connect() as sock:
+        sock.sendall(f"POST {IMAGES}?name=half HTTP/1.1\r\nHost: {server_.host}\r\nTransfer-Encoding: chunked\r\n"
+                     f"Authorization: Bearer {server_.token}\r\n\r\n1000\r\n".encode() + bytes(4096) + b"\r\n")
+        harness.wait_until(lambda: list((server_.state / "boxes").iterdir()), 10, "an unpacker")
+    nothing_left(server_)
+    assert server_.get(IMAGES).json()["items"] == []
+
+
+def test_a_kill_in_the_middle_leaves_nothing(start_server):
+    server = start_server()
+    load(server, "kept", base_layer())
+    big = tar(entry("zeros", os.urandom(1 << 20) * 24))
+    for pause in (0.0, 0.02, 0.05, 0.1, 0.2):
+        sender = subprocess.Popen([harness.BIN, "image", "import", "-", "--name", "big", "--state", server.state],
+                                  stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            sender.stdin.write(big)
+            sender.stdin.close()
+        except BrokenPipeError:
+            pass
+        time.sleep(pause)
+        server.kill9_api()
+        server.wait_ready()
+        sender.wait()
+        names = [image["name"] for image in server.get(IMAGES).json()["items"]]
+        assert names in (["kept"], ["kept", "big"])
+        if "big" in names:
+            assert remove(server, "big").status == 200
+        harness.wait_until(lambda: not list((server.state / "boxes").iterdir()), 10, "the unpacker to be gone")
+    box = make(server, image="kept", storage="memory")
+    assert run(server, box, "cat", "/etc/os") == "base"
+    assert server.delete(f"{BOXES}/{box}").status == 200
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+
+def atoll(server, *args, **options):
+    options["env"] = {**options.get("env", os.environ), "ATOLL_STATE": str(server.state)}
+    return subprocess.run([harness.BIN, *map(str, args)], capture_output=True, text=True, **options)
+
+
+def test_the_command_line(server_, tmp_path):
+    archive = tmp_path / "busy-1.tar.gz"
+    archive.write_bytes(images.PACK["gzip"](base_layer()))
+    done = atoll(server_, "image", "import", archive)
+    assert done.returncode == 0 and done.stdout == "busy-1\n", done
+    listed = atoll(server_, "image", "ls")
+    assert "busy-1" in listed.stdout and "tar" in listed.stdout
+    shown = atoll(server_, "image", "show", "busy-1")
+    assert "sha256:" in shown.stdout and "layers" in shown.stdout
+    ran = atoll(server_, "run", "--image", "busy-1", "--", "cat", "/etc/os", cwd=tmp_path)
+    assert ran.returncode == 0 and ran.stdout == "base", ran
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note").write_text("copied")
+    ran = atoll(server_, "run", "--image", "busy-1", "--", "cat", "note", cwd=tmp_path / "mine")
+    assert ran.returncode == 0 and ran.stdout == "copied", ran
+    assert json.loads(atoll(server_, "image", "show", "busy-1", "--json").stdout)["name"] == "busy-1"
+    assert atoll(server_, "image", "rm", "busy-1").returncode == 0
+    missing = atoll(server_, "image", "show", "busy-1")
+    assert missing.returncode != 0 and "no image busy-1" in missing.stderr
+
+
+def test_what_an_image_is_for(server_, tmp_path):
+    """Without a command, the image's own runs, in its working directory unless there is a workspace."""
+    load(server_, "app", images.oci([base_layer()], Entrypoint=["echo", "from"], Cmd=["the image"], WorkingDir="/srv"))
+    ran = atoll(server_, "run", "--image", "app", "--no-workspace", stdin=subprocess.DEVNULL, cwd=tmp_path)
+    assert ran.returncode == 0 and ran.stdout == "from the image\n", ran
+    ran = atoll(server_, "run", "--image", "app", "--no-workspace", "--", "pwd", cwd=tmp_path)
+    assert ran.stdout == "/srv\n"
+    ran = atoll(server_, "run", "--image", "app", "--", "pwd", cwd=tmp_path)
+    assert ran.stdout == "/workspace\n"
+
+
+def test_a_layout_directory(server_, tmp_path):
+    with tarfile.open(fileobj=images.io.BytesIO(images.oci([base_layer()]))) as archive:
+        archive.extractall(tmp_path / "layout")
+    done = atoll(server_, "image", "import", tmp_path / "layout", "--name", "busy")
+    assert done.returncode == 0, done
+    refused = atoll(server_, "image", "import", tmp_path, "--name", "other")
+    assert refused.returncode != 0 and "no OCI layout" in refused.stderr
+
+
+def test_import_from_standard_input(server_):
+    done = subprocess.run([harness.BIN, "image", "import", "-", "--name", "busy", "--state", server_.state],
+                          input=base_layer(), capture_output=True)
+    assert done.returncode == 0 and done.stdout == b"busy\n", done
+    unnamed = atoll(server_, "image", "import", "-", stdin=subprocess.DEVNULL)
+    assert unnamed.returncode == 64 and "--name" in unnamed.stderr
+    nowhere = atoll(server_, "image", "import", "/nowhere.tar")
+    assert nowhere.returncode != 0 and "/nowhere.tar" in nowhere.stderr
+
+
+def test_build_debian(server_, tmp_path):
+    """With a mmdebstrap that is played: packages are not this test's business."""
+    played = tmp_path / "mmdebstrap"
+    (tmp_path / "tree.tar").write_bytes(base_layer())
+    played.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/args\n[ "$5" = - ] || exit 9\ncat {tmp_path}/tree.tar\n')
+    played.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = atoll(server_, "image", "build-debian", "deb", "git", "curl", "--suite", "trixie", env=env)
+    assert done.returncode == 0 and done.stdout == "deb\n", done
+    assert (tmp_path / "args").read_text() == "--variant=minbase --format=tar --include=git,curl trixie -\n"
+    played.write_text("#!/bin/sh\nexit 3\n")
+    failed = atoll(server_, "image", "build-debian", "other", env=env)
+    assert failed.returncode != 0 and "mmdebstrap failed" in failed.stderr
+    absent = atoll(server_, "image", "build-debian", "other", env={**os.environ, "PATH": "/nowhere"})
+    assert absent.returncode != 0 and "apt-get install mmdebstrap" in absent.stderr
+    assert [image["name"] for image in server_.get(IMAGES).json()["items"]] == ["deb"]
