@@ -175,20 +175,31 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
     return 0;
 }
 
+/* A call beside what is told in the end: neither its answer nor its troubles take that place. */
+static int call_aside(struct cli *cli, const char *method, struct str body, const char *path,
+                      struct err *err)
+{
+    char hint[sizeof(cli->hint)], request_id[sizeof(cli->request_id)];
+    struct str shown = cli->reply;
+
+    memcpy(hint, cli->hint, sizeof(hint));
+    memcpy(request_id, cli->request_id, sizeof(request_id));
+    int rc = cli_call(cli, method, body, NULL, err, "%s", path);
+    cli->reply = shown;
+    memcpy(cli->hint, hint, sizeof(hint));
+    memcpy(cli->request_id, request_id, sizeof(request_id));
+    return rc;
+}
+
 static void remove_sandbox(struct oneshot *shot)
 {
-    struct cli *cli = shot->cli;
-    struct str shown = cli->reply;
+    autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
     struct err err = { 0 };
 
-    if (!shot->id)
-        return;
-    if (cli_has(cli, "keep"))
-        cli_note(cli, "sandbox %s stays", shot->id);
-    else if (cli_call(cli, "DELETE", STR_NONE, NULL, &err, "/api/v1/sandboxes/%s", shot->id) < 0)
-        cli_note(cli, "sandbox %s stays: %s", shot->id, err.msg);
-    cli->reply = shown;
-    cli->hint[0] = cli->request_id[0] = 0;
+    if (cli_has(shot->cli, "keep"))
+        cli_note(shot->cli, "sandbox %s stays", shot->id);
+    else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0)
+        cli_note(shot->cli, "sandbox %s stays: %s", shot->id, err.msg);
 }
 
 /* ---- the command ---- */
@@ -236,15 +247,12 @@ static int run_command(struct oneshot *shot, struct err *err)
  */
 static void end_the_rest(struct oneshot *shot)
 {
-    struct cli *cli = shot->cli;
-    struct str shown = cli->reply;
+    autofree char *path = xprintf("/api/v1/sandboxes/%s/execs?wait=5000", shot->id);
     struct err ignored = { 0 };
 
-    if (!cli_has(cli, "keep"))
-        (void)!cli_call(cli, "POST", STR("{\"command\":\"kill -KILL -1\"}"), NULL, &ignored,
-                        "/api/v1/sandboxes/%s/execs?wait=5000", shot->id);
-    cli->reply = shown;
-    cli->hint[0] = cli->request_id[0] = 0;
+    if (!cli_has(shot->cli, "keep"))
+        (void)!call_aside(shot->cli, "POST", STR("{\"command\":\"kill -KILL -1\"}"), path,
+                          &ignored);
 }
 
 /* From here on there is a sandbox. */

@@ -108,13 +108,26 @@ static void say_what(struct cli *cli, const struct workspace *ws)
         cli_note(cli, "that is a lot: --exclude leaves something out, --bind copies nothing");
 }
 
+/* What could be done about it, where something can. */
+static int failed(struct cli *cli, const struct err *err)
+{
+    if (err->sys == EACCES)
+        snprintf(cli->hint, sizeof(cli->hint), "--exclude leaves out what you may not read");
+    if (err->code == ERR_NO_SPACE)
+        snprintf(cli->hint, sizeof(cli->hint),
+                 "--disk gives it more room, --exclude leaves something out");
+    return -1;
+}
+
 int workspace_open(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
 {
     ws->root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (ws->root < 0)
         return err_sys(err, "%s", path);
-    if (scan(cli, ws, err) < 0)
-        return err_wrap(err, "%s", path);
+    if (scan(cli, ws, err) < 0) {
+        err_wrap(err, "%s", path);
+        return failed(cli, err);
+    }
     return 0;
 }
 
@@ -122,9 +135,9 @@ int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct
 {
     if (ws->files || ws->special || ws->excluded)
         say_what(cli, ws);
-    if (transfer_tree(cli, id, WORKSPACE, ws->root, &(struct tree_filter){ excluded, cli }, err) <
-        0)
-        return -1;
+    struct tree_filter filter = { excluded, cli };
+    if (transfer_tree(cli, id, WORKSPACE, ws->root, &filter, err) < 0)
+        return failed(cli, err);
     return transfer_manifest(cli, id, WORKSPACE, &ws->before, err);
 }
 

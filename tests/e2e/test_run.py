@@ -15,6 +15,7 @@ import termios
 import time
 
 import harness
+import images
 import pytest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -534,6 +535,13 @@ def test_an_ordinary_user_without_a_server(ordinary):
     assert b"2 files changed" in err
 
 
+def test_a_file_that_may_not_be_read(ordinary):
+    (ordinary.home / "secret").write_text("x\n")
+    (ordinary.home / "secret").chmod(0o600)
+    out, err = ordinary("run", "--", "true").communicate(timeout=60)
+    assert b"secret: " in err and b"Permission denied\n  --exclude leaves out" in err, err
+
+
 def test_an_ordinary_users_killed_run_leaves_nothing(ordinary):
     process = ordinary("run", "--", "sh", "-c", "echo ready; exec sleep 100")
     if process.stdout.readline() != b"ready\n":
@@ -599,6 +607,27 @@ def test_a_patch_is_not_written_through_a_terminal_trick(atoll, work, tmp_path):
     assert b"\x1b" not in done.stderr and b"\x1b" not in patch.read_bytes()
 
 
+# ---- an image ----
+
+def test_an_image_says_what_runs_and_the_workspace_where(atoll, server, work, tmp_path):
+    busybox = shutil.which("busybox")
+    if not busybox:
+        pytest.skip("needs busybox")
+    program = images.entry("bin/busybox", pathlib.Path(busybox).read_bytes(), mode=0o755)
+    layer = images.tar(images.folder("bin"), program,
+                       *[images.symlink(f"bin/{name}", "busybox") for name in ("sh", "pwd", "cat", "kill")])
+    archive = tmp_path / "image.tar"
+    archive.write_bytes(images.oci([layer], Entrypoint=["/bin/sh", "-c"], Cmd=["pwd; cat f; echo x > g"],
+                                   WorkingDir="/bin"))
+    server.cli("image", "import", str(archive), "--name", "for-run", check=True)
+    (work / "f").write_text("here\n")
+    done = atoll("run", "--image", "for-run", "--apply")
+    # check-style: allow machine-path: inside every sandbox
+    assert (done.returncode, done.stdout) == (0, b"/workspace\nhere\n"), done.stderr
+    assert (work / "g").read_text() == "x\n"
+    server.cli("image", "rm", "for-run", check=True)
+
+
 # ---- size ----
 
 @pytest.mark.timeout(180)
@@ -621,4 +650,15 @@ def test_a_workspace_that_does_not_fit(atoll, work):
     (work / "large").write_bytes(bytes(30 << 20))
     done = sh(atoll, "true", "--disk", "10M")
     assert done.returncode != 0
-    assert b"copy the workspace" in done.stderr, done.stderr
+    assert b"copy the workspace: large: No space left on device" in done.stderr
+    assert b"\n  --disk gives it more room" in done.stderr
+
+
+def test_a_file_at_the_limit_of_patches_and_one_past_it(atoll, work, tmp_path):
+    patch = tmp_path / "p"
+    limit = 64 << 20
+    done = sh(atoll, f"truncate -s {limit} fits; truncate -s {limit + 1} large", "--patch", str(patch), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert b"not in the patch: large: too large" in done.stderr and b"fits: too large" not in done.stderr
+    git("apply", str(patch), cwd=work)
+    assert (work / "fits").stat().st_size == limit and not (work / "large").exists()
