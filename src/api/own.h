@@ -63,6 +63,14 @@ struct call *call_of(struct box_op *op);
 /* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
 must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
+/* layers.c: what was asked, what is applied, what is lost; and the last in an audit row's detail.
+ */
+struct sandbox_view;
+struct box_applied;
+void layers_put(struct json_out *json, const struct sandbox_view *view,
+                const struct box_applied *applied);
+const char *layers_detail(struct arena *arena, uint32_t lost);
+
 /* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute (false).
  */
 struct refusals *refusals_new(struct api *api);

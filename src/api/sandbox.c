@@ -16,6 +16,7 @@ struct pending {
     struct call *call;
     struct box_usage usage;
     struct box_applied applied;
+    struct sandbox_view view; /* of it: numbers and words of ours, the box may go meanwhile */
 };
 
 static int pending_record(struct box_op *op, struct db *db, struct err *err)
@@ -36,6 +37,7 @@ static void put_view(struct call *call, const struct box *box)
     buf_clear(&call->reply);
     call_reply(call, &view);
     call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
+    call->detail = layers_detail(&call->arena, box_without(box));
 }
 
 static void pending_prepare(struct box_op *op)
@@ -289,7 +291,8 @@ static void put_limits(struct json_out *json, const struct box_applied *applied)
     json_close(json, '}');
 }
 
-static void put_applied(struct json_out *json, const struct box_applied *applied)
+static void put_applied(struct json_out *json, const struct sandbox_view *view,
+                        const struct box_applied *applied)
 {
     char digest[sizeof(applied->seccomp_digest) + 1] = "";
     char mode[sizeof(applied->cgroup_mode) + 1] = "";
@@ -314,6 +317,8 @@ static void put_applied(struct json_out *json, const struct box_applied *applied
     json_kv_int(json, "oom_score_adj", applied->oom_score_adj);
     json_kv_text(json, "cgroup_mode", mode);
     put_limits(json, applied);
+    json_key(json, "layers");
+    layers_put(json, view, applied);
     json_close(json, '}');
 }
 
@@ -323,7 +328,7 @@ static void applied_done(struct box_op *op, const struct err *err)
     struct json_out json = call_json(pending->call);
 
     if (!err)
-        put_applied(&json, &pending->applied);
+        put_applied(&json, &pending->view, &pending->applied);
     call_finish(pending->call, err);
 }
 
@@ -335,6 +340,7 @@ static int applied_get(struct call *call, struct err *err)
     if (call_box(call, &box, err) < 0)
         return -1;
     pending->op.done = applied_done;
+    box_view(box, &pending->view);
     return box_applied(box, &pending->applied, &pending->op, err);
 }
 

@@ -121,6 +121,11 @@ int ask_err(struct err *err, const struct wire_msg *msg, const char *what)
                          : msg->status == ENOSPC ? ERR_UNAVAILABLE
                                                  : ERR_INTERNAL;
 
+    if (msg->status == ENOTSUP && (!made || msg->created.step <= BOX_STEP_SPEC))
+        return err_set(err, code,
+                       "%s: not on this machine, or not by the user who started the server; "
+                       "`atoll doctor` says what is missing",
+                       what);
     /* A layer that could not be applied is told by name, whatever the reason. */
     if (made && msg->created.step > BOX_STEP_SPEC && code == ERR_INTERNAL)
         code = ERR_UNAVAILABLE;

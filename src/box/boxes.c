@@ -27,6 +27,7 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->store = options->store;
     boxes->spool_dir = options->spool_dir;
     boxes->max = options->sandboxes_max;
+    boxes->degraded = options->degraded;
     boxes->send = options->send;
     boxes->ctx = options->ctx;
     list_init(&boxes->all);
@@ -190,6 +191,7 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .binds = spec->binds,
                                   .idle = spec->idle,
                                   .sys = spec->sys,
+                                  .nesting = spec->nesting,
                                   .asleep = box->asleep,
                                   .execs_running = box->running,
                                   .created_at = box->created_ms,

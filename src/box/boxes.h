@@ -29,6 +29,7 @@ struct boxes_options {
     struct store *store;
     int spool_dir;          /* takes */
     unsigned sandboxes_max; /* not deleted ones */
+    bool degraded;          /* limits that were asked for need not hold (allow_degraded) */
     unsigned pool_default;  /* warm ones in the default pool, unless somebody said otherwise */
     /* To the warden: 0, or -1 with errno. */
     int (*send)(void *ctx, const struct wire_msg *msg);
@@ -73,6 +74,8 @@ must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *tex
 /* The next one of the tenant, oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
+/* enum box_lost, as the warden said when it was made; 0 after a restart. */
+uint32_t box_without(const struct box *box);
 
 /*
  * Each: 0 when under way (op->done follows), -1 when refused at once. `spec` is copied.

@@ -28,6 +28,8 @@
 
 static void copy_over(struct box *box)
 {
+    if (box->boxes->stopping && !box->copy.err.code) /* nothing more is stored */
+        err_set(&box->copy.err, ERR_UNAVAILABLE, "the server is stopping");
     struct disk *disk = box->copy.err.code ? NULL : box->copy.op.disk;
 
     if (box->copy.err.code && box->copy.op.disk)

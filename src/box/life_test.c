@@ -218,10 +218,42 @@ static int begin_create(struct box *box, struct box_op *op, struct err *err)
     return boxes_create(boxes, &with_volumes, op, err);
 }
 
+static int begin_snapshot(struct box *box, struct box_op *op, struct err *err)
+{
+    return box_snapshot(box, "second", op, err);
+}
+
+static int begin_fork(struct box *box, struct box_op *op, struct err *err)
+{
+    return box_fork(box, &(struct fork_wish){ .name = "child" }, op, err);
+}
+
+static int begin_rollback(struct box *box, struct box_op *op, struct err *err)
+{
+    return box_rollback(box, "first", op, err);
+}
+
+static int begin_patch(struct box *box, struct box_op *op, struct err *err)
+{
+    const struct sandbox_patch patch = { .memory = 128 << 20, .disk = 64 << 20 };
+
+    return box_patch(box, &patch, 1 << PATCH_MEMORY | 1 << PATCH_DISK, op, err);
+}
+
+static int begin_from_snapshot(struct box *box, struct box_op *op, struct err *err)
+{
+    (void)box;
+    return boxes_create(boxes, &(struct sandbox_spec){ .from_snapshot = "first" }, op, err);
+}
+
 static const struct trial trials[] = {
-    { "create", begin_create, false }, { "stop", box_stop, false },
-    { "start", box_start, true },      { "pause", box_pause, false },
-    { "delete", box_delete, false },   { "delete stopped", box_delete, true },
+    { "create", begin_create, false },     { "stop", box_stop, false },
+    { "start", box_start, true },          { "pause", box_pause, false },
+    { "delete", box_delete, false },       { "delete stopped", box_delete, true },
+    { "snapshot", begin_snapshot, false }, { "snapshot stopped", begin_snapshot, true },
+    { "fork", begin_fork, false },         { "fork stopped", begin_fork, true },
+    { "rollback", begin_rollback, false }, { "rollback stopped", begin_rollback, true },
+    { "patch", begin_patch, false },       { "from snapshot", begin_from_snapshot, false },
 };
 
 /* Ready for a trial: what there is before it. */
@@ -265,6 +297,64 @@ static unsigned questions_of(const struct trial *trial)
     check_whole();
     down();
     return count;
+}
+
+static int refuse_record(struct box_op *op, struct db *db, struct err *err)
+{
+    (void)op, (void)db;
+    return err_set(err, ERR_NO_SPACE, "the disk is full");
+}
+
+/* What cannot be stored is said to have failed, and is undone or found again. */
+TEST(what_is_not_stored_is_not_promised)
+{
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        struct box *box = prepared(&trials[t]);
+        struct box_op *op = call();
+        struct err err;
+
+        op->record = refuse_record;
+        CHECK_OK(trials[t].begin(box, op, &err), &err);
+        model_run();
+        CHECK_INT(caller_of(op)->done, 1);
+        CHECK(caller_of(op)->failed && caller_of(op)->err.code == ERR_NO_SPACE);
+        if (trials[t].begin != box_delete) /* of which the row is all that is left */
+            check_whole();
+        model_again();
+        check_whole();
+        down();
+    }
+}
+
+TEST(disks_are_listed_after_the_boxes_that_nobody_knows_are_gone)
+{
+    struct err err;
+
+    model_up();
+    model_questions = 0;
+    model_at = 2; /* the disk, then the box: made, and the process is gone */
+    model_how = MODEL_KILLED;
+    CHECK_OK(boxes_create(boxes, &on_disk, call(), &err), &err);
+    model_run();
+    CHECK(model_count_boxes() == 1 && model_count_disks() == 1);
+    down();
+    up(false);
+    model_seen = model_at = 0;
+    model_dead = false;
+    load_and_start();
+    CHECK_INT(asked_count, 1);
+    model_answer(&asked[0]);
+    turn(20);
+    CHECK_INT(asked_count, 2);
+    CHECK_INT(asked[1].verb, WIRE_BOX_DESTROY); /* and no question about disks before its answer */
+    model_answer(&asked[1]);
+    CHECK_INT(asked[2].verb, WIRE_DISK_LIST);
+    model_seen = 2;
+    model_run();
+    CHECK(is_started);
+    check_whole();
+    CHECK_INT(model_count_disks(), 0);
+    down();
 }
 
 TEST(whatever_fails_or_is_killed_the_next_start_finds_everything_whole)
@@ -677,6 +767,25 @@ TEST(a_command_keeps_it_awake)
     model_run();
     CHECK_STR(state_of(box), "paused");
     init_end = -1;
+    down();
+}
+
+TEST(who_comes_while_it_is_woken_waits_too)
+{
+    struct box_op *one = call(), *two = call();
+    struct err err;
+
+    model_up();
+    struct box *box = idle_one("pause", 100);
+    turn(150);
+    model_run();
+    CHECK_STR(state_of(box), "paused");
+    CHECK_INT(box_wake(box, one, &err), 0);
+    model_answer(&asked[model_seen++]); /* it runs, and that is being stored */
+    CHECK(box->busy && box->state == SANDBOX_RUNNING);
+    CHECK_INT(box_wake(box, two, &err), 0);
+    model_run();
+    CHECK(went_well(one) && went_well(two));
     down();
 }
 

@@ -24,6 +24,7 @@ METRIC_HISTOGRAM(create_seconds, "atoll_sandbox_create_seconds",
 
 #define PROFILE_AGENT 0 /* enum seccomp_profile, by wire/box.h */
 #define PROFILE_ROOT 1
+#define PROFILE_NESTING 2
 
 /* ---- the wish ---- */
 
@@ -261,6 +262,56 @@ static void up_mount(struct box *box)
     ask_send(box->boxes, ask);
 }
 
+/* What was asked for by name, and cannot be had by whoever started the server. */
+static const struct {
+    uint32_t lost;
+    const char *field, *why;
+} musts[] = {
+    { BOX_LOST_MEMORY, "memory", "cannot be limited for all processes together" },
+    { BOX_LOST_CPU, "cpu_percent", "cannot be limited" },
+    { BOX_LOST_PIDS, "pids", "cannot be limited for root and agent together" },
+    { BOX_LOST_OWN_ID, "user", "cannot be root where there is only one user id" },
+};
+
+static void refuse_lost(struct err *err, uint32_t lost)
+{
+    for (size_t i = 0; i < ARRAY_LEN(musts); i++)
+        if (lost & musts[i].lost) {
+            err_field(
+                err, musts[i].field,
+                "%s by the user who started the server; `atoll doctor` says how to get that%s",
+                musts[i].why,
+                musts[i].lost == BOX_LOST_OWN_ID
+                    ? ""
+                    : ", and allow_degraded = cgroups accepts limits that do not hold");
+            err->code = ERR_UNSUPPORTED;
+            return;
+        }
+    err_set(err, ERR_UNSUPPORTED, "not as the user who started the server; see `atoll doctor`");
+}
+
+/* Defaults are held as well as they can be; what was asked for holds, or there is no sandbox. */
+static uint32_t musts_of(const struct sandbox_spec *asked, bool degraded)
+{
+    bool root = asked->user && strcmp(asked->user, "root") == 0;
+    uint32_t must = root ? BOX_LOST_OWN_ID : 0;
+
+    if (degraded)
+        return must;
+    if (asked->memory)
+        must |= BOX_LOST_MEMORY;
+    if (asked->cpu_percent)
+        must |= BOX_LOST_CPU;
+    if (asked->pids && root)
+        must |= BOX_LOST_PIDS;
+    return must;
+}
+
+uint32_t box_without(const struct box *box)
+{
+    return box->lost;
+}
+
 static void created(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
 {
     struct box *box = ask->box;
@@ -268,11 +319,15 @@ static void created(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
 
     if (msg && !msg->status && fds[1] >= 0) {
         box->slot = msg->created.slot;
+        box->lost = msg->created.lost;
         link_open(box, take_fd(&fds[1]));
         up_mount(box);
         return;
     }
-    ask_err(&err, msg && msg->status ? msg : NULL, "create a sandbox");
+    if (msg && msg->status == ENOTSUP && msg->created.lost)
+        refuse_lost(&err, msg->created.lost);
+    else
+        ask_err(&err, msg && msg->status ? msg : NULL, "create a sandbox");
     if (msg && msg->status)
         up_over(box, &err);
     else
@@ -283,7 +338,9 @@ static int fill_wish(const struct sandbox_spec *spec, uint64_t upper, struct box
                      struct err *err)
 {
     wish->flags = spec->sys ? BOX_WITH_SYS : 0;
-    wish->profile = strcmp(spec->user, "root") == 0 ? PROFILE_ROOT : PROFILE_AGENT;
+    wish->profile = spec->nesting                     ? PROFILE_NESTING
+                    : strcmp(spec->user, "root") == 0 ? PROFILE_ROOT
+                                                      : PROFILE_AGENT;
     wish->memory = (uint64_t)spec->memory;
     wish->disk = (uint64_t)spec->disk;
     wish->inodes = (uint32_t)spec->inodes;
@@ -307,6 +364,7 @@ void box_up(struct box *box, void (*done)(struct box *box, const struct err *err
     ask->box = box;
     if (fill_wish(&box->spec, box->disk, &ask->msg.spec, &err) < 0)
         abort(); /* every wish was checked before it was taken */
+    ask->msg.spec.must = box->must;
     image_layers(box, &ask->msg.spec);
     if (box->helper)
         ask->msg.spec.flags |= BOX_WITH_TOOL;
@@ -627,12 +685,14 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
         return -1;
     if (wish_check(boxes, &settled, op->tenant, err) < 0)
         return -1;
-    struct box *box = snapshot ? NULL : pool_take(boxes, &settled);
+    uint32_t must = musts_of(spec, boxes->degraded);
+    struct box *box = snapshot ? NULL : pool_take(boxes, &settled, must);
     if (box) {
         create_warm(box, &settled, op);
         return 0;
     }
     box = create_begin(boxes, &settled, op);
+    box->must = must;
     if (!sandbox_on_disk(&settled)) {
         box_up(box, create_up);
         return 0;

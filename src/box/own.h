@@ -62,6 +62,7 @@ struct boxes {
     struct store *store;
     int spool_dir;
     unsigned max, count;
+    bool degraded;
     int (*send)(void *ctx, const struct wire_msg *msg);
     void *ctx;
     struct list all; /* oldest first */
@@ -110,6 +111,7 @@ struct box {
     enum sandbox_state state;
     char reason[160];
     uint32_t slot;
+    uint32_t must, lost; /* enum box_lost: may not be without, is without */
     int64_t created_ms, changed_ms, expires_ms;
     const char *busy; /* what is being done to it, or NULL */
     struct timer ttl;
@@ -251,7 +253,7 @@ void pools_start(struct boxes *boxes);
 void pools_stop(struct boxes *boxes); /* gives back what is warm */
 void pools_free(struct boxes *boxes);
 /* A warm one that fits, nobody's and in no pool any more; NULL: none. */
-struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec);
+struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, uint32_t must);
 void pool_lost(struct box *box, const char *why);
 void pool_connected(struct box *box);
 void pool_exited(struct box *box);

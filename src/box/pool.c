@@ -317,9 +317,18 @@ static bool fits(const struct pool *pool, const struct sandbox_spec *spec)
            strcmp(pool->image, spec->image ? spec->image : "") == 0;
 }
 
-struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec)
+/* Where limits hold without cgroups, they too were settled at birth. */
+static bool limits_fit(const struct box *box, const struct sandbox_spec *spec, uint32_t must)
 {
-    if (spec->nofile != SANDBOX_NOFILE || spec->sys) /* those are settled at birth */
+    if (!(box->lost & (BOX_LOST_MEMORY | BOX_LOST_CPU | BOX_LOST_PIDS)))
+        return true;
+    return !(box->lost & must) && box->spec.memory == spec->memory &&
+           box->spec.pids == spec->pids && box->spec.cpu_percent == spec->cpu_percent;
+}
+
+struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, uint32_t must)
+{
+    if (spec->nofile != SANDBOX_NOFILE || spec->sys || spec->nesting) /* settled at birth */
         return NULL;
     list_each (pos, &boxes->pools) {
         struct pool *pool = list_entry(pos, struct pool, node);
@@ -331,6 +340,8 @@ struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec)
             pool->missed++;
             continue;
         }
+        if (!limits_fit(list_entry(pool->ready.next, struct box, pool_node), spec, must))
+            continue;
         struct box *box = list_entry(list_pop(&pool->ready), struct box, pool_node);
         count_ready(pool, -1);
         pool->taken++;

@@ -113,6 +113,8 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
     put_text(cli, json, "image", "image");
     if (cli_has(cli, "storage") || storage)
         json_kv_text(json, "storage", cli_has(cli, "storage") ? cli_text(cli, "storage") : storage);
+    if (cli_has(cli, "nesting"))
+        json_kv_bool(json, "nesting", true);
     if (cli_has(cli, "sys"))
         json_kv_bool(json, "sys", true);
     if (cli_has(cli, "name"))
@@ -294,10 +296,7 @@ static int show_run(struct cli *cli, struct err *err)
     if (!lives)
         return EXIT_OK;
     buf_puts(&cli->out, "\nApplied, as the kernel tells:\n");
-    return cli_details(cli, applied,
-                       "namespaces,uid_first,uid_count,uid,capabilities,no_new_privs,seccomp_mode,"
-                       "seccomp_filters,seccomp_digest,landlock_abi,mounts,mounts_writable,"
-                       "cgroup_mode,limits,oom_score_adj");
+    return cli_table(cli, json_get(applied, "layers"), "layer,asked,applied,lost");
 }
 
 const struct command cmd_show = {

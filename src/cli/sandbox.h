@@ -17,6 +17,7 @@
         { "storage", "WHERE", "memory: gone with it; disk: kept over stop and start" },            \
         { "image", "NAME", "What it begins with (the programs of this machine)" },                 \
         { "volume", "NAME:PATH[:ro]", "A volume at this path inside; may repeat" },                \
+        { "nesting", NULL, "Let tools inside make sandboxes of their own" },                       \
         { "sys", NULL, "A read-only /sys" },                                                       \
     {                                                                                              \
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \

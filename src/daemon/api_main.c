@@ -556,6 +556,15 @@ static int open_spool(struct err *err)
     return fd < 0 ? err_sys(err, "open the directory of outputs") : fd;
 }
 
+static bool may_lose(const char *feature)
+{
+    const char *const *one = conf_list(server.settings.conf, "allow_degraded");
+
+    while (*one && strcmp(*one, feature) != 0)
+        one++;
+    return *one != NULL;
+}
+
 static int build_boxes(struct err *err)
 {
     int spool = open_spool(err);
@@ -567,6 +576,7 @@ static int build_boxes(struct err *err)
                                            .store = server.store,
                                            .spool_dir = spool,
                                            .sandboxes_max = (unsigned)number("sandboxes_max"),
+                                           .degraded = may_lose("cgroups"),
                                            .pool_default = (unsigned)number("pool_default"),
                                            .send = ask_warden });
     return 0;

@@ -127,9 +127,14 @@ static void cgroups(const struct probe_world *world, struct probe_result *out)
     probe_found(out, "%.*s", STR_FMT(buf_view(&text)));
     if (!all)
         probe_say(
-            out, PROBE_LOST, "sandboxes have no limits of cpu, memory or processes of their own",
+            out, PROBE_LOST,
+            world->root ? "sandboxes cannot be made: their limits could not hold"
+                        : "memory is limited for each process and processes for each user inside; "
+                          "no limit of cpu, no pause, no figures of use",
             world->root ? "mount the cgroup controllers cpu, memory, pids and freezer"
-                        : "start the server as root, or as a systemd service with Delegate=yes");
+                        : "start the server as root, or with cgroup v2 as a systemd user service "
+                          "with Delegate=yes; allow_degraded = cgroups accepts limits that do not "
+                          "hold");
 }
 
 /* ---- the disk ---- */

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "host/own.h"
+#include "host/subid.h"
 
 #define MS_REC_ 16384ul
 #define MS_PRIVATE_ (1ul << 18)
@@ -92,6 +93,28 @@ static void apparmor(const struct probe_world *world, struct probe_result *out)
     if (!world->root)
         probe_say(out, PROBE_LOST, "an ordinary user gets user namespaces without capabilities",
                   "install the AppArmor profile of atoll, or start the server as root");
+}
+
+static void subordinate_ids(const struct probe_world *world, struct probe_result *out)
+{
+    struct subid found;
+    const char *why = subid_look(&found);
+
+    if (world->root) {
+        probe_found(out, "not needed by root");
+        return;
+    }
+    if (!why) {
+        probe_found(out, "%u user and %u group ids", found.uids.count, found.gids.count);
+        return;
+    }
+    probe_found(out, "%s", why);
+    probe_say(out, PROBE_LOST,
+              "sandboxes run as you yourself: all share one user id, and none has a root",
+              found.uids.count && found.gids.count && !(found.uid_program && found.gid_program)
+                  ? "apt install uidmap"
+                  : "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER, and apt "
+                    "install uidmap");
 }
 
 static int enter_all(const void *arg)
@@ -222,8 +245,11 @@ static void idmapped(const struct probe_world *world, struct probe_result *out)
     static const char lost[] = "each sandbox needs its own copy of its image";
 
     if (!world->root) {
-        probe_found(out, "needs root to try");
-        probe_say(out, PROBE_LOST, lost, "start the server as root");
+        probe_found(out, "for root alone");
+        probe_say(out, PROBE_LOST,
+                  "files of the image belong to nobody inside, and there are no disks: nothing "
+                  "written outlives a sandbox",
+                  "start the server as root");
         return;
     }
     int failed = probe_child(try_idmap, world->near, 5000);
@@ -364,6 +390,7 @@ static void overlay(const struct probe_world *world, struct probe_result *out)
 const struct probe_check probe_mount_checks[] = {
     { "user_namespaces", user_namespaces },
     { "apparmor_userns", apparmor },
+    { "subordinate_ids", subordinate_ids },
     { "namespaces", namespaces },
     { "mount_api", mount_api },
     { "idmapped_mounts", idmapped },

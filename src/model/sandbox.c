@@ -155,6 +155,9 @@ const struct field sandbox_spec_fields[] = {
           .max = SANDBOX_BINDS_MAX, .help = "Directories of the machine in it; gone after a stop"),
     FIELD(sandbox_spec, idle, F_OBJECT, 0, .of = idle_fields, .of_size = sizeof(struct idle_policy),
           .help = "What happens when nobody uses it; without it, nothing"),
+    FIELD(sandbox_spec, nesting, F_BOOL, 0,
+          .help = "Tools inside may make sandboxes of their own: user namespaces and mounts are "
+                  "allowed, /proc is not masked and Landlock does not guard files"),
     FIELD(sandbox_spec, sys, F_BOOL, 0, .help = "A read-only /sys; without it, none"),
     { 0 },
 };
@@ -193,6 +196,8 @@ const struct field sandbox_fields[] = {
           .of_size = sizeof(struct bind_use), .help = "Directories of the machine in it"),
     FIELD(sandbox_view, idle, F_OBJECT, F_READONLY, .of = idle_fields,
           .of_size = sizeof(struct idle_policy), .help = "What happens when nobody uses it"),
+    FIELD(sandbox_view, nesting, F_BOOL, F_READONLY,
+          .help = "May tools inside make sandboxes of their own?"),
     FIELD(sandbox_view, sys, F_BOOL, F_READONLY, .help = "Has it a read-only /sys?"),
     FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
     FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),

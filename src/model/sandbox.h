@@ -66,7 +66,7 @@ struct sandbox_spec {
     struct field_list volumes; /* struct volume_use */
     struct field_list binds;   /* struct bind_use */
     struct idle_policy *idle;  /* or NULL */
-    bool sys;
+    bool sys, nesting;
 };
 
 extern const struct field sandbox_spec_fields[]; /* decodes a request, encodes the row */
@@ -87,7 +87,7 @@ struct sandbox_view {
     const char *storage, *image, *start;
     struct field_list volumes, binds;
     struct idle_policy *idle;
-    bool sys, asleep;
+    bool sys, nesting, asleep;
     int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
 };

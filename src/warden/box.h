@@ -125,6 +125,8 @@ must_use int loopback_up(void);
 void rootless_plan(uint32_t ids, uint32_t *each, uint32_t *slots);
 void rootless_count(void);
 must_use int rootless_netns(void);
+/* As tree_detach; with what is mounted below, where the kernel gives one only with the other. */
+must_use int rootless_tree(int dir_fd);
 /* The host's devices, detached; and bound over the files of the same name in a box's /dev. */
 must_use int rootless_devices(const struct box_host *host, int *devices);
 must_use int rootless_dev(int root, const int *devices);

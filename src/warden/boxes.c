@@ -167,6 +167,7 @@ static void adopt_or_remove(const char id[BOX_ID_SIZE])
             table_take(box, id, BOX_RUNNING);
             table_set_pid(box, record.pid);
             box->landlock_abi = record.landlock_abi;
+            box->frozen = true;
             box->nested = record.nested;
             table_set_upper(box, record.upper);
             box->pidfd = take_fd(&pidfd);

@@ -23,6 +23,7 @@ struct box {
     char id[BOX_ID_SIZE];
     uint8_t state; /* enum box_state */
     bool gone;     /* its process 1 has ended and was waited for */
+    bool frozen;   /* perhaps: it was asked to be, or nobody knows */
     pid_t pid;
     int pidfd;        /* while it is made, and of an adopted one; else -1 */
     int link, report; /* while it is made; else -1 */

@@ -425,6 +425,7 @@ TEST(an_adopted_box_that_dies_is_news)
 
     if (maker == 0) {
         rig_create(rig_spec("stays"), "stays");
+        rig_name(WIRE_BOX_FREEZE, "stays"); /* the next one does not know */
         raise(SIGKILL);
     }
     waitpid(maker, NULL, 0);

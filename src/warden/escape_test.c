@@ -5,6 +5,7 @@
  */
 #include <sys/un.h>
 
+#include "seccomp/seccomp.h"
 #include "warden/disk_rig.h"
 
 static struct rig_box probed_box(uint64_t skips)
@@ -31,6 +32,60 @@ TEST(nothing_escapes_as_either_user)
     rig_close();
 }
 
+/* ---- nesting ---- */
+
+/* What is open inside when tools are to make sandboxes of their own; all else holds. */
+static const char *const open_when_nesting[] = { "unshare_user", "clone_user", "masked", "proc_sys",
+                                                 NULL };
+
+static struct rig_box nesting_box(void)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.profile = SECCOMP_NESTING;
+    return rig_create(spec, "probe");
+}
+
+TEST(tools_inside_make_sandboxes_where_that_was_asked_for)
+{
+    static const char script[] =
+        "unshare --user --map-root-user --mount --pid --fork --net --uts sh -c '"
+        "hostname inner && mount -t tmpfs t /mnt && mount -t proc p /proc && touch /mnt/x && "
+        "echo $$ $(hostname) $(ls /mnt)' 2>&1; hostname";
+    rig_open();
+    struct rig_box box = nesting_box();
+
+    for (int root = 0; root < 2; root++)
+        CHECK_STR(rig_sh(&box, script, root ? INIT_AS_ROOT : 0)->out, "1 inner x\nprobe\n");
+    struct rig_ran *ran =
+        rig_sh(&box,
+               "test -x /usr/bin/bwrap || { echo none; exit; };"
+               "bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp "
+               "--unshare-all sh -c 'echo $(id -u) $(ls /proc | grep -c ^1$)' 2>&1",
+               0);
+    CHECK(strcmp(ran->out, "1000 1\n") == 0 || strcmp(ran->out, "none\n") == 0);
+    CHECK_INT(rig_name(WIRE_BOX_APPLIED, "probe").msg.applied.nested, 1);
+    rig_destroy(&box);
+    /* And nowhere else. */
+    box = rig_create(rig_spec("probe"), "probe");
+    CHECK(rig_sh(&box, "unshare --user true", 0)->code != 0);
+    CHECK_INT(rig_name(WIRE_BOX_APPLIED, "probe").msg.applied.nested, 0);
+    rig_destroy(&box);
+    rig_close();
+}
+
+TEST(nesting_opens_what_it_must_and_nothing_else)
+{
+    rig_open();
+    struct rig_box box = nesting_box();
+
+    rig_bring_probe(&box);
+    rig_check_probe(&box, 0, open_when_nesting);
+    rig_check_probe(&box, INIT_AS_ROOT, open_when_nesting);
+    rig_destroy(&box);
+    rig_close();
+}
+
 /* The same with everything that may be added: a disk, a volume, /sys, our own program. */
 TEST(nothing_escapes_from_a_box_with_everything)
 {
@@ -43,10 +98,10 @@ TEST(nothing_escapes_from_a_box_with_everything)
     spec.spec.flags = BOX_WITH_SYS | BOX_WITH_TOOL;
     struct rig_box box = rig_create(spec, "probe");
     CHECK_INT(mount_disk("probe", 2, "/vol", 0), 0);
-    bring_probe(&box);
+    rig_bring_probe(&box);
 
     for (int root = 0; root < 2; root++) {
-        struct rig_ran *ran = probe(&box, root ? INIT_AS_ROOT : 0);
+        struct rig_ran *ran = rig_probe(&box, root ? INIT_AS_ROOT : 0);
 
         if (ran->code != 0 || strstr(ran->out, "BROKEN") || !strstr(ran->out, " probes, 0 broken"))
             test_fail(__FILE__, __LINE__, "as %s:\n%s", root ? "root" : "agent", ran->out);

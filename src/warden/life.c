@@ -31,8 +31,9 @@ void life_kill(const struct box *box)
     if (box->pidfd >= 0)
         syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
     else
-        kill(box->pid, SIGKILL);          /* our child, not waited for: the number is its own */
-    (void)!cgroup_freeze(box->id, false); /* the frozen do not die */
+        kill(box->pid, SIGKILL); /* our child, not waited for: the number is its own */
+    if (box->frozen)
+        (void)!cgroup_freeze(box->id, false); /* the frozen do not die */
 }
 
 static void end_begin(struct box *box)

@@ -92,7 +92,8 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, str
     fds->link = link[1];
     if (spec->layer_count == 0) {
         TRY(BOX_STEP_LOWER, fds->lower = tree_detach(host->skeleton_fd));
-        TRY(BOX_STEP_USR, fds->usr = tree_detach(host->usr_fd));
+        TRY(BOX_STEP_USR,
+            fds->usr = host->rootless ? rootless_tree(host->usr_fd) : tree_detach(host->usr_fd));
     }
     for (uint32_t i = 0; i < spec->layer_count; i++)
         TRY(BOX_STEP_LOWER, fds->layers[i] = disks_tree(spec->layers[i], false));

@@ -106,6 +106,26 @@ int rootless_netns(void)
 
 /* ---- mounts ---- */
 
+/*
+ * Who copies a mount may not uncover what is below others that are mounted in it: they come along,
+ * or there is no copy.
+ */
+int rootless_tree(int dir_fd)
+{
+    struct mount_attr attr = { .attr_set =
+                                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY };
+    autoclose int tree = tree_clone(dir_fd, "");
+
+    if (tree >= 0 || errno != EINVAL)
+        return take_fd(&tree);
+    tree = (int)syscall(SYS_open_tree, dir_fd, "",
+                        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+    if (tree < 0 ||
+        syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+        return -1;
+    return take_fd(&tree);
+}
+
 static const char *const nodes[BOX_DEVICES] = {
     "null", "zero", "full", "random", "urandom", "tty"
 };

@@ -100,22 +100,6 @@ TEST(a_box_has_ids_devices_and_files_of_its_own)
     rig_close();
 }
 
-/* Every probe holds but these: what is lost, and nothing else. */
-static void check_probe(struct rig_box *box, uint32_t flags, const char *const *but)
-{
-    struct rig_ran *ran = rig_probe(box, flags);
-
-    CHECK(strstr(ran->out, " probes, "));
-    for (char *line = ran->out; (line = strstr(line, "BROKEN ")); line++) {
-        bool known = false;
-
-        for (const char *const *name = but; *name; name++)
-            known |= strncmp(line + 7, *name, strlen(*name)) == 0 && line[7 + strlen(*name)] == ' ';
-        if (!known)
-            test_fail(__FILE__, __LINE__, "%s:\n%s", flags ? "root" : "agent", ran->out);
-    }
-}
-
 TEST(nothing_escapes_from_an_ordinary_users_box)
 {
     open_with(OUTSIDE_COUNT);
@@ -123,8 +107,8 @@ TEST(nothing_escapes_from_an_ordinary_users_box)
     struct rig_box box = rig_create(rig_spec("probe"), "probe");
 
     rig_bring_probe(&box);
-    check_probe(&box, 0, fewer_ids);
-    check_probe(&box, INIT_AS_ROOT, fewer_ids);
+    rig_check_probe(&box, 0, fewer_ids);
+    rig_check_probe(&box, INIT_AS_ROOT, fewer_ids);
     rig_destroy(&box);
     rig_close();
 }
@@ -252,7 +236,7 @@ TEST(with_one_id_there_is_an_agent_and_no_root)
     CHECK_INT(applied.lost & BOX_LOST_OWN_ID, BOX_LOST_OWN_ID);
     CHECK_INT(applied.caps[BOX_CAPS_PERMITTED] | applied.caps[BOX_CAPS_EFFECTIVE], 0);
     rig_bring_probe(&box);
-    check_probe(&box, 0, one_id);
+    rig_check_probe(&box, 0, one_id);
     rig_destroy(&box);
     rig_close();
 }

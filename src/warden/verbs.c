@@ -61,6 +61,7 @@ void freeze_look(struct box *box)
 
 static void on_freeze(struct box *box, const struct wire_msg *request)
 {
+    box->frozen = true;
     if (box->asked || cgroup_freeze(box->id, true) < 0) {
         say_status(request, box->asked ? EBUSY : errno);
         return;

@@ -1,10 +1,19 @@
 /*
- * A sandbox made, /bin/true run in it, and all of it taken away, against bwrap and a plain process,
- * interleaved in one loop. The sandbox is made in this process by the warden's own parts, as the
- * warden does it; `cold` takes its namespaces from the pool, `fresh` makes them on the way.
+ * Sandboxes in this process, made by the warden's own parts as the warden does it, beside other
+ * programs in one loop. Every line of output is a name and the microseconds of each round.
  *
- * box ROUNDS STATE: prints "NAME min median p99" in microseconds per line, then ratios to bwrap;
- * what is about disks (disk.h) comes first.
+ * box cycle ROUNDS STATE [NAME=COMMAND…]: create, /bin/true, destroy. `cold` takes namespaces from
+ * the pool, `fresh` makes them on the way; `warm` is a command in one made before, `exec` one in
+ * one that runs; `pause`; `spawn`, `vfork` and each COMMAND (words, no quotes) for comparison.
+ *
+ * box loop SECONDS STATE [COMMAND…]: the number of cycles, or of runs of COMMAND.
+ *
+ * box many COUNT STATE: `one`: commands in one of one; `all`: in some of COUNT; then kB of memory
+ * for each, and what is left after.
+ *
+ * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
+ *
+ * box disk ROUNDS STATE: min, median and p99 of what is about disks (disk.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +26,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "warden/box.h"
+#include "warden/boxes.h"
 #include "wire/init.h"
 
 #define ROUNDS_MAX 10000
+#define PEERS_MAX 16
+#define WORDS_MAX 64
 
 extern char **environ;
 
@@ -31,7 +43,7 @@ static struct wire_msg heard;
 static int heard_fds[2];
 static bool got;
 
-static void say(void *owner, const struct wire_msg *msg, const int *fds, unsigned count)
+static void hear(void *owner, const struct wire_msg *msg, const int *fds, unsigned count)
 {
     (void)owner;
     heard = *msg;
@@ -46,16 +58,6 @@ static double now_us(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static void pump(int ms)
-{
-    struct pollfd waits[BOXES_WAITS];
-    unsigned count = boxes_waits(waits);
-
-    poll(waits, count, ms);
-    boxes_woken(waits, count);
-    boxes_reap();
 }
 
 static void die(const char *what)
@@ -93,12 +95,13 @@ static void ask(struct wire_msg *msg)
 
 static void run_true(int link)
 {
+    static uint32_t number;
     static const char text[] = "/bin/true\0PATH=/bin\0/";
     struct {
         struct init_head head;
         struct init_exec exec;
         char text[sizeof(text)];
-    } frame = { { INIT_MAGIC, INIT_EXEC, 0, 1, sizeof(struct init_exec) + sizeof(text) },
+    } frame = { { INIT_MAGIC, INIT_EXEC, 0, ++number, sizeof(struct init_exec) + sizeof(text) },
                 { .argc = 1, .envc = 1, .text_len = sizeof(text) },
                 { 0 } };
     static char in[INIT_FRAME_MAX];
@@ -112,52 +115,375 @@ static void run_true(int link)
         if (recv(link, in, sizeof(in), 0) < (ssize_t)sizeof(head))
             die("recv");
         memcpy(&head, in, sizeof(head));
-    } while (head.type != INIT_EXITED);
+    } while (head.type != INIT_EXITED || head.exec != number);
+    head = (struct init_head){ INIT_MAGIC, INIT_FORGET, 0, number, 0 };
+    if (send(link, &head, sizeof(head), MSG_NOSIGNAL) < 0)
+        die("send");
 }
 
-static double steps[3]; /* create, exec, destroy: sums */
+/* ---- one sandbox ---- */
 
-static double box_round(bool pooled)
+struct made {
+    char id[BOX_ID_SIZE];
+    int pidfd, link;
+};
+
+static void settle(void) /* off the request path */
 {
+    while (boxes_due_ms()) {
+        poll(NULL, 0, 1);
+        boxes_reap();
+        boxes_run_due();
+    }
+}
+
+static struct made create(unsigned number)
+{
+    struct made made;
     struct wire_msg spec = { .verb = WIRE_BOX_CREATE,
-                             .spec = { .id = "bench",
-                                       .memory = 256u << 20,
+                             .spec = { .memory = 256u << 20,
                                        .pids = 64,
                                        .disk = 64u << 20,
                                        .inodes = 4096,
                                        .cpu_percent = 200,
                                        .nofile = 1024 } };
-    struct wire_msg end = { .verb = WIRE_BOX_DESTROY, .name = { .id = "bench" } };
 
-    boxes_pool(pooled ? 4 : 0);
-    while (pooled && boxes_due_ms()) { /* off the request path */
-        pump(1);
-        boxes_run_due();
-    }
-    double begin = now_us();
+    snprintf(spec.spec.id, sizeof(spec.spec.id), "bench%u", number);
+    memcpy(made.id, spec.spec.id, sizeof(made.id));
     ask(&spec);
-    double made = now_us();
-    run_true(heard_fds[1]);
-    double ran = now_us();
-    close(heard_fds[0]);
-    close(heard_fds[1]);
-    ask(&end);
-    double done = now_us();
-    steps[0] += made - begin;
-    steps[1] += ran - made;
-    steps[2] += done - ran;
-    return done - begin;
+    made.pidfd = heard_fds[0];
+    made.link = heard_fds[1];
+    return made;
 }
 
-static double spawn_round(const char *const *argv)
+static void ask_name(uint16_t verb, const struct made *made)
+{
+    struct wire_msg msg = { .verb = verb };
+
+    memcpy(msg.name.id, made->id, sizeof(msg.name.id));
+    ask(&msg);
+}
+
+static void destroy(struct made *made)
+{
+    close(made->pidfd);
+    close(made->link);
+    ask_name(WIRE_BOX_DESTROY, made);
+}
+
+/* What a run that was ended has left. */
+static void clear(void)
+{
+    for (;;) {
+        struct wire_msg list = { .verb = WIRE_BOX_LIST };
+        struct made made;
+
+        ask(&list);
+        if (heard.rows.count == 0)
+            return;
+        memcpy(made.id, heard.rows.rows[0].id, sizeof(made.id));
+        ask_name(WIRE_BOX_DESTROY, &made);
+    }
+}
+
+/* ---- the loop ---- */
+
+enum own { SPAWN, VFORK, COLD, FRESH, WARM, EXEC, PAUSE, OWN };
+static const char *const own_names[OWN] = { "spawn", "vfork", "cold", "fresh",
+                                            "warm",  "exec",  "pause" };
+static double times[OWN + PEERS_MAX][ROUNDS_MAX];
+
+/* Before each measurement: what the kernel still clears away of the one before is not its cost. */
+static void rest(void)
+{
+    settle();
+    poll(NULL, 0, 3);
+}
+
+static double cycle(bool pooled)
+{
+    boxes_pool(pooled ? 4 : 0);
+    rest();
+    double begin = now_us();
+    struct made made = create(0);
+    run_true(made.link);
+    destroy(&made);
+    return now_us() - begin;
+}
+
+static double spawn_round(char *const *argv)
 {
     double begin = now_us();
     pid_t pid;
 
-    if (posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) != 0)
+    if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0)
         die(argv[0]);
+    int status;
+    if (waitpid(pid, &status, 0) != pid || status != 0) {
+        fprintf(stderr, "box: %s ended with %d\n", argv[0], status);
+        exit(1);
+    }
+    return now_us() - begin;
+}
+
+static double vfork_round(void)
+{
+    double begin = now_us();
+    pid_t pid = vfork();
+
+    if (pid == 0) {
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(127);
+    }
     waitpid(pid, NULL, 0);
     return now_us() - begin;
+}
+
+static void split(char *text, char **argv)
+{
+    int argc = 0;
+
+    while (*text && argc < WORDS_MAX - 1) {
+        argv[argc++] = text;
+        text += strcspn(text, " ");
+        if (*text)
+            *text++ = 0;
+    }
+    argv[argc] = NULL;
+}
+
+static void run_cycles(int rounds, int argc, char **argv)
+{
+    static char *plain[] = { (char *)(uintptr_t) "/bin/true", NULL };
+    static char *words[PEERS_MAX][WORDS_MAX];
+    int peers = argc < PEERS_MAX ? argc : PEERS_MAX;
+
+    for (int i = 0; i < peers; i++) {
+        char *is = strchr(argv[i], '=');
+
+        if (!is)
+            exit(64);
+        *is = 0;
+        split(is + 1, words[i]);
+    }
+    struct made running = create(1);
+    run_true(running.link);
+    for (int i = -3; i < rounds; i++) {
+        double t[OWN + PEERS_MAX] = { 0 };
+
+        rest();
+        t[SPAWN] = spawn_round(plain);
+        rest();
+        t[VFORK] = vfork_round();
+        t[COLD] = cycle(true);
+        t[FRESH] = cycle(false);
+        struct made warm = create(2);
+        run_true(warm.link); /* as a pool does it: the first command pays for cold caches */
+        rest();
+        double begin = now_us();
+        run_true(warm.link);
+        t[WARM] = now_us() - begin;
+        destroy(&warm);
+        rest();
+        begin = now_us();
+        run_true(running.link);
+        t[EXEC] = now_us() - begin;
+        begin = now_us();
+        ask_name(WIRE_BOX_FREEZE, &running);
+        t[PAUSE] = now_us() - begin;
+        ask_name(WIRE_BOX_THAW, &running);
+        for (int k = 0; k < peers; k++) {
+            rest();
+            t[OWN + k] = spawn_round(words[k]);
+        }
+        for (int k = 0; i >= 0 && k < OWN + peers; k++)
+            times[k][i] = t[k];
+    }
+    destroy(&running);
+    for (int k = 0; k < OWN + peers; k++) {
+        printf("%s", k < OWN ? own_names[k] : argv[k - OWN]);
+        for (int i = 0; i < rounds; i++)
+            printf(" %.1f", times[k][i]);
+        puts("");
+    }
+}
+
+static void run_loop(int seconds, char **argv)
+{
+    double until = now_us() + seconds * 1e6;
+    unsigned count = 0;
+
+    for (; now_us() < until; count++) {
+        if (*argv) {
+            spawn_round(argv);
+            continue;
+        }
+        struct made made = create(0);
+        run_true(made.link);
+        destroy(&made);
+    }
+    printf("cycles %u\n", count);
+}
+
+/* ---- many ---- */
+
+static double available_kb(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[256];
+    double kb = 0;
+
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "MemAvailable: %lf", &kb) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kb;
+}
+
+static void print_execs(const char *name, const struct made *all, unsigned count)
+{
+    printf("%s", name);
+    for (unsigned i = 0; i < 200; i++) {
+        double begin = now_us();
+
+        run_true(all[i * 7919u % count].link);
+        printf(" %.1f", now_us() - begin);
+    }
+    puts("");
+}
+
+static unsigned left;
+static void see(const char id[BOX_ID_SIZE])
+{
+    (void)id;
+    left++;
+}
+
+static void run_many(unsigned count)
+{
+    static struct made all[BOX_SLOTS];
+
+    if (count > BOX_SLOTS)
+        exit(64);
+    all[0] = create(0);
+    run_true(all[0].link);
+    settle();
+    print_execs("one", all, 1);
+    double before = available_kb(), begin = now_us();
+    for (unsigned i = 1; i < count; i++)
+        all[i] = create(i);
+    printf("create_ms %.0f\n", (now_us() - begin) / 1e3);
+    settle();
+    printf("kb_each %.1f\n", (before - available_kb()) / (count - 1));
+    for (unsigned i = 0; i < 200; i++) /* the first command of each pays for cold caches */
+        run_true(all[i * 7919u % count].link);
+    print_execs("all", all, count);
+    begin = now_us();
+    for (unsigned i = 0; i < count; i++)
+        destroy(&all[i]);
+    printf("destroy_ms %.0f\n", (now_us() - begin) / 1e3);
+    settle();
+    cgroup_each(see);
+    record_each(&box_host, see);
+    printf("left %u\n", left);
+}
+
+/* ---- terminals ---- */
+
+static void send_frame(int link, uint16_t type, uint32_t exec, const void *body, size_t len)
+{
+    static char frame[INIT_FRAME_MAX];
+    struct init_head head = { INIT_MAGIC, type, 0, exec, (uint32_t)len };
+
+    memcpy(frame, &head, sizeof(head));
+    memcpy(frame + sizeof(head), body, len);
+    if (send(link, frame, sizeof(head) + len, MSG_NOSIGNAL) < 0)
+        die("send");
+}
+
+static double pty_through_init(int link, uint32_t exec, size_t bytes)
+{
+    static char in[INIT_FRAME_MAX];
+    char text[256];
+    struct init_exec wish = { .flags = INIT_TTY, .argc = 3, .timeout_ms = 60000 };
+    size_t len = (size_t)snprintf(text, sizeof(text), "/bin/sh%c-c%chead -c %zu /dev/zero%c/%c", 0,
+                                  0, bytes, 0, 0),
+           got = 0;
+    char body[sizeof(wish) + sizeof(text)];
+    struct init_head head;
+
+    wish.text_len = (uint32_t)len;
+    memcpy(body, &wish, sizeof(wish));
+    memcpy(body + sizeof(wish), text, len);
+    double begin = now_us();
+    send_frame(link, INIT_EXEC, exec, body, sizeof(wish) + len);
+    do {
+        struct init_output out;
+        struct init_ack ack = { 0 };
+
+        if (recv(link, in, sizeof(in), 0) < (ssize_t)sizeof(head))
+            die("recv");
+        memcpy(&head, in, sizeof(head));
+        if (head.exec != exec || head.type != INIT_OUTPUT)
+            continue;
+        memcpy(&out, in + sizeof(head), sizeof(out));
+        size_t n = head.len - sizeof(out);
+        got += n;
+        ack.position[out.stream] = out.position + n;
+        send_frame(link, INIT_ACK, exec, &ack, sizeof(ack));
+    } while (head.exec != exec || head.type != INIT_EXITED);
+    double took = now_us() - begin;
+    if (got < bytes)
+        die("output is missing");
+    send_frame(link, INIT_FORGET, exec, NULL, 0);
+    return (double)bytes / took;
+}
+
+static double pty_plain(size_t bytes)
+{
+    static char in[65536];
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    char name[64], command[64];
+    ssize_t got;
+
+    if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0 ||
+        ptsname_r(master, name, sizeof(name)) != 0)
+        die("pty");
+    int slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    snprintf(command, sizeof(command), "head -c %zu /dev/zero", bytes);
+    double begin = now_us();
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(slave, 1);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(slave);
+    while ((got = read(master, in, sizeof(in))) > 0)
+        ;
+    double took = now_us() - begin;
+    waitpid(pid, NULL, 0);
+    close(master);
+    return (double)bytes / took;
+}
+
+static void run_pty(size_t megabytes)
+{
+    struct made made = create(0);
+    double got[2][9];
+
+    for (unsigned i = 0; i < 9; i++) {
+        got[0][i] = pty_plain(megabytes << 20);
+        got[1][i] = pty_through_init(made.link, i + 1, megabytes << 20);
+    }
+    for (int k = 0; k < 2; k++) {
+        printf("%s", k ? "relay" : "plain");
+        for (unsigned i = 0; i < 9; i++)
+            printf(" %.1f", got[k][i]);
+        puts("");
+    }
+    destroy(&made);
 }
 
 static int compare(const void *a, const void *b)
@@ -176,49 +502,32 @@ static void on_child(int number)
 
 int main(int argc, char **argv)
 {
-    static const char *const plain[] = { "/bin/true", NULL };
-    static const char *const bwrap[] = {
-        "bwrap",     "--unshare-all", "--ro-bind", "/usr",    "/usr",  "--symlink",
-        "usr/bin",   "/bin",          "--symlink", "usr/lib", "/lib",  "--symlink",
-        "usr/lib64", "/lib64",        "--proc",    "/proc",   "--dev", "/dev",
-        "--tmpfs",   "/tmp",          "/bin/true", NULL
-    };
-    static const char *const names[] = { "process", "bwrap", "cold", "pooled" };
-    static double times[4][ROUNDS_MAX];
-    const char *what = NULL;
-    int rounds = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0;
-
-    if (rounds < 1 || rounds > ROUNDS_MAX)
-        return fprintf(stderr, "usage: box ROUNDS STATE\n"), 64;
-    int state = open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *what = NULL, *mode = argc > 3 ? argv[1] : "";
+    long number = argc > 3 ? strtol(argv[2], NULL, 10) : 0;
     sigset_t child;
+
+    if (number < 1 || number > ROUNDS_MAX)
+        return fprintf(stderr, "usage: box cycle|loop|many|pty|disk NUMBER STATE […]\n"), 64;
+    int state = open(argv[3], O_PATH | O_DIRECTORY | O_CLOEXEC);
     sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = on_child }, NULL);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
-    if (state < 0 || boxes_open(state, 800000000, say, NULL, &what) < 0)
-        die(what ? what : argv[2]);
-    for (int i = -5; i < rounds; i++) {
-        double t[4] = { spawn_round(plain), spawn_round(bwrap), 0, box_round(true) };
-
-        if (i < 0)
-            steps[0] = steps[1] = steps[2] = 0;
-        double before[3] = { steps[0], steps[1], steps[2] };
-        t[2] = box_round(false);
-        memcpy(steps, before, sizeof(steps));
-        for (int k = 0; i >= 0 && k < 4; k++)
-            times[k][i] = t[k];
-    }
-    boxes_pool(4);
-    disk_bench(rounds);
+    /* Two at once must not share user ids. */
+    uint32_t base = 800000000u + (uint32_t)(getpid() % 4) * 600000000u;
+    if (state < 0 || boxes_open(state, base, hear, NULL, &what) < 0)
+        die(what ? what : argv[3]);
+    clear();
+    if (strcmp(mode, "cycle") == 0)
+        run_cycles((int)number, argc - 4, argv + 4);
+    else if (strcmp(mode, "loop") == 0)
+        run_loop((int)number, argv + 4);
+    else if (strcmp(mode, "many") == 0)
+        run_many((unsigned)number);
+    else if (strcmp(mode, "pty") == 0)
+        run_pty((size_t)number);
+    else if (strcmp(mode, "disk") == 0)
+        disk_bench((int)number);
     boxes_close();
-    for (int k = 0; k < 4; k++)
-        qsort(times[k], (size_t)rounds, sizeof(double), compare);
-    double base = times[1][rounds / 2];
-    for (int k = 0; k < 4; k++)
-        printf("%-8s %8.0f %8.0f %8.0f   %.2f x bwrap\n", names[k], times[k][0],
-               times[k][rounds / 2], times[k][rounds * 99 / 100], times[k][rounds / 2] / base);
-    printf("pooled: create %.0f, exec %.0f, destroy %.0f\n", steps[0] / rounds, steps[1] / rounds,
-           steps[2] / rounds);
     return 0;
 }

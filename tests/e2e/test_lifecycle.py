@@ -52,7 +52,7 @@ def test_the_answer_says_where_files_go_and_how_it_began(boxes):
 
 
 @pytest.mark.parametrize("wish, status, field", [
-    ({"storage": "tape"}, 400, "storage"), ({"image": "nowhere"}, 422, "image"),
+    ({"storage": "tape"}, 400, "storage"), ({"image": "nowhere"}, 404, "image"),
     ({"volumes": [{"volume": "none", "path": "/x"}]}, 400, "volumes[0].volume"),
     ({"volumes": [{"path": "/x"}]}, 400, "volumes[0].volume"),
     ({"binds": [{"ticket": "00", "path": "/x"}]}, 400, "binds[0].ticket"),

@@ -15,6 +15,7 @@ import termios
 import time
 
 import harness
+import images
 import pytest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -604,6 +605,27 @@ def test_a_patch_is_not_written_through_a_terminal_trick(atoll, work, tmp_path):
     done = sh(atoll, r"""echo x > "$(printf 'a\nnot\033[2J')" """, "--patch", str(patch))
     assert done.returncode == 0
     assert b"\x1b" not in done.stderr and b"\x1b" not in patch.read_bytes()
+
+
+# ---- an image ----
+
+def test_an_image_says_what_runs_and_the_workspace_where(atoll, server, work, tmp_path):
+    busybox = shutil.which("busybox")
+    if not busybox:
+        pytest.skip("needs busybox")
+    program = images.entry("bin/busybox", pathlib.Path(busybox).read_bytes(), mode=0o755)
+    layer = images.tar(images.folder("bin"), program,
+                       *[images.symlink(f"bin/{name}", "busybox") for name in ("sh", "pwd", "cat", "kill")])
+    archive = tmp_path / "image.tar"
+    archive.write_bytes(images.oci([layer], Entrypoint=["/bin/sh", "-c"], Cmd=["pwd; cat f; echo x > g"],
+                                   WorkingDir="/bin"))
+    server.cli("image", "import", str(archive), "--name", "for-run", check=True)
+    (work / "f").write_text("here\n")
+    done = atoll("run", "--image", "for-run", "--apply")
+    # check-style: allow machine-path: inside every sandbox
+    assert (done.returncode, done.stdout) == (0, b"/workspace\nhere\n"), done.stderr
+    assert (work / "g").read_text() == "x\n"
+    server.cli("image", "rm", "for-run", check=True)
 
 
 # ---- size ----

@@ -1,0 +1,182 @@
+"""Sandboxes beside bwrap, crun and runc: the table of DESIGN section 10, as far as it exists.
+
+The loop itself is tests/bench/box.c: every round runs each of them once. The peers' bundles are made here,
+with limits and a filter as Docker sets them. crun refuses machines that have cgroups of both kinds, so
+everything runs in a mount namespace without the second.
+"""
+import json
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+
+import harness
+
+BWRAP = ("bwrap --unshare-all --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib "
+         "--symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp /bin/true")
+IDS = 2_000_000_000
+
+
+def allowed_calls():
+    """The names that the sandboxes' own filter allows: as many as Docker's."""
+    text = (harness.ROOT / "docs" / "seccomp.md").read_text()
+    return sorted(set(re.findall(r"`([a-z0-9_]+)`", text.split("## Allowed")[-1])))
+
+
+def config(args, seccomp):
+    spec = {
+        "ociVersion": "1.0.0", "hostname": "bench", "root": {"path": "rootfs", "readonly": False},
+        "process": {"user": {"uid": 0, "gid": 0}, "args": args, "env": ["PATH=/usr/bin:/bin"], "cwd": "/",
+                    "noNewPrivileges": True, "capabilities": {}},
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            {"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["nosuid", "noexec"]},
+            {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]},
+            {"destination": "/usr", "type": "none", "source": "/usr", "options": ["bind", "ro"]}],
+        "linux": {
+            "namespaces": [{"type": t} for t in ("pid", "ipc", "uts", "mount", "network", "user")],
+            "uidMappings": [{"containerID": 0, "hostID": IDS, "size": 65536}],
+            "gidMappings": [{"containerID": 0, "hostID": IDS, "size": 65536}],
+            "resources": {"memory": {"limit": 256 << 20}, "pids": {"limit": 64},
+                          "cpu": {"quota": 200000, "period": 100000}}}}
+    if seccomp:
+        spec["linux"]["seccomp"] = {
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+            "syscalls": [{"names": allowed_calls(), "action": "SCMP_ACT_ALLOW"}]}
+    return spec
+
+
+class Bundles:
+    """Directories that crun and runc run; and one container of each that goes on running."""
+
+    def __init__(self, work):
+        self.work, self.running = work, []
+        self.true = self.make("true", ["/usr/bin/true"])
+        self.sleep = self.make("sleep", ["/usr/bin/sleep", "1000"])
+
+    def make(self, name, args):
+        path = self.work / name
+        root = path / "rootfs"
+        root.mkdir(parents=True)
+        for directory in ("proc", "dev", "tmp", "usr", "sys"):
+            (root / directory).mkdir()
+        for link in ("bin", "lib", "lib64"):
+            (root / link).symlink_to(f"usr/{link}")
+        for at in (self.work, path, root):
+            at.chmod(0o755)
+        shutil.chown(root, IDS, IDS)
+        (path / "config.json").write_text(json.dumps(config(args, True)))
+        return path
+
+    def peers(self):
+        out = [f"bwrap={BWRAP}"]
+        for tool in ("crun", "runc"):
+            if not shutil.which(tool):
+                continue
+            state = f"--root {self.work}/{tool}"
+            out.append(f"{tool}={tool} {state} run -b {self.true} bench-{tool}-{self.work.name}")
+            out.append(f"{tool}-exec={tool} {state} exec {self.hold(tool)} /usr/bin/true")
+        return out
+
+    def hold(self, tool):
+        name = f"hold-{tool}-{self.work.name}"
+        subprocess.run(inside([tool, "--root", self.work / tool, "run", "-d", "-b", self.sleep, name]), check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+        self.running.append((tool, name))
+        return name
+
+    def close(self):
+        for tool, name in self.running:
+            subprocess.run(inside([tool, "--root", self.work / tool, "delete", "-f", name]), timeout=60, check=False)
+
+
+def inside(argv):
+    """In a mount namespace without the cgroup2 mount of a machine that has both kinds."""
+    mounts = pathlib.Path("/proc/self/mounts").read_text()
+    both = re.search(r"^\S+ (\S+) cgroup2 ", mounts, re.M) if re.search(r"^\S+ \S+ cgroup ", mounts, re.M) else None
+    argv = [str(a) for a in argv]
+    return ["unshare", "-m", "sh", "-c", 'umount "$0" && exec "$@"', both.group(1), *argv] if both else argv
+
+
+def box(bench, *args, timeout=600):
+    state = bench.work / "state"
+    state.mkdir(exist_ok=True, mode=0o700)
+    argv = [bench.build / "bench" / "box", args[0], args[1], state, *args[2:]]
+    done = subprocess.run(inside(argv), capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"box {args[0]} ended with {done.returncode}: {done.stderr[-300:]}")
+    return {line.split()[0]: [float(v) for v in line.split()[1:]] for line in done.stdout.splitlines()}
+
+
+def p99(values):
+    return sorted(values)[len(values) * 99 // 100]
+
+
+def cycle(bench):
+    bundles = Bundles(bench.work)
+    try:
+        got = box(bench, "cycle", 30 if bench.quick else 100, *bundles.peers())
+    finally:
+        bundles.close()
+    bench.figures["sandboxes"] = got
+
+    def against(what, ours, peer, most):
+        if peer not in got:
+            bench.row(what, None, None, None, f"<= {most} x", False)
+            return
+        mine, theirs = statistics.median(got[ours]) / 1000, statistics.median(got[peer]) / 1000
+        bench.row(what, mine, theirs, mine / theirs, f"<= {most} x", mine / theirs <= most, "ms")
+
+    against("first exec in a warm sandbox vs posix_spawn", "warm", "spawn", 1.15)
+    against("exec in a running sandbox vs vfork+exec", "exec", "vfork", 1.3)
+    against("  vs crun exec", "exec", "crun-exec", 0.1)
+    against("  vs runc exec", "exec", "runc-exec", 0.05)
+    against("create + exec + destroy vs bwrap", "cold", "bwrap", 0.75)
+    against("  vs crun with a filter like Docker's", "cold", "crun", 0.15)
+    against("  vs runc with the same", "cold", "runc", 0.08)
+    against("  namespaces made on the way, vs bwrap", "fresh", "bwrap", 0.75)
+    tail = p99(got["cold"]) / statistics.median(got["cold"])
+    bench.row("  p99 vs its own median", p99(got["cold"]) / 1000, statistics.median(got["cold"]) / 1000, tail, "<= 3 x",
+              tail <= 3, "ms")
+    pause = statistics.median(got["pause"]) / 1000
+    bench.row("pause", pause, None, None, "<= 1 ms", pause <= 1, "ms")
+
+
+def sustained(bench):
+    """Two at a time, on two cores."""
+    def rate(*command):
+        running = []
+        for number in range(2):
+            state = bench.work / f"state{number}"
+            state.mkdir(exist_ok=True, mode=0o700)
+            argv = [bench.build / "bench" / "box", "loop", bench.seconds, state, *command]
+            running.append(subprocess.Popen(inside(argv), stdout=subprocess.PIPE, text=True))
+        return sum(int(p.communicate(timeout=120)[0].split()[1]) for p in running) / bench.seconds
+
+    rounds = [(rate(), rate(*BWRAP.split())) for _ in range(bench.rounds)]
+    bench.figures["sustained"] = rounds
+    ratio = statistics.median(a / b for a, b in rounds)
+    bench.row("sustained create + exec + destroy, 2 cores, vs bwrap", statistics.median(a for a, _ in rounds),
+              statistics.median(b for _, b in rounds), ratio, ">= 1 x", ratio >= 1, "/s")
+
+
+def many(bench):
+    count = 500 if bench.quick else 5000
+    got = box(bench, "many", count, timeout=900)
+    bench.figures["many"] = got
+    one, all_ = statistics.median(got["one"]) / 1000, statistics.median(got["all"]) / 1000
+    bench.row(f"idle sandbox, all-in ({count:,} of them)", got["kb_each"][0], None, None, "<= 450 kB",
+              got["kb_each"][0] <= 450, "kB")
+    bench.row(f"  exec at {count:,} vs at one", all_, one, all_ / one, "<= 1.1 x", all_ / one <= 1.1, "ms")
+    bench.row("  left when all were destroyed", got["left"][0], None, None, "0", got["left"][0] == 0)
+
+
+def pty(bench):
+    got = box(bench, "pty", 8)
+    bench.figures["pty"] = got
+    plain, relay = statistics.median(got["plain"]), statistics.median(got["relay"])
+    bench.row("terminal output through init vs the kernel's own", relay, plain, relay / plain, ">= 0.85 x",
+              relay / plain >= 0.85, "MB/s")
