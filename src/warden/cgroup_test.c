@@ -232,7 +232,7 @@ TEST(v2_is_killed_at_once_or_by_number)
     CHECK_INT(cgroup_kill("box1"), 2);
     CHECK_STR(saw(BOX "/cgroup.kill"), "1");
     CHECK_STR(saw(BOX "/cgroup.freeze"), "0"); /* thawed for it */
-    CHECK_INT(poll(&ended, 1, 100), 0); /* that was for the kernel to do */
+    CHECK_INT(poll(&ended, 1, 100), 0);        /* that was for the kernel to do */
     CHECK_INT(unlink(in_tree(BOX "/cgroup.kill")), 0);
     CHECK_INT(cgroup_kill("box1"), 2);
     CHECK_INT(poll(&ended, 1, 10000), 1);
