@@ -59,7 +59,17 @@ static bool split(char **out, uint32_t count, char **at, const char *end)
     return true;
 }
 
-/* argv, env and cwd from `text`, in one allocation that the caller frees; NULL when malformed. */
+/* A letter that is known, then an absolute path. */
+static bool rules_ok(char *const *rules)
+{
+    for (; *rules; rules++)
+        if (!**rules || !strchr("rwRW", **rules) || (*rules)[1] != '/')
+            return false;
+    return true;
+}
+
+/* argv, env, rules and cwd from `text`, in one allocation that the caller frees; NULL when
+ * malformed. */
 static char **parse_texts(const struct init_exec *wish, char *text, size_t len, struct spawn *spawn,
                           char *mark)
 {
@@ -67,14 +77,16 @@ static char **parse_texts(const struct init_exec *wish, char *text, size_t len, 
 
     if (wish->argc == 0 || wish->argc > INIT_ARGC_MAX || wish->envc > INIT_ARGC_MAX)
         return NULL;
-    char **list = calloc(wish->argc + wish->envc + 3, sizeof(char *));
+    char **list = calloc(wish->argc + wish->envc + wish->filec + 4, sizeof(char *));
     if (!list)
         return NULL;
     spawn->argv = list;
     spawn->env = list + wish->argc + 1;
+    spawn->files = spawn->env + wish->envc + 2;
     if (!split(spawn->argv, wish->argc, &at, text + len) ||
-        !split(spawn->env, wish->envc, &at, text + len) || at >= text + len || text[len - 1] != 0 ||
-        at + strlen(at) + 1 != text + len) {
+        !split(spawn->env, wish->envc, &at, text + len) ||
+        !split(spawn->files, wish->filec, &at, text + len) || !rules_ok(spawn->files) ||
+        at >= text + len || text[len - 1] != 0 || at + strlen(at) + 1 != text + len) {
         free(list);
         return NULL;
     }
