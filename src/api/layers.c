@@ -165,6 +165,11 @@ static void disk(const struct seen *seen, struct layer *out)
 
 static void inodes(const struct seen *seen, struct layer *out)
 {
+    if (seen->view->inodes == 0) { /* on a disk */
+        snprintf(out->asked, TEXT_SIZE, "what fits into disk");
+        snprintf(out->applied, TEXT_SIZE, "as asked");
+        return;
+    }
     number(out->asked, (uint64_t)seen->view->inodes, "");
     number(out->applied, seen->applied->inodes ? seen->applied->inodes : UINT64_MAX, "");
 }

@@ -343,7 +343,7 @@ static int fill_wish(const struct sandbox_spec *spec, uint64_t upper, struct box
                                                       : PROFILE_AGENT;
     wish->memory = (uint64_t)spec->memory;
     wish->disk = (uint64_t)spec->disk;
-    wish->inodes = (uint32_t)spec->inodes;
+    wish->inodes = spec->inodes ? (uint32_t)spec->inodes : BOX_INODES_MIN; /* 0: on a disk */
     wish->nofile = (uint32_t)spec->nofile;
     wish->pids = (uint32_t)spec->pids;
     wish->cpu_percent = (uint32_t)spec->cpu_percent;
@@ -482,6 +482,9 @@ int wish_fits(const struct sandbox_spec *spec, struct err *err)
     struct sandbox_spec settled = *spec;
     struct box_spec wish = { .id = "check" };
 
+    if (sandbox_on_disk(spec) && spec->inodes)
+        return err_field(err, "inodes",
+                         "counted with storage memory only; on a disk its bytes bound them");
     return sandbox_spec_settle(&settled, err) < 0 ? -1 : fill_wish(&settled, 0, &wish, err);
 }
 

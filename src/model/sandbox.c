@@ -99,7 +99,7 @@ static const struct field volume_use_fields[] = {
 };
 
 static const struct field bind_use_fields[] = {
-    FIELD(bind_use, ticket, F_STRING, F_REQUIRED | F_SECRET, .max = 2 * BIND_TICKET_BYTES,
+    FIELD(bind_use, ticket, F_STRING, F_REQUIRED | F_SECRET, .max = (int64_t)2 * BIND_TICKET_BYTES,
           .help = "What the server's door gave for a directory of its machine, in hex; good once"),
     FIELD(bind_use, path, F_STRING, F_REQUIRED, .min = 2, .max = 255,
           .help = "Where it is put; absolute, made if it is not there"),
@@ -185,7 +185,8 @@ const struct field sandbox_fields[] = {
     FIELD(sandbox_view, pids, F_INT, F_READONLY, .help = "Processes and threads it may have"),
     FIELD(sandbox_view, cpu_percent, F_INT, F_READONLY, .help = "100 is one core"),
     FIELD(sandbox_view, disk, F_INT, F_READONLY, .help = "Bytes it may write"),
-    FIELD(sandbox_view, inodes, F_INT, F_READONLY, .help = "Files it may make"),
+    FIELD(sandbox_view, inodes, F_INT, F_READONLY,
+          .help = "Files it may make; 0 on a disk, where its bytes bound them"),
     FIELD(sandbox_view, nofile, F_INT, F_READONLY, .help = "Open descriptors of each process"),
     FIELD(sandbox_view, ttl_ms, F_INT, F_READONLY, .help = "Lifetime; 0 for none"),
     FIELD(sandbox_view, env, F_MAP, F_READONLY, .help = "Environment of every command"),
@@ -279,7 +280,8 @@ int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
     otherwise(&spec->pids, 512);
     otherwise(&spec->cpu_percent, 200);
     otherwise(&spec->disk, sandbox_on_disk(spec) ? 8ll << 30 : spec->memory / 2);
-    otherwise(&spec->inodes, 100000);
+    if (!sandbox_on_disk(spec))
+        otherwise(&spec->inodes, 100000);
     otherwise(&spec->nofile, SANDBOX_NOFILE);
     return check_storage(spec, err);
 }

@@ -63,6 +63,7 @@ def test_the_answer_says_where_files_go_and_how_it_began(boxes):
     ({"idle": {"after_ms": 5000, "action": "sing"}}, 400, "idle.action"),
     ({"idle": {"after_ms": 5000}}, 400, "idle.action"),
     ({"storage": "memory", "idle": {"after_ms": 5000, "action": "stop"}}, 400, "idle.action"),
+    ({"storage": "disk", "inodes": 5000}, 400, "inodes"),
 ])
 def test_a_wrong_wish_names_the_field(boxes, wish, status, field):
     reply = boxes.post(BOXES, wish)

@@ -317,9 +317,9 @@ def test_the_command_line(boxes):
         return subprocess.run([boxes.binary, "--state", str(boxes.state), *args], capture_output=True,
                               timeout=30, **kw)
 
-    done = atoll("run", "--", "sh", "-c", "cat; echo err >&2; exit 7", input=b"in\x00\xff")
+    done = atoll("run", "--no-workspace", "--", "sh", "-c", "cat; echo err >&2; exit 7", input=b"in\x00\xff")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"in\x00\xff", b"err\n")
-    assert atoll("run", "--", "no-such", input=b"").returncode == 127
+    assert atoll("run", "--no-workspace", "--", "no-such", input=b"").returncode == 127
     assert boxes.get(BOXES).json()["items"] == []
     box = atoll("create", "--name", "mine", "--memory", "64M").stdout.decode().strip()
     assert atoll("exec", box[:-3], "--", "true", input=b"").returncode == 0
