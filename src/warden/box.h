@@ -92,10 +92,7 @@ must_use int cgroup_open_some(const char *mountinfo, const char *self_cgroup, co
 uint32_t cgroup_lost(void);
 void cgroup_close(bool remove);
 const char *cgroup_mode(void); /* "v1", "v2", "hybrid", "none" */
-/* `spare`: the name of those made ahead, or "". */
-must_use int cgroup_make(const char *id, const char *spare, const struct box_spec *spec);
-/* Where they can get another name later; elsewhere none is made. */
-must_use int cgroup_make_spare(const char *name);
+must_use int cgroup_make(const char *id, const struct box_spec *spec);
 must_use int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent);
 must_use int cgroup_doors(const char *id, struct cgroup_doors *doors);
 void cgroup_doors_close(struct cgroup_doors *doors);
@@ -136,29 +133,6 @@ must_use int rootless_dev(int root, const int *devices);
 /* Ends boxes that have a process 1 and no place in the table. */
 void rootless_sweep(void);
 
-/* ---- place.c ---- */
-
-#define PLACE_SPARE "spare." /* and a number; no box has a dot in its name */
-
-/* What of a box is there before it: always the namespaces, perhaps a place and its listener. */
-struct box_ahead {
-    int userns, netns;
-    int listen;              /* or -1 */
-    char place[BOX_ID_SIZE]; /* its name now, or "" */
-};
-
-must_use int place_make_spare(const struct box_host *host, unsigned number, struct box_ahead *out);
-void place_remove_spare(const struct box_host *host, const char *name);
-/* What a warden that died has left: all with numbers below that. */
-void place_sweep(const struct box_host *host, unsigned numbers);
-/* The spare place, or a new one, becomes that of `id`; EEXIST when there is one. */
-must_use int place_take(const struct box_host *host, const char *spare, const char *id);
-must_use int place_listen(const struct box_host *host, const char *id);
-/* Removes cgroups and directory; -1 and EBUSY: again in a moment. From any half-made state. */
-must_use int box_unmake(const struct box_host *host, const char *id);
-/* A new connection to the init of a box that runs. */
-must_use int box_connect(const struct box_host *host, const char *id);
-
 /* ---- make.c ---- */
 
 #define BOX_DEVICES 6 /* in every /dev */
@@ -186,11 +160,16 @@ struct box_report {
 };
 
 /*
- * Everything before and including the clone. What was made ahead is taken, its descriptors closed.
- * 0, or -1 with errno and *step: then no process was started, and box_unmake takes back the rest.
+ * Everything before and including the clone. `netns` and `userns` are taken and closed. 0, or -1
+ * with errno and *step: then no process was started, and box_unmake takes back the rest.
  */
 must_use int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
-                       const struct box_ahead *ahead, struct box_begun *out, enum box_step *step);
+                       int userns, int netns, struct box_begun *out, enum box_step *step);
+/* Removes cgroups and directory; -1 and EBUSY: again in a moment. From any half-made state. */
+must_use int box_unmake(const struct box_host *host, const char *id);
+/* A new connection to the init of a box that runs. */
+must_use int box_connect(const struct box_host *host, const char *id);
+
 /* ---- lean.c ---- */
 
 /* A mount namespace with next to nothing in it: a descriptor, or -1 with errno. */
@@ -234,9 +213,6 @@ struct box_record {
 
 /* Fills in what identifies the process `pid`. */
 must_use int record_of(pid_t pid, struct box_record *out);
-/* An empty one, which names nobody. */
-must_use int record_make(const struct box_host *host, const char *id);
-/* Over an empty one, or new. */
 must_use int record_write(const struct box_host *host, struct box_record *record);
 void record_remove(const struct box_host *host, const char *id);
 /* A pidfd of the very process that the record of `id` names, or -1. */

@@ -389,20 +389,6 @@ static inline int rig_entries(const char *path)
     return count - 2;
 }
 
-/* Of boxes; those that were made ahead have a dot in their name. */
-static inline int rig_dirs(const char *path)
-{
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    int count = 0;
-
-    CHECK(dir != NULL);
-    while ((entry = readdir(dir)))
-        count += !strchr(entry->d_name, '.');
-    closedir(dir);
-    return count;
-}
-
 static inline struct rig_left rig_left(const char *state)
 {
     char boxes[4096];
@@ -412,7 +398,7 @@ static inline struct rig_left rig_left(const char *state)
     rig_seen = 0;
     cgroup_each(rig_see);
     left = (struct rig_left){ rig_entries("/proc/self/fd"), rig_lines("/proc/self/mountinfo"),
-                              rig_seen, rig_dirs(boxes) };
+                              rig_seen, rig_entries(boxes) };
     return left;
 }
 

@@ -91,8 +91,7 @@ void say_answer(struct box *box, struct wire_msg *msg, int error, const int *fds
 
 /* ---- pool.c ---- */
 
-/* On: what an earlier warden had made ahead is removed. Off: nothing is made ahead any more. */
-void pool_on(bool on);
+void pool_on(bool on); /* off: nothing is made ahead any more */
 /* Something was taken, or an index became free: fills up when all is quiet. */
 void pool_wish(void);
 int64_t pool_due_ms(void);
@@ -100,10 +99,10 @@ void pool_run_due(int64_t now_ms);
 /* Gives back all, whatever its size. */
 void pool_empty(void);
 /*
- * A free index with its namespaces, made now or, with a place, before; NULL with errno and *step.
- * Nested: user namespaces can be made inside; there are none of that kind in the pool.
+ * A free index with its namespaces, from the pool or made now; NULL with errno and *step. Nested:
+ * user namespaces can be made inside; there are none of that kind in the pool.
  */
-struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step);
+struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step);
 
 /* ---- life.c ---- */
 

@@ -511,30 +511,3 @@ TEST(a_record_that_names_another_process_is_not_believed)
     close(host.boxes_fd);
     rig_close();
 }
-
-TEST(places_made_ahead_go_with_their_warden_or_are_swept_by_the_next)
-{
-    const char *state = rig_open();
-    char boxes[4096], left[4200];
-
-    snprintf(boxes, sizeof(boxes), "%s/boxes", state);
-    struct rig_box box = rig_create(rig_spec("first"), "first");
-    rig_settle();
-    CHECK_INT(rig_entries(boxes), 4 + 1);
-    CHECK_INT(rig_dirs(boxes), 1);
-    rig_destroy(&box);
-    rig_close();
-    CHECK_INT(rig_entries(boxes), 0);
-    for (int i = 0; i < 4; i++) {
-        snprintf(left, sizeof(left), "%s/spare.%d", boxes, i);
-        CHECK(mkdir(left, 0700) == 0);
-        snprintf(left, sizeof(left), "%s/spare.%d/box", boxes, i);
-        close(open(left, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    }
-    rig_open_at(state);
-    CHECK_INT(rig_entries(boxes), 0);
-    rig_settle();
-    CHECK_INT(rig_entries(boxes), 4);
-    rig_close();
-    CHECK_INT(rig_entries(boxes), 0);
-}

@@ -399,28 +399,11 @@ int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_pe
     return cpu_percent ? limit_cpu(id, cpu_percent) : 0;
 }
 
-/* Renaming is for v1 only, and quicker there. */
-static int make_in(const struct hierarchy *h, const char *id, const char *spare)
-{
-    return !h->v2 && *spare && renameat(h->fd, spare, h->fd, id) == 0 ? 0
-                                                                      : mkdirat(h->fd, id, 0755);
-}
-
-/* With no box yet there is nowhere to make it. */
-int cgroup_make_spare(const char *name)
-{
-    for (unsigned i = 0; i < hierarchy_count; i++)
-        if (!hierarchies[i].v2 && hierarchies[i].fd >= 0 &&
-            mkdirat(hierarchies[i].fd, name, 0755) < 0)
-            return -1;
-    return 0;
-}
-
-int cgroup_make(const char *id, const char *spare, const struct box_spec *spec)
+int cgroup_make(const char *id, const struct box_spec *spec)
 {
     for (unsigned i = 0; i < hierarchy_count; i++)
         if ((hierarchies[i].fd < 0 && open_one(&hierarchies[i], true) < 0) ||
-            make_in(&hierarchies[i], id, spare) < 0)
+            mkdirat(hierarchies[i].fd, id, 0755) < 0)
             return -1;
     return cgroup_limit(id, has(C_MEMORY) ? spec->memory : 0, has(C_PIDS) ? spec->pids : 0,
                         has(C_CPU) ? spec->cpu_percent : 0);

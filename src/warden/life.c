@@ -164,12 +164,12 @@ void life_create(const struct wire_msg *request)
     const struct box_spec *spec = &request->spec;
     struct box_begun begun;
     enum box_step step = BOX_STEP_SPEC;
-    struct box_ahead ahead;
-    int refused = check_new(request);
+    int userns = -1, netns = -1, refused = check_new(request);
 
     if (refused == EINPROGRESS)
         return; /* heard again when there are disks */
-    struct box *box = refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &ahead, &step);
+    struct box *box =
+        refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &userns, &netns, &step);
     pool_wish();
     if (!box) {
         refuse_new(request, refused ? refused : errno, step);
@@ -180,7 +180,7 @@ void life_create(const struct wire_msg *request)
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
     box->nested = spec->profile == SECCOMP_NESTING;
     table_set_upper(box, spec->upper);
-    if (box_begin(&box_host, spec, table_slot(box), &ahead, &begun, &step) < 0) {
+    if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
         end_begin(box);

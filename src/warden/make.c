@@ -13,9 +13,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "warden/disk.h"
+
+#define BOX_SOCKET "init.sock"
+#define LISTEN_BACKLOG 4
 
 #ifdef ATOLL_FAULTS
 int box_fault_in;
@@ -37,15 +41,53 @@ bool box_fault_now(void)
 }
 #endif
 
-static int prepare(const struct box_host *host, const struct box_spec *spec,
-                   const struct box_ahead *ahead, struct box_fds *fds, int link[2],
-                   enum box_step *step)
+static int box_dir(const struct box_host *host, const char *id)
 {
-    TRY(BOX_STEP_RECORD, place_take(host, ahead->place, spec->id));
-    TRY(BOX_STEP_CGROUP, cgroup_make(spec->id, ahead->place, spec));
+    return openat(host->boxes_fd, id, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* By a path below /proc/self/fd, so that no length and no symlink matters. */
+static void socket_name(int dir, struct sockaddr_un *out)
+{
+    *out = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/" BOX_SOCKET, dir);
+}
+
+static int make_listener(const struct box_host *host, const char *id)
+{
+    struct sockaddr_un name;
+    autoclose int dir = box_dir(host, id);
+    autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    if (dir < 0 || fd < 0)
+        return -1;
+    socket_name(dir, &name);
+    if (bind(fd, (struct sockaddr *)&name, sizeof(name)) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
+int box_connect(const struct box_host *host, const char *id)
+{
+    struct sockaddr_un name;
+    autoclose int dir = box_dir(host, id);
+    autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (dir < 0 || fd < 0)
+        return -1;
+    socket_name(dir, &name);
+    if (connect(fd, (struct sockaddr *)&name, sizeof(name)) < 0)
+        return -1; /* EAGAIN: an init that does not take connections */
+    return take_fd(&fd);
+}
+
+static int prepare(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
+                   int link[2], enum box_step *step)
+{
+    TRY(BOX_STEP_RECORD, mkdirat(host->boxes_fd, spec->id, 0700));
+    TRY(BOX_STEP_CGROUP, cgroup_make(spec->id, spec));
     TRY(BOX_STEP_CGROUP, cgroup_doors(spec->id, &fds->doors));
-    if (fds->listen < 0)
-        TRY(BOX_STEP_SOCKET, fds->listen = place_listen(host, spec->id));
+    TRY(BOX_STEP_SOCKET, fds->listen = make_listener(host, spec->id));
     TRY(BOX_STEP_SOCKET, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
     fds->link = link[1];
     if (spec->layer_count == 0) {
@@ -124,13 +166,13 @@ static void close_fds(struct box_fds *fds)
         close_one(&fds->devices[i]);
 }
 
-int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
-              const struct box_ahead *ahead, struct box_begun *out, enum box_step *step)
+int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot, int userns,
+              int netns, struct box_begun *out, enum box_step *step)
 {
-    struct box_fds fds = { .listen = ahead->listen,
+    struct box_fds fds = { .listen = -1,
                            .link = -1,
-                           .userns = ahead->userns,
-                           .netns = ahead->netns,
+                           .userns = userns,
+                           .netns = netns,
                            .report = -1,
                            .lower = -1,
                            .usr = -1,
@@ -146,7 +188,7 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
     for (size_t i = 0; i < ARRAY_LEN(fds.layers); i++)
         fds.layers[i] = -1;
     *out = (struct box_begun){ .pidfd = -1, .link = -1, .report = -1 };
-    int rc = prepare(host, spec, ahead, &fds, link, step);
+    int rc = prepare(host, spec, &fds, link, step);
     if (rc == 0)
         rc = start(host, spec, slot, &fds, out, step);
     int error = errno;
@@ -157,7 +199,17 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
     }
     if (link[0] >= 0)
         close(link[0]);
-    place_remove_spare(host, ahead->place); /* if it did not get as far as taking it */
     errno = error;
     return -1;
+}
+
+int box_unmake(const struct box_host *host, const char *id)
+{
+    if (cgroup_remove(id) < 0)
+        return -1;
+    record_remove(host, id);
+    autoclose int dir = box_dir(host, id);
+    if (dir >= 0 && unlinkat(dir, BOX_SOCKET, 0) < 0 && errno != ENOENT)
+        return -1;
+    return unlinkat(host->boxes_fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
 }

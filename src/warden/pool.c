@@ -1,7 +1,6 @@
 /*
- * A user and a network namespace cost more than the rest of a box together, its place (place.c) not
- * much less. A few are made ahead, each for one free index, when nothing else is to be done; none
- * is ever used twice.
+ * A user and a network namespace cost more than the rest of a box together. A few pairs are made
+ * ahead, each for one free index, when nothing else is to be done; none is ever used twice.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 
 static struct {
     uint32_t slot;
-    struct box_ahead ahead;
+    int userns, netns;
 } pool[POOL_SIZE];
 static unsigned pool_count, pool_size = POOL_SIZE;
 static int64_t due_ms;
@@ -26,8 +25,6 @@ void pool_on(bool on)
 {
     pool_is_on = on;
     due_ms = 0;
-    if (on)
-        place_sweep(&box_host, POOL_SIZE);
 }
 
 int64_t pool_due_ms(void)
@@ -35,26 +32,17 @@ int64_t pool_due_ms(void)
     return due_ms;
 }
 
-static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box_step *step)
+static int pair_make(uint32_t slot, bool nested, int *userns, int *netns, enum box_step *step)
 {
-    *out = (struct box_ahead){ .userns = -1, .netns = -1, .listen = -1 };
     *step = BOX_STEP_USERNS;
     autoclose int user = userns_make(&box_host, slot, nested);
     if (user < 0)
         return -1;
     *step = BOX_STEP_NETNS;
-    if ((out->netns = box_host.rootless ? rootless_netns() : netns_make()) < 0)
+    if ((*netns = box_host.rootless ? rootless_netns() : netns_make()) < 0)
         return -1;
-    out->userns = take_fd(&user);
+    *userns = take_fd(&user);
     return 0;
-}
-
-static void ahead_drop(struct box_ahead *ahead)
-{
-    place_remove_spare(&box_host, ahead->place);
-    close_one(&ahead->userns);
-    close_one(&ahead->netns);
-    close_one(&ahead->listen);
 }
 
 static int fill_one(void)
@@ -64,16 +52,9 @@ static int fill_one(void)
 
     if (!box)
         return 0;
-    struct box_ahead *ahead = &pool[pool_count].ahead;
-    if (pair_make(table_slot(box), false, ahead, &step) < 0)
+    if (pair_make(table_slot(box), false, &pool[pool_count].userns, &pool[pool_count].netns,
+                  &step) < 0)
         return -1;
-    if (place_make_spare(&box_host, pool_count, ahead) < 0) {
-        int error = errno;
-
-        ahead_drop(ahead);
-        errno = error;
-        return -1;
-    }
     table_reserve(box, true);
     pool[pool_count++].slot = table_slot(box);
     return 0;
@@ -89,7 +70,8 @@ static void give_back(unsigned keep)
 {
     while (pool_count > keep) {
         table_reserve(table_at(pool[--pool_count].slot), false);
-        ahead_drop(&pool[pool_count].ahead);
+        close(pool[pool_count].userns);
+        close(pool[pool_count].netns);
     }
 }
 
@@ -118,12 +100,13 @@ void pool_run_due(int64_t now_ms)
     pool_wish();
 }
 
-struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
+struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step)
 {
     if (pool_count && !nested) {
         struct box *box = table_at(pool[--pool_count].slot);
 
-        *ahead = pool[pool_count].ahead;
+        *userns = pool[pool_count].userns;
+        *netns = pool[pool_count].netns;
         return box;
     }
     struct box *box = table_free();
@@ -132,5 +115,5 @@ struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
         errno = ENOSPC;
         return NULL;
     }
-    return pair_make(table_slot(box), nested, ahead, step) < 0 ? NULL : box;
+    return pair_make(table_slot(box), nested, userns, netns, step) < 0 ? NULL : box;
 }

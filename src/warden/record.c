@@ -73,27 +73,16 @@ int record_of(pid_t pid, struct box_record *out)
     return 0;
 }
 
-static int record_open(const struct box_host *host, const char *id)
+int record_write(const struct box_host *host, struct box_record *record)
 {
     char path[BOX_ID_SIZE + 8];
 
-    snprintf(path, sizeof(path), "%s/" RECORD_FILE, id);
-    return openat(host->boxes_fd, path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-}
-
-int record_make(const struct box_host *host, const char *id)
-{
-    autoclose int fd = record_open(host, id);
-
-    return fd < 0 ? -1 : 0;
-}
-
-int record_write(const struct box_host *host, struct box_record *record)
-{
     record->magic = RECORD_MAGIC;
     record->size = sizeof(*record);
     record->sum = sum_of(record);
-    autoclose int fd = record_open(host, record->id);
+    snprintf(path, sizeof(path), "%s/" RECORD_FILE, record->id);
+    autoclose int fd =
+        openat(host->boxes_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     return fd < 0 || write(fd, record, sizeof(*record)) != (ssize_t)sizeof(*record) ? -1 : 0;
 }
 
