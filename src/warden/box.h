@@ -90,6 +90,7 @@ must_use int cgroup_open(const char *mountinfo, const char *self_cgroup, const c
 /* The same with what is there and may be used: never ENOTSUP. What is missing, as enum box_lost. */
 must_use int cgroup_open_some(const char *mountinfo, const char *self_cgroup, const char *name);
 uint32_t cgroup_lost(void);
+const char *cgroup_missing(void); /* the first controller that is, or NULL */
 void cgroup_close(bool remove);
 const char *cgroup_mode(void); /* "v1", "v2", "hybrid", "none" */
 must_use int cgroup_make(const char *id, const struct box_spec *spec);

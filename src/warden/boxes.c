@@ -209,8 +209,14 @@ static const char *host_open(int state_fd)
         return "/usr";
     if ((box_host.init_fd = init_memfd()) < 0)
         return "a sealed copy of init";
-    if (cgroups_open(state_fd) < 0)
-        return "cgroups";
+    if (cgroups_open(state_fd) < 0) {
+        static char what[48];
+        const char *missing = errno == ENOTSUP ? cgroup_missing() : NULL;
+
+        snprintf(what, sizeof(what), "cgroup%s%s", missing ? " controller " : "s",
+                 missing ? missing : "");
+        return what;
+    }
     box_host.landlock_abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
     if (box_host.landlock_abi <= 0)
         return "Landlock";

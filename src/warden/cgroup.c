@@ -58,6 +58,14 @@ static bool has(enum controller c)
     return where[c] >= 0;
 }
 
+const char *cgroup_missing(void)
+{
+    for (int c = 0; c < C_COUNT; c++)
+        if (!has(c))
+            return controller_names[c];
+    return NULL;
+}
+
 uint32_t cgroup_lost(void)
 {
     return (has(C_MEMORY) ? 0u : BOX_LOST_MEMORY) | (has(C_CPU) ? 0u : BOX_LOST_CPU) |
@@ -195,24 +203,62 @@ static void scan(const char *mountinfo, const char *self, bool v2, const char *n
     }
 }
 
-/*
- * A group of v2 that hands on controllers may hold no process, and the one that was handed to an
- * ordinary user holds us: we move into a group beside the boxes, whose name no box can have.
- */
-static void step_aside(const struct hierarchy *h)
+/* Us and the api process, which was started before; the boxes, our children too, are elsewhere. */
+static void move_ours(int procs_dir, int into)
 {
-    if (mkdirat(h->fd, ASIDE, 0755) == 0 || errno == EEXIST)
-        (void)!write_at(h->fd, ASIDE "/cgroup.procs", "0");
+    static char procs[65536], children[65536];
+
+    if (write_at(into, ASIDE "/cgroup.procs", "0") < 0 ||
+        read_at(procs_dir, "cgroup.procs", procs, sizeof(procs)) < 0 ||
+        read_at(AT_FDCWD, "/proc/thread-self/children", children, sizeof(children)) < 0)
+        return;
+    for (char *at = procs, *end; *at; at = end + (*end == '\n')) {
+        char pid[16];
+
+        end = at + strcspn(at, "\n");
+        snprintf(pid, sizeof(pid), "%.*s", (int)MIN(end - at, 15), at);
+        if (*pid && listed(children, pid))
+            (void)!write_at(into, ASIDE "/cgroup.procs", pid);
+    }
 }
 
-static void step_back(const struct hierarchy *h)
+/*
+ * A group of v2 that hands on controllers may hold no process (but for the real root, which has no
+ * cgroup.type), and the one that was handed to us holds us: we move into a group beside the boxes,
+ * whose name no box can have. Others there are not ours to move; the kernel then says EBUSY.
+ */
+static void step_aside(const struct hierarchy *h, int up)
+{
+    if (faccessat(up, "cgroup.type", F_OK, 0) == 0 &&
+        (mkdirat(h->fd, ASIDE, 0755) == 0 || errno == EEXIST))
+        move_ours(up, h->fd);
+}
+
+static int open_above(const struct hierarchy *h)
 {
     char above[PATH_SIZE];
 
     snprintf(above, sizeof(above), "%s", h->path);
     *strrchr(above, '/') = 0;
-    autoclose int up = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (up < 0 || faccessat(h->fd, ASIDE, F_OK, 0) < 0)
+    return open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void each_in(int dir_fd, void (*fn)(const char id[BOX_ID_SIZE]));
+static bool boxes_in_it;
+
+static void see_box(const char id[BOX_ID_SIZE])
+{
+    boxes_in_it = *id != 0;
+}
+
+/* Not while boxes are in it: without its controllers the group of a box has no limits. */
+static void step_back(const struct hierarchy *h)
+{
+    autoclose int up = open_above(h);
+
+    boxes_in_it = false;
+    each_in(h->fd, see_box);
+    if (up < 0 || boxes_in_it || faccessat(h->fd, ASIDE, F_OK, 0) < 0)
         return;
     (void)!write_at(h->fd, "cgroup.subtree_control", "-memory -cpu -pids");
     (void)!write_at(up, "cgroup.subtree_control", "-memory -cpu -pids");
@@ -223,7 +269,7 @@ static void step_back(const struct hierarchy *h)
 /* What the box's directories may control must be switched on above them. */
 static int enable_v2(const struct hierarchy *h)
 {
-    char above[PATH_SIZE], text[64] = "";
+    char text[64] = "";
     size_t len = 0;
 
     for (int c = 0; c < C_COUNT; c++)
@@ -232,13 +278,10 @@ static int enable_v2(const struct hierarchy *h)
                                     controller_names[c]);
     if (len == 0)
         return 0;
-    snprintf(above, sizeof(above), "%s", h->path);
-    *strrchr(above, '/') = 0;
-    autoclose int up = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    autoclose int up = open_above(h);
     if (up < 0)
         return -1;
-    if (some)
-        step_aside(h);
+    step_aside(h, up);
     (void)!write_at(up, "cgroup.subtree_control", text); /* perhaps it is on, and not ours to set */
     return write_at(h->fd, "cgroup.subtree_control", text);
 }
@@ -302,11 +345,10 @@ static int open_all(const char *mountinfo_path, const char *self_path_, const ch
     for (unsigned i = 0; i < hierarchy_count; i++)
         hierarchies[i].v2 ? v2++ : v1++;
     mode = v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none";
-    for (int c = 0; c < C_COUNT; c++)
-        if (where[c] < 0 && !some) { /* a box without one of its limits is not made */
-            errno = ENOTSUP;
-            return -1;
-        }
+    if (!some && cgroup_missing()) { /* a box without one of its limits is not made */
+        errno = ENOTSUP;
+        return -1;
+    }
     for (unsigned i = 0; i < hierarchy_count; i++)
         if (open_one(&hierarchies[i], false) < 0)
             return -1;
@@ -328,7 +370,7 @@ int cgroup_open_some(const char *mountinfo, const char *self, const char *name)
 void cgroup_close(bool remove)
 {
     for (unsigned i = 0; i < hierarchy_count; i++) {
-        if (remove && some && hierarchies[i].fd >= 0)
+        if (remove && hierarchies[i].v2 && hierarchies[i].fd >= 0)
             step_back(&hierarchies[i]);
         if (hierarchies[i].fd >= 0)
             close(hierarchies[i].fd);
@@ -543,13 +585,15 @@ static unsigned kill_in(const struct hierarchy *h, const char *id)
     snprintf(path, sizeof(path), "%.32s/cgroup.procs", id);
     if (read_at(h->fd, path, text, sizeof(text)) <= 0)
         return 0;
+    snprintf(path, sizeof(path), "%.32s/cgroup.kill", id);
+    bool killed = h->v2 && write_at(h->fd, path, "1") == 0; /* since 5.14, and without a race */
     for (char *at = text, *end; *at; at = end + (*end == '\n')) {
         long pid = strtol(at, &end, 10);
 
         if (end == at)
             break;
         found++;
-        if (pid > 1) /* 0: of a pid namespace that we do not see; that one is not ours */
+        if (pid > 1 && !killed) /* 0: of a pid namespace that we do not see; that one is not ours */
             kill((pid_t)pid, SIGKILL);
     }
     return found;
