@@ -139,9 +139,9 @@ static int up(struct call *call, struct fileop *op, const char *const *args, str
     return 0;
 }
 
-int file_write(struct call *call, struct err *err)
+/* `how`: write or append; only the former knows a mode. */
+static int file_in(struct call *call, const char *how, const char *mode, struct err *err)
 {
-    const char *mode = call_query(call, "mode");
     int64_t sync;
 
     if (call_query_int(call, "sync", 0, 1, 0, &sync, err) < 0)
@@ -149,21 +149,23 @@ int file_write(struct call *call, struct err *err)
     struct fileop *op = fileop_new(call, "path", err);
     if (!op)
         return -1;
+    const char *durable = sync ? "1" : "0";
     return up(call, op,
-              (const char *[]){ "write", op->path, mode ? mode : "-", sync ? "1" : "0", NULL },
+              mode ? (const char *[]){ how, op->path, mode, durable, NULL }
+                   : (const char *[]){ how, op->path, durable, NULL },
               err);
+}
+
+int file_write(struct call *call, struct err *err)
+{
+    const char *mode = call_query(call, "mode");
+
+    return file_in(call, "write", mode ? mode : "-", err);
 }
 
 int file_append(struct call *call, struct err *err)
 {
-    int64_t sync;
-
-    if (call_query_int(call, "sync", 0, 1, 0, &sync, err) < 0)
-        return -1;
-    struct fileop *op = fileop_new(call, "path", err);
-    if (!op)
-        return -1;
-    return up(call, op, (const char *[]){ "append", op->path, sync ? "1" : "0", NULL }, err);
+    return file_in(call, "append", NULL, err);
 }
 
 int tree_put(struct call *call, struct err *err)

@@ -66,8 +66,8 @@ void disks_free(struct boxes *boxes)
     timer_cancel(boxes->loop, &boxes->drop_timer);
     while ((node = list_pop(&boxes->drops)))
         free(list_entry(node, struct drop, node));
-    while (!list_empty(&boxes->disks))
-        disk_free(list_entry(boxes->disks.next, struct disk, node));
+    while ((node = list_pop(&boxes->disks)))
+        disk_free(list_entry(node, struct disk, node));
 }
 
 struct disk *disk_by_number(const struct boxes *boxes, uint64_t number)

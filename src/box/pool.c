@@ -340,9 +340,10 @@ struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, uint
             pool->missed++;
             continue;
         }
-        if (!limits_fit(list_entry(pool->ready.next, struct box, pool_node), spec, must))
+        struct box *box = list_entry(pool->ready.next, struct box, pool_node);
+        if (!limits_fit(box, spec, must))
             continue;
-        struct box *box = list_entry(list_pop(&pool->ready), struct box, pool_node);
+        list_remove(&box->pool_node);
         count_ready(pool, -1);
         pool->taken++;
         box->pool = NULL;

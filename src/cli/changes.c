@@ -129,7 +129,7 @@ static bool in_repository(const struct manifest *after, struct str path)
     return false;
 }
 
-static void add(struct changes *out, size_t *cap, const struct manifest *then,
+static void add(struct changes *out, size_t *cap, const struct manifest *then, struct str path,
                 const struct tree_entry *before, const struct tree_entry *after)
 {
     if (out->count == *cap) {
@@ -137,10 +137,9 @@ static void add(struct changes *out, size_t *cap, const struct manifest *then,
         out->at = xrealloc(out->at, *cap * sizeof(*out->at));
     }
     struct change *change = &out->at[out->count++];
-    *change = (struct change){ .before = before, .after = after };
-    change->path = entry_path(before ? before : after);
-    change->git = patch_path_is_git(change->path, after && S_ISLNK(after->head.mode)) ||
-                  in_repository(then, change->path);
+    *change = (struct change){ .path = path, .before = before, .after = after };
+    change->git =
+        patch_path_is_git(path, after && S_ISLNK(after->head.mode)) || in_repository(then, path);
 }
 
 /*
@@ -184,12 +183,14 @@ void changes_between(const struct manifest *before, const struct manifest *after
 
     *out = (struct changes){ 0 };
     while (i < before->count || j < after->count) {
-        const struct tree_entry *a = i < before->count ? &before->at[i] : NULL;
-        const struct tree_entry *b = j < after->count ? &after->at[j] : NULL;
-        int order = !a ? 1 : !b ? -1 : by_path(a, b);
+        int order = i == before->count  ? 1
+                    : j == after->count ? -1
+                                        : by_path(&before->at[i], &after->at[j]);
+        const struct tree_entry *a = order <= 0 ? &before->at[i] : NULL;
+        const struct tree_entry *b = order >= 0 ? &after->at[j] : NULL;
 
         if (order != 0 || !entry_same(a, b))
-            add(out, &cap, after, order <= 0 ? a : NULL, order >= 0 ? b : NULL);
+            add(out, &cap, after, entry_path(order <= 0 ? a : b), a, b);
         i += order <= 0;
         j += order >= 0;
     }

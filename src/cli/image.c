@@ -32,12 +32,13 @@ static void octal(char *field, size_t size, uint64_t value)
 
 static int put_head(struct upload *upload, const char *name, uint64_t size, struct err *err)
 {
+    static const char magic[8] = "ustar\00000";
     char head[512] = { 0 };
     unsigned sum = 0;
 
     if (strlen(name) > 99)
         return err_set(err, ERR_INVALID, "a name that no OCI layout has: %s", name);
-    memcpy(head, name, strlen(name));
+    snprintf(head, 100, "%s", name);
     octal(head + 100, 8, 0644);
     octal(head + 108, 8, 0);
     octal(head + 116, 8, 0);
@@ -45,7 +46,7 @@ static int put_head(struct upload *upload, const char *name, uint64_t size, stru
     octal(head + 136, 12, 0);
     memset(head + 148, ' ', 8);
     head[156] = '0';
-    memcpy(head + 257, "ustar\00000", 8);
+    memcpy(head + 257, magic, sizeof(magic));
     for (size_t i = 0; i < sizeof(head); i++)
         sum += (unsigned char)head[i];
     octal(head + 148, 7, sum);

@@ -169,14 +169,13 @@ static int why_not(struct keeper *k, struct err *err)
     off_t size = lseek(k->log, 0, SEEK_END);
     off_t from = size > (off_t)sizeof(text) ? size - (off_t)sizeof(text) : 0;
     ssize_t got = pread(k->log, text, sizeof(text), from);
-    struct str all = { text, got > 0 ? (size_t)got : 0 }, last = STR_NONE;
+    struct str last = { text, got > 0 ? (size_t)got : 0 };
 
-    while (all.n) {
-        struct str line = str_cut(&all, '\n');
-
-        if (line.n)
-            last = line;
-    }
+    while (last.n && text[last.n - 1] == '\n')
+        last.n--;
+    const char *before = memrchr(text, '\n', last.n);
+    if (before)
+        last = str_from(last, (size_t)(before + 1 - text));
     if (str_starts(last, STR("atoll: ")))
         last = str_from(last, 7);
     return err_set(err, ERR_UNAVAILABLE, "%.*s", STR_FMT(last.n ? last : STR("it said nothing")));

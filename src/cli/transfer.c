@@ -13,8 +13,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
-#define LINE_MAX_ (8 * TREE_PATH_MAX) /* names in base64 and with every byte escaped */
-#define STALL_MS 120000               /* a sandbox that sends nothing for this long */
+#define LINE_MAX_ (8 * (size_t)TREE_PATH_MAX) /* names in base64 and with every byte escaped */
+#define STALL_MS 120000                       /* a sandbox that sends nothing for this long */
 
 /* ---- one line ---- */
 

@@ -192,7 +192,8 @@ static bool push(struct search *s, const struct grid *g, bool back, int32_t d, i
     const int32_t *other = back ? s->fwd : s->bwd;
     const uint32_t *a = s->a.ids + (back ? g->a1 - 1 : g->a0);
     const uint32_t *b = s->b.ids + (back ? g->b1 - 1 : g->b0);
-    int32_t dir = back ? -1 : 1, reached = back ? d : d - 1;
+    int32_t reached = back ? d : d - 1;
+    ptrdiff_t dir = back ? -1 : 1;
     bool meets = (delta & 1) == !back; /* only then can the two paths end on one diagonal */
 
     for (int32_t k = -(d - 2 * MAX(0, d - m)); k <= d - 2 * MAX(0, d - n); k += 2) {

@@ -64,7 +64,7 @@ const char *name_show(const char *text)
 
 void digest_text(const unsigned char digest[SHA256_SIZE], char out[IMAGE_DIGEST_SIZE])
 {
-    memcpy(out, "sha256:", 7);
+    memcpy(out, "sha256:", sizeof("sha256:"));
     hex_text(digest, SHA256_SIZE, out + 7);
 }
 

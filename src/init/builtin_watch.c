@@ -184,9 +184,9 @@ int builtin_watch(struct builtin *job)
         return -1;
     autoclose int root = builtin_open(job, job->args[0], O_RDONLY | O_DIRECTORY);
     autoclose int notify = inotify_init1(IN_CLOEXEC);
-    watching.dirs = calloc(INIT_WATCH_DIRS_MAX, sizeof(*watching.dirs));
     if (root < 0)
         return -1;
+    watching.dirs = calloc(INIT_WATCH_DIRS_MAX, sizeof(*watching.dirs));
     if (notify < 0 || !watching.dirs)
         return builtin_sys(job, job->args[0]);
     watching.root = root;

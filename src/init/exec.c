@@ -22,6 +22,7 @@
 #include "init/init.h"
 
 #define EXEC_GRACE_MS 100
+#define FEW_TEXTS 64
 
 struct exec execs[INIT_EXECS_MAX];
 size_t exec_top;
@@ -68,32 +69,49 @@ static bool rules_ok(char *const *rules)
     return true;
 }
 
-/* argv, env, rules and cwd from `text`, in one allocation that the caller frees; NULL when
- * malformed. */
-static char **parse_texts(const struct init_exec *wish, char *text, size_t len, struct spawn *spawn,
-                          char *mark)
+/* argv, env, rules and cwd point into `text`, by way of `list`; false when malformed. */
+static bool parse_texts(const struct init_exec *wish, char *text, size_t len, char **list,
+                        struct spawn *spawn, char *mark)
 {
     char *at = text;
 
-    if (wish->argc == 0 || wish->argc > INIT_ARGC_MAX || wish->envc > INIT_ARGC_MAX)
-        return NULL;
-    char **list = calloc(wish->argc + wish->envc + wish->filec + 4, sizeof(char *));
-    if (!list)
-        return NULL;
     spawn->argv = list;
     spawn->env = list + wish->argc + 1;
     spawn->files = spawn->env + wish->envc + 2;
     if (!split(spawn->argv, wish->argc, &at, text + len) ||
         !split(spawn->env, wish->envc, &at, text + len) ||
         !split(spawn->files, wish->filec, &at, text + len) || !rules_ok(spawn->files) ||
-        at >= text + len || text[len - 1] != 0 || at + strlen(at) + 1 != text + len) {
-        free(list);
-        return NULL;
-    }
+        at >= text + len || text[len - 1] != 0 || at + strlen(at) + 1 != text + len)
+        return false;
     spawn->env[wish->envc] = mark;
     spawn->env[wish->envc + 1] = NULL;
     spawn->cwd = *at ? at : "/";
-    return list;
+    return true;
+}
+
+/* Three lists, each with its end, and the mark in the second. */
+static size_t texts_of(const struct init_exec *wish)
+{
+    return (size_t)wish->argc + wish->envc + wish->filec + 4;
+}
+
+/*
+ * Room for the pointers of parse_texts. What most commands need is there: the allocator would ask
+ * the kernel for a page each time and give it back.
+ */
+static char **list_new(const struct init_exec *wish)
+{
+    static char *few[FEW_TEXTS];
+
+    if (wish->argc == 0 || wish->argc > INIT_ARGC_MAX || wish->envc > INIT_ARGC_MAX)
+        return NULL;
+    return texts_of(wish) <= FEW_TEXTS ? few : calloc(texts_of(wish), sizeof(char *));
+}
+
+static void list_free(char **list, const struct init_exec *wish)
+{
+    if (list && texts_of(wish) > FEW_TEXTS)
+        free(list);
 }
 
 /* The texts that came beside the frame: a sealed memfd of the promised size, copied out. */
@@ -239,28 +257,22 @@ void exec_start(uint32_t id, const struct init_exec *wish, const char *text, siz
     struct spawn spawn_ = { 0 };
     char mark[32];
     bool beside = wish->flags & INIT_TEXT_FD;
-    char *copy;
+    char *copy = NULL;
 
     if (beside ? fd < 0 : wish->text_len != len) {
         (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
         return;
     }
-    if (beside) {
-        copy = read_texts(fd, wish->text_len);
-    } else {
-        copy = malloc(len ? len : 1);
-        if (copy)
-            memcpy(copy, text, len);
-    }
+    if (beside)
+        text = copy = read_texts(fd, wish->text_len);
     snprintf(mark, sizeof(mark), "ATOLL_EXEC=%u", id);
-    char **list = copy && wish->text_len && id
-                      ? parse_texts(wish, copy, wish->text_len, &spawn_, mark)
-                      : NULL;
-    if (list)
+    char **list = text && wish->text_len && id ? list_new(wish) : NULL;
+    /* The frame is ours until the next one is read, and nobody writes to it. */
+    if (list && parse_texts(wish, (char *)(uintptr_t)text, wish->text_len, list, &spawn_, mark))
         (void)start_with(id, wish, &spawn_, answer);
     else
         (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
-    free(list);
+    list_free(list, wish);
     free(copy);
 }
 

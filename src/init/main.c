@@ -58,8 +58,7 @@ static void reap(void)
     int status;
     pid_t pid;
 
-    while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-        ;
+    (void)!read(signal_fd, &info, sizeof(info)); /* there is never more than one: SIGCHLD */
     while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0)
         for (size_t i = 0; i < exec_top; i++)
             if (execs[i].id && !execs[i].ended && execs[i].pid == pid)

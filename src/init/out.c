@@ -1,7 +1,9 @@
 /*
- * A ring that grows from 4 kB to INIT_RING_SIZE, so that an idle command costs nothing and a busy
- * one a bounded amount. Positions never wrap; the place of a byte is its position modulo the
- * capacity (a power of two), so growing moves the bytes to their new places.
+ * A ring that grows from RING_LEAST to INIT_RING_SIZE, so that a silent command costs nothing and a
+ * busy one a bounded amount. What was emptied keeps up to RING_KEEP while more may come, and one of
+ * the least size is kept for whoever comes next: asking the kernel for fresh pages at each burst
+ * costs more than moving the bytes. Positions never wrap; the place of a byte is its position
+ * modulo the capacity (a power of two), so growing moves the bytes to their new places.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,9 +12,33 @@
 
 #include "init/init.h"
 
+#define RING_LEAST 4096
+#define RING_KEEP 65536
+
+static char *spare; /* RING_LEAST bytes, or none */
+
+static char *ring_new(uint32_t cap)
+{
+    char *mem = cap == RING_LEAST && spare ? spare : malloc(cap);
+
+    if (mem == spare)
+        spare = NULL;
+    return mem;
+}
+
+static void ring_free(struct out *out)
+{
+    if (out->cap == RING_LEAST && !spare)
+        spare = out->mem;
+    else
+        free(out->mem);
+    out->mem = NULL;
+    out->cap = 0;
+}
+
 void out_free(struct out *out)
 {
-    free(out->mem);
+    ring_free(out);
     if (out->fd >= 0)
         close(out->fd);
     *out = (struct out){ .fd = -1 };
@@ -20,11 +46,11 @@ void out_free(struct out *out)
 
 static bool grow(struct out *out)
 {
-    uint32_t cap = out->cap ? out->cap * 2 : 4096;
+    uint32_t cap = out->cap ? out->cap * 2 : RING_LEAST;
 
     if (cap > INIT_RING_SIZE)
         return false;
-    char *mem = malloc(cap);
+    char *mem = ring_new(cap);
     if (!mem)
         return false;
     for (uint64_t at = out->begin; at < out->end;) {
@@ -34,7 +60,7 @@ static bool grow(struct out *out)
         memcpy(mem + to, out->mem + from, len);
         at += len;
     }
-    free(out->mem);
+    ring_free(out);
     out->mem = mem;
     out->cap = cap;
     return true;
@@ -58,6 +84,8 @@ int out_fill(struct out *out)
         return 0;
     close(out->fd); /* end of a pipe; EIO of a terminal whose last user has left */
     out->fd = -1;
+    if (out->begin == out->end)
+        ring_free(out);
     return -1;
 }
 
@@ -68,11 +96,8 @@ void out_ack(struct out *out, uint64_t position)
     out->begin = position;
     if (out->sent < position)
         out->sent = position;
-    if (out->begin == out->end) { /* give the memory back between bursts */
-        free(out->mem);
-        out->mem = NULL;
-        out->cap = 0;
-    }
+    if (out->begin == out->end && (out->fd < 0 || out->cap > RING_KEEP))
+        ring_free(out);
 }
 
 size_t out_next(const struct out *out, size_t max, const char **data)

@@ -39,12 +39,28 @@ static int fail(struct spawn *spawn, uint32_t step, int error)
     return -1;
 }
 
-/* Of the bounding set only `keep` stays: exec as root gives no more than that. */
+/* Our own bounding set. It can only shrink, and only we shrink it: what it was once is enough. */
+static uint64_t bounds(void)
+{
+    static uint64_t set;
+    static bool known;
+
+    for (unsigned long cap = 0; !known && cap < CAP_COUNT; cap++)
+        if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1)
+            set |= BIT(cap);
+    known = true;
+    return set;
+}
+
+/*
+ * Of the bounding set only `keep` stays: exec as root gives no more than that. Each drop makes new
+ * credentials, so what the warden took from us before is not dropped again.
+ */
 static int keep_caps(uint64_t keep)
 {
-    for (unsigned long cap = 0; cap < CAP_COUNT; cap++)
-        if (!(keep >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-            return errno == EINVAL && cap ? 0 : -1; /* past the last one */
+    for (uint64_t drop = bounds() & ~keep; drop; drop &= drop - 1)
+        if (prctl(PR_CAPBSET_DROP, (unsigned long)__builtin_ctzll(drop), 0, 0, 0) < 0)
+            return -1;
     return 0;
 }
 
@@ -154,7 +170,6 @@ static void run_program(struct spawn *spawn)
 
 int spawn_become(struct spawn *spawn)
 {
-    const struct sigaction normal = { .sa_handler = SIG_DFL };
     sigset_t none;
 
     if (take_stdio(spawn) < 0 || become_user(spawn) < 0 || enter_cwd(spawn) < 0)
@@ -170,8 +185,8 @@ int spawn_become(struct spawn *spawn)
         syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, NULL); /* only ever lowers it */
     }
     umask(022);
-    for (int number = 1; number < 32; number++)
-        sigaction(number, &normal, NULL); /* not shared: CLONE_SIGHAND is off */
+    /* The one that we changed; we began with none changed. Not shared: CLONE_SIGHAND is off. */
+    sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     return 0;
@@ -189,16 +204,12 @@ static int child(void *arg)
 pid_t spawn(struct spawn *spawn)
 {
     static char stack[32768] __attribute__((aligned(16)));
-    sigset_t all, before;
 
     spawn->error = 0;
     spawn->step = INIT_STEP_NONE;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
+    /* No signal has a handler here that could run in the child and on our memory. */
     pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, spawn);
-    int error = errno;
-    sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
-        return fail(spawn, INIT_STEP_SPAWN, error);
+        return fail(spawn, INIT_STEP_SPAWN, errno);
     return pid; /* with spawn->error set it is a zombie already, reaped like any other */
 }

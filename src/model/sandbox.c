@@ -99,7 +99,7 @@ static const struct field volume_use_fields[] = {
 };
 
 static const struct field bind_use_fields[] = {
-    FIELD(bind_use, ticket, F_STRING, F_REQUIRED | F_SECRET, .max = 2 * BIND_TICKET_BYTES,
+    FIELD(bind_use, ticket, F_STRING, F_REQUIRED | F_SECRET, .max = (int64_t)2 * BIND_TICKET_BYTES,
           .help = "What the server's door gave for a directory of its machine, in hex; good once"),
     FIELD(bind_use, path, F_STRING, F_REQUIRED, .min = 2, .max = 255,
           .help = "Where it is put; absolute, made if it is not there"),

@@ -30,8 +30,8 @@ static char *make_sized(int64_t bytes)
     store_close_alone(db);
     raw_sql(path, "CREATE TABLE filler (x)");
     CHECK(stat(path, &st) == 0);
-    autofree char *sql = xprintf("INSERT INTO filler VALUES (zeroblob(%lld))",
-                                 (long long)((bytes - st.st_size) / 4096 * 4092));
+    autofree char *sql = xprintf("INSERT INTO filler VALUES (zeroblob(%jd))",
+                                 (intmax_t)((bytes - st.st_size) / 4096 * 4092));
     raw_sql(path, sql);
     CHECK(stat(path, &st) == 0);
     CHECK_INT(st.st_size, bytes);

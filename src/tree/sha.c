@@ -25,7 +25,7 @@ static void mix(uint32_t state[8], const uint8_t *block)
 {
     uint32_t w[64], s[8];
 
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (int i = 16; i < 64; i++)

@@ -58,7 +58,8 @@ struct unpacker {
 
 static int fail(struct unpacker *un, enum tree_why why, int error)
 {
-    return tree_fail(un->fail, why, error, un->head.path);
+    (void)tree_fail(un->fail, why, error, un->head.path);
+    return -1; /* said here too, for analyzers that do not look across files */
 }
 
 /* ---- bytes ---- */

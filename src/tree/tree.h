@@ -82,7 +82,7 @@ struct tree_record {
     int64_t mtime;
     uint8_t sha256[32];
 };
-#define TREE_RECORD_MAX (sizeof(struct tree_record) + 2 * TREE_PATH_MAX)
+#define TREE_RECORD_MAX (sizeof(struct tree_record) + 2 * (size_t)TREE_PATH_MAX)
 
 struct tree_entry {
     struct tree_record head;

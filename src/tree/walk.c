@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,10 +76,7 @@ static int push(struct walk *walk, const char *parent, const char *name)
     if (grow(&walk->stack, &walk->cap, walk->len + len + 1 + sizeof(number)) < 0)
         return -1;
     char *at = walk->stack + walk->len;
-    memcpy(at, parent, before);
-    if (before)
-        at[before++] = '/';
-    memcpy(at + before, name, strlen(name) + 1);
+    snprintf(at, len + 1, "%s%s%s", parent, before ? "/" : "", name);
     memcpy(at + len + 1, &number, sizeof(number));
     walk->len += len + 1 + sizeof(number);
     return 0;

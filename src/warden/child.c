@@ -185,6 +185,19 @@ static int enter_cgroups(const struct cgroup_doors *doors)
     return 0;
 }
 
+/*
+ * What the server was told to ignore (by nohup, or by a shell that put it into the background) is
+ * not for commands: clone took handlers back, and leaves what is ignored. The C library would keep
+ * signals of its own out of this; the kernel refuses only the two that have no choice.
+ */
+static void default_signals(void)
+{
+    const uint64_t by_default[4] = { 0 }; /* as the kernel has it: handler, flags, restorer, mask */
+
+    for (int number = 1; number <= 64; number++)
+        syscall(SYS_rt_sigaction, number, by_default, NULL, 8);
+}
+
 int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
               struct box_fds *fds, enum box_step *step)
 {
@@ -209,6 +222,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_OOM, oom_score());
     TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns, host->uids == 1));
     TRY(BOX_STEP_ENTER_USERNS, die_with_parent(fds->report));
+    default_signals();
     TRY(BOX_STEP_STDIO,
         set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
     TRY(BOX_STEP_RLIMITS, set_limits(spec));

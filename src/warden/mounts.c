@@ -128,7 +128,7 @@ static int attach_mapped(int tree, const char *target, uint64_t attrs, int usern
 static int attach_layers(const struct box_spec *spec, const struct box_fds *fds)
 {
     for (uint32_t i = 0; i < spec->layer_count; i++) {
-        char path[16];
+        char path[sizeof(LAYER_PATH) + 10];
 
         snprintf(path, sizeof(path), LAYER_PATH, i);
         if (mkdir(path, 0755) < 0 ||

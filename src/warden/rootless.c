@@ -172,7 +172,7 @@ static bool init_of(const char *pid, const char *tag, char id[BOX_ID_SIZE])
         ++name - text >= len || strlen(name) >= BOX_ID_SIZE)
         return false;
     memset(id, 0, BOX_ID_SIZE);
-    memcpy(id, name, strlen(name));
+    memcpy(id, name, strlen(name) + 1);
     return box_id_ok(id);
 }
 

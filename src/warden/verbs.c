@@ -4,11 +4,14 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "base/limits.h"
 #include "warden/disk.h"
 
 #define FREEZE_STEP_MS 1
+#define FREEZE_NAPS 4 /* before that: an idle box is frozen in less than a step */
+#define FREEZE_NAP_NS 10000
 #define FREEZE_AGAIN 50 /* looks after which the order is given once more */
 
 static void on_open(struct box *box, const struct wire_msg *request)
@@ -59,6 +62,16 @@ void freeze_look(struct box *box)
     }
 }
 
+/*
+ * Those who sleep must wake up to be frozen. With nothing else to do they have done so before the
+ * first timer could: some naps that are too short to keep others waiting spare its whole step.
+ */
+static void freeze_nap(const struct box *box)
+{
+    for (int i = 0; i < FREEZE_NAPS && !cgroup_frozen(box->id); i++)
+        nanosleep(&(struct timespec){ .tv_nsec = FREEZE_NAP_NS }, NULL);
+}
+
 static void on_freeze(struct box *box, const struct wire_msg *request)
 {
     box->frozen = true;
@@ -68,6 +81,7 @@ static void on_freeze(struct box *box, const struct wire_msg *request)
     }
     say_later(box, request);
     box->tries = 0;
+    freeze_nap(box);
     freeze_look(box);
 }
 

@@ -132,6 +132,13 @@ def test_signals(boxes):
     assert boxes.post(f"{BOXES}/{box}/execs/{one}/signal", {"signal": "TERM"}).status == 409
 
 
+def test_a_command_begins_with_no_signal_ignored_or_blocked(boxes):
+    box = boxes.post(BOXES, {}).json()["id"]
+    masks = run(boxes, box, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")["output"].split()
+    assert masks == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+    assert boxes.delete(f"{BOXES}/{box}").status == 200
+
+
 def test_both_streams_as_events(boxes):
     box = make(boxes)
     exec_id = start(boxes, box, "sh", "-c", "echo a; sleep 0.3; echo b >&2; sleep 0.3; echo c")["id"]
