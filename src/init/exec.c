@@ -99,18 +99,18 @@ static size_t texts_of(const struct init_exec *wish)
  * Room for the pointers of parse_texts. What most commands need is there: the allocator would ask
  * the kernel for a page each time and give it back.
  */
+static char *few[FEW_TEXTS];
+
 static char **list_new(const struct init_exec *wish)
 {
-    static char *few[FEW_TEXTS];
-
     if (wish->argc == 0 || wish->argc > INIT_ARGC_MAX || wish->envc > INIT_ARGC_MAX)
         return NULL;
     return texts_of(wish) <= FEW_TEXTS ? few : calloc(texts_of(wish), sizeof(char *));
 }
 
-static void list_free(char **list, const struct init_exec *wish)
+static void list_free(char **list)
 {
-    if (list && texts_of(wish) > FEW_TEXTS)
+    if (list != few)
         free(list);
 }
 
@@ -272,7 +272,7 @@ void exec_start(uint32_t id, const struct init_exec *wish, const char *text, siz
         (void)start_with(id, wish, &spawn_, answer);
     else
         (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
-    list_free(list, wish);
+    list_free(list);
     free(copy);
 }
 

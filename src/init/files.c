@@ -44,7 +44,7 @@ static int open_inside(const char *path)
 /* 0 or errno. */
 static int add_rule(int set, const char *rule)
 {
-    struct stat st;
+    struct stat st = { 0 };
     int fd = open_inside(rule + 1);
     int error = fd < 0 || fstat(fd, &st) < 0 ? errno : 0;
 
