@@ -97,6 +97,14 @@ static void landlock(const struct seen *seen, struct layer *out)
 {
     snprintf(out->asked, TEXT_SIZE, seen->view->nesting ? "scopes" : "files below /, and scopes");
     snprintf(out->applied, TEXT_SIZE, "version %u", seen->applied->landlock_abi);
+    if (seen->view->files.count) {
+        size_t at = strlen(out->asked);
+
+        snprintf(out->asked + at, TEXT_SIZE - at, "; %zu rules about files for commands",
+                 seen->view->files.count);
+        at = strlen(out->applied);
+        snprintf(out->applied + at, TEXT_SIZE - at, "; each command starts under them, or not");
+    }
     if (seen->view->nesting)
         out->lost = "no rule about files: who is under one cannot mount";
 }

@@ -152,6 +152,7 @@
 #define EXECS_RUNNING_MAX 128 /* of one sandbox */
 #define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
 #define EXEC_ARGC_MAX 4096
+#define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
 #define EXEC_START_MS 10000                 /* for an init to say that a command has started */

@@ -245,6 +245,53 @@ TEST(a_command_that_cannot_start_says_why_and_is_nowhere)
     down();
 }
 
+/* The number comes from an init: any is taken, none believed. */
+TEST(a_rule_about_files_that_fails_is_named)
+{
+    static struct file_rule of_box[] = { { "/boxes", "read" } };
+    static struct file_rule own[] = { { "/first", "read" }, { "/second", "write" } };
+    static const struct {
+        uint32_t which;
+        int error;
+        const char *field, *text;
+    } cases[] = {
+        { 0, ENOENT, "files", "\"/boxes\"" },
+        { 2, ENOENT, "files[1].path", "\"/second\"" },
+        { 3, ENOENT, "files", "cannot be kept" },
+        { INIT_FILES_MAX, EOPNOTSUPP, "files", "Linux 6.2" },
+        { INIT_FILES_MAX + 1, ENOENT, "", "could not be started" },
+    };
+    const char *argv[] = { "x", NULL };
+    struct exec_spec spec = { .argv = argv, .files = { own, 2 } };
+    struct err err;
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    box->spec.files = (struct field_list){ of_box, 1 };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct caller caller = caller_new();
+        struct init_exec head;
+        char body[4096];
+
+        CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
+        CHECK(heard(INIT_EXEC, &number, body, sizeof(body)));
+        memcpy(&head, body, sizeof(head));
+        CHECK_INT(head.filec, 3);
+        CHECK(memmem(body, sizeof(body), "\0r/boxes\0R/first\0W/second\0/", 27) != NULL);
+        say(INIT_STARTED, number,
+            &(struct init_started){ .error = cases[i].error,
+                                    .step = INIT_STEP_FILES + cases[i].which },
+            sizeof(struct init_started), NULL);
+        settle();
+        CHECK_INT(caller.done, 1);
+        CHECK_STR(caller.err.field, cases[i].field);
+        CHECK(strstr(caller.err.msg, cases[i].text));
+    }
+    box->spec.files.count = 0;
+    down();
+}
+
 TEST(a_warden_that_tells_of_a_death_loses_what_ran)
 {
     struct wire_msg msg = { .verb = WIRE_BOX_DIED, .died = { .code = -1, .signal = 9 } };

@@ -189,6 +189,7 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .create_us = box->create_us,
                                   .volumes = spec->volumes,
                                   .binds = spec->binds,
+                                  .files = spec->files,
                                   .idle = spec->idle,
                                   .sys = spec->sys,
                                   .nesting = spec->nesting,

@@ -170,6 +170,9 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
                                .tty = exec->spec.tty,
                                .stdin_open = exec->spec.stdin_open,
                                .timeout_ms = exec->spec.timeout_ms,
+                               .files = exec->spec.files,
+                               .file_policy = exec->pid > 0 && (exec->spec.files.count ||
+                                                                exec->box->spec.files.count),
                                .pid = exec->pid,
                                .exit_code = !over             ? -1
                                             : end->signal > 0 ? 128 + end->signal
@@ -235,6 +238,18 @@ static void put_text(struct buf *out, const char *text)
     buf_append(out, text, strlen(text) + 1);
 }
 
+/* Rules of one set, with its letters for read and write. */
+static uint32_t put_rules(struct buf *out, struct field_list files, const char letters[2])
+{
+    const struct file_rule *rules = files.items;
+
+    for (size_t i = 0; i < files.count; i++) {
+        buf_putc(out, letters[strcmp(rules[i].access, "write") == 0]);
+        put_text(out, rules[i].path);
+    }
+    return (uint32_t)files.count;
+}
+
 /* The texts of an EXEC frame, and the numbers that describe them. */
 static int compose(const struct box *box, const struct exec_spec *spec, struct init_exec *head,
                    struct buf *texts, struct err *err)
@@ -255,6 +270,8 @@ static int compose(const struct box *box, const struct exec_spec *spec, struct i
         buf_putc(texts, '=');
         put_text(texts, env.values[i]);
     }
+    head->filec = put_rules(texts, box->spec.files, "rw");
+    head->filec += put_rules(texts, spec->files, "RW");
     put_text(texts, spec->cwd);
     if (texts->len > INIT_ARGS_MAX)
         return err_field(err, "argv", "arguments and environment have more than %u bytes",
@@ -334,6 +351,7 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
     }
     to->command = NULL;
     to->cwd = arena_strdup(arena, from->cwd);
+    to->files = files_copy(arena, from->files);
     to->user = strcmp(from->user, "root") == 0 ? "root" : "agent";
     while (from->env && from->env[envc].key)
         envc++;
@@ -430,8 +448,29 @@ static void start_stored(struct change *change, const struct err *err)
         op->done(op, err);
 }
 
+/* A rule that could not be entered, by its number. */
+static void files_error(const struct box_exec *exec, uint32_t which, int error, const char *why,
+                        struct err *err)
+{
+    const struct field_list *boxs = &exec->box->spec.files, *own = &exec->spec.files;
+    bool of_box = which < boxs->count;
+    const struct file_rule *rules = of_box ? boxs->items : own->items;
+    char field[48] = "files";
+
+    if (of_box)
+        err_field(err, field, "rule of the sandbox: \"%s\": %s", rules[which].path, why);
+    else if (which - boxs->count < own->count) {
+        snprintf(field, sizeof(field), "files[%zu].path", which - boxs->count);
+        err_field(err, field, "\"%s\": %s", rules[which - boxs->count].path, why);
+    } else {
+        err_field(err, field, "rules about files cannot be kept here: %s",
+                  error == EOPNOTSUPP ? "they need Landlock as of Linux 6.2" : why);
+    }
+}
+
 /* Who made the mistake, by where it failed. */
-static void start_error(const struct init_started *answer, struct err *err)
+static void start_error(const struct box_exec *exec, const struct init_started *answer,
+                        struct err *err)
 {
     const char *why = strerrordesc_np(answer->error);
     const char *step = init_step_name(answer->step);
@@ -442,6 +481,8 @@ static void start_error(const struct init_started *answer, struct err *err)
         err_field(err, "cwd", "%s: %s", step, why);
     else if (answer->step == INIT_STEP_FIND || answer->step == INIT_STEP_EXECVE)
         err_field(err, "argv[0]", "%s: %s", step, why);
+    else if (answer->step >= INIT_STEP_FILES && answer->step <= INIT_STEP_FILES + INIT_FILES_MAX)
+        files_error(exec, answer->step - INIT_STEP_FILES, answer->error, why, err);
     else
         err_set(err, answer->step == INIT_STEP_LIMIT ? ERR_RATE : ERR_UNAVAILABLE,
                 "the command could not be started: %s: %s", step, why);
@@ -457,7 +498,7 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     if (answer->pid <= 0) {
         struct err err = { 0 };
 
-        start_error(answer, &err);
+        start_error(exec, answer, &err);
         start_failed(exec, &err);
         return;
     }

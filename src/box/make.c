@@ -68,6 +68,17 @@ static struct field_list binds_copy(struct arena *arena, struct field_list from)
     return (struct field_list){ to, from.count };
 }
 
+struct field_list files_copy(struct arena *arena, struct field_list from)
+{
+    struct file_rule *to = arena_alloc(arena, from.count * sizeof(*to));
+    const struct file_rule *rules = from.items;
+
+    for (size_t i = 0; i < from.count; i++)
+        to[i] = (struct file_rule){ arena_strdup(arena, rules[i].path),
+                                    arena_strdup(arena, rules[i].access) };
+    return (struct field_list){ to, from.count };
+}
+
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from)
 {
     *to = *from;
@@ -80,6 +91,7 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
     to->labels = pairs_copy(arena, from->labels);
     to->volumes = volumes_copy(arena, from->volumes);
     to->binds = binds_copy(arena, from->binds);
+    to->files = files_copy(arena, from->files);
     if (from->idle) {
         to->idle = arena_new(arena, struct idle_policy);
         *to->idle =

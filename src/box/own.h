@@ -204,6 +204,7 @@ void box_move(struct box *box, enum sandbox_state to);
 
 /* ---- make.c ---- */
 
+struct field_list files_copy(struct arena *arena, struct field_list from);
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
 must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,

@@ -347,6 +347,8 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, const char 
     json_kv_bool(json, "stdin_open", run->input);
     if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
         return -1;
+    if (strcmp(cli->command->name, "exec") == 0 && sandbox_put_files(cli, json, err) < 0)
+        return -1; /* those of `run` are its sandbox's */
     json_close(json, '}');
     return 0;
 }
@@ -423,6 +425,7 @@ static int exec_run(struct cli *cli, struct err *err)
 
 static const struct cli_flag exec_flags[] = {
     EXEC_FLAGS,
+    FILE_FLAGS,
     { "tty", NULL, "A terminal for it, joined to this one" },
     { "user", "USER", "agent or root; the sandbox's own unless said" },
     { 0 },

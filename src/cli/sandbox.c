@@ -80,6 +80,31 @@ static int put_volumes(struct cli *cli, struct json_out *json, struct err *err)
     return 0;
 }
 
+int sandbox_put_files(struct cli *cli, struct json_out *json, struct err *err)
+{
+    static const char *const flags[] = { "ro", "rw" }, *const access[] = { "read", "write" };
+    const char *path;
+
+    if (!cli_has(cli, "ro") && !cli_has(cli, "rw"))
+        return 0;
+    json_key(json, "files");
+    json_open(json, '[');
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+        size_t at = 0;
+
+        while ((path = cli_next(cli, flags[i], &at))) {
+            if (path[0] != '/')
+                return cli_usage(cli, err, "--%s: \"%s\" is no absolute path", flags[i], path);
+            json_open(json, '{');
+            json_kv_text(json, "path", path);
+            json_kv_text(json, "access", access[i]);
+            json_close(json, '}');
+        }
+    }
+    json_close(json, ']');
+    return 0;
+}
+
 /* TIME, TIME:ACTION */
 static int put_idle(struct cli *cli, struct json_out *json, struct err *err)
 {
@@ -108,7 +133,8 @@ static void put_text(struct cli *cli, struct json_out *json, const char *flag, c
 int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, const char *storage,
                      struct err *err)
 {
-    if (cli_ms(cli, "ttl", ttl_ms, &ttl_ms, err) < 0 || put_volumes(cli, json, err) < 0)
+    if (cli_ms(cli, "ttl", ttl_ms, &ttl_ms, err) < 0 || put_volumes(cli, json, err) < 0 ||
+        sandbox_put_files(cli, json, err) < 0)
         return -1;
     put_text(cli, json, "image", "image");
     if (cli_has(cli, "storage") || storage)
@@ -272,10 +298,11 @@ static int show_run(struct cli *cli, struct err *err)
     struct str state = json_text(reply, "state"), text = cli->reply;
     bool lives = str_is(state, "running") || str_is(state, "paused");
     if (!cli->json)
-        cli_details(cli, reply,
-                    "id,name,state,reason,asleep,storage,image,user,memory,pids,cpu_percent,disk,"
-                    "inodes,nofile,ttl_ms,idle,volumes,binds,execs_running,by,created_at,changed_"
-                    "at,expires_at");
+        cli_details(
+            cli, reply,
+            "id,name,state,reason,asleep,storage,image,user,memory,pids,cpu_percent,disk,"
+            "inodes,nofile,ttl_ms,idle,volumes,binds,files,execs_running,by,created_at,changed_"
+            "at,expires_at");
     if (lives && cli_get(cli, &applied, err, "/api/v1/sandboxes/%s/applied", id) < 0)
         return err_wrap(err, "what is applied to sandbox %s", cli->args[0]);
     if (cli->json) {

@@ -3,6 +3,14 @@
 
 #include "cli/cli.h"
 
+/* What a command may open; one list of rules out of both. */
+#define FILE_FLAGS                                                                                 \
+    { "ro", "PATH", "Let commands read this and all below, and nothing unnamed; may repeat" },     \
+    {                                                                                              \
+        "rw", "PATH", "Likewise, and write; /tmp is open always; may repeat"                       \
+    }
+must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct err *err);
+
 /* The flags that describe a sandbox. */
 #define SANDBOX_FLAGS                                                                              \
     { "name", "NAME", "A name of its own, to be used instead of the id" },                         \
@@ -18,7 +26,7 @@
         { "image", "NAME", "What it begins with (the programs of this machine)" },                 \
         { "volume", "NAME:PATH[:ro]", "A volume at this path inside; may repeat" },                \
         { "nesting", NULL, "Let tools inside make sandboxes of their own" },                       \
-        { "sys", NULL, "A read-only /sys" },                                                       \
+        { "sys", NULL, "A read-only /sys" }, FILE_FLAGS,                                           \
     {                                                                                              \
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
     }

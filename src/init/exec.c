@@ -60,7 +60,16 @@ static bool split(char **out, uint32_t count, char **at, const char *end)
     return true;
 }
 
-/* argv, env and cwd point into `text`, by way of `list`; false when malformed. */
+/* A letter that is known, then an absolute path. */
+static bool rules_ok(char *const *rules)
+{
+    for (; *rules; rules++)
+        if (!**rules || !strchr("rwRW", **rules) || (*rules)[1] != '/')
+            return false;
+    return true;
+}
+
+/* argv, env, rules and cwd point into `text`, by way of `list`; false when malformed. */
 static bool parse_texts(const struct init_exec *wish, char *text, size_t len, char **list,
                         struct spawn *spawn, char *mark)
 {
@@ -68,9 +77,11 @@ static bool parse_texts(const struct init_exec *wish, char *text, size_t len, ch
 
     spawn->argv = list;
     spawn->env = list + wish->argc + 1;
+    spawn->files = spawn->env + wish->envc + 2;
     if (!split(spawn->argv, wish->argc, &at, text + len) ||
-        !split(spawn->env, wish->envc, &at, text + len) || at >= text + len || text[len - 1] != 0 ||
-        at + strlen(at) + 1 != text + len)
+        !split(spawn->env, wish->envc, &at, text + len) ||
+        !split(spawn->files, wish->filec, &at, text + len) || !rules_ok(spawn->files) ||
+        at >= text + len || text[len - 1] != 0 || at + strlen(at) + 1 != text + len)
         return false;
     spawn->env[wish->envc] = mark;
     spawn->env[wish->envc + 1] = NULL;
@@ -78,23 +89,28 @@ static bool parse_texts(const struct init_exec *wish, char *text, size_t len, ch
     return true;
 }
 
+/* Three lists, each with its end, and the mark in the second. */
+static size_t texts_of(const struct init_exec *wish)
+{
+    return (size_t)wish->argc + wish->envc + wish->filec + 4;
+}
+
 /*
  * Room for the pointers of parse_texts. What most commands need is there: the allocator would ask
  * the kernel for a page each time and give it back.
  */
+static char *few[FEW_TEXTS];
+
 static char **list_new(const struct init_exec *wish)
 {
-    static char *few[FEW_TEXTS];
-
     if (wish->argc == 0 || wish->argc > INIT_ARGC_MAX || wish->envc > INIT_ARGC_MAX)
         return NULL;
-    size_t count = (size_t)wish->argc + wish->envc + 3; /* two ends and the mark */
-    return count <= FEW_TEXTS ? few : calloc(count, sizeof(char *));
+    return texts_of(wish) <= FEW_TEXTS ? few : calloc(texts_of(wish), sizeof(char *));
 }
 
-static void list_free(char **list, const struct init_exec *wish)
+static void list_free(char **list)
 {
-    if (list && (size_t)wish->argc + wish->envc + 3 > FEW_TEXTS)
+    if (list != few)
         free(list);
 }
 
@@ -256,7 +272,7 @@ void exec_start(uint32_t id, const struct init_exec *wish, const char *text, siz
         (void)start_with(id, wish, &spawn_, answer);
     else
         (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
-    list_free(list, wish);
+    list_free(list);
     free(copy);
 }
 

@@ -84,7 +84,7 @@ void exec_forget(struct exec *exec);
 /* ---- spawn.c: the new process ---- */
 
 struct spawn {
-    char **argv, **env;
+    char **argv, **env, **files; /* files: rules as in wire/init.h, ended by NULL */
     const char *cwd;
     int stdio[3];
     bool tty, as_root, builtin;
@@ -101,6 +101,14 @@ pid_t spawn(struct spawn *spawn);
  * everything else closed. 0, or -1 with ->error and ->step.
  */
 int spawn_become(struct spawn *spawn);
+
+/* ---- files.c: rules about files ---- */
+
+/*
+ * In the new process, as its user: enters what `rules` say. 0, or errno with the number of the rule
+ * (INIT_FILES_MAX: none of them).
+ */
+int files_enter(char *const *rules, uint32_t *which);
 
 /* ---- builtin.c: a new process that runs our own code ---- */
 

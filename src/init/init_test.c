@@ -326,6 +326,44 @@ TEST(commands_are_bounded)
     rig_clear();
 }
 
+/* Rules about files: as many as there may be, one more, and what is none. */
+TEST(rules_about_files_are_bounded_and_whole)
+{
+    static const struct {
+        const char *rule;
+        bool ok;
+    } cases[] = { { "r/", true },   { "W/a/b", true }, { "w/x", true }, { "R/x", true },
+                  { "", false },    { "r", false },    { "/x", false }, { "rx", false },
+                  { "q/x", false }, { "r./x", false } };
+    static char data[4096];
+    struct {
+        struct init_head head;
+        struct init_exec exec;
+    } sent = { { INIT_MAGIC, INIT_EXEC, 0, 1, sizeof(sent.exec) }, { .argc = 1 } };
+    struct init_started answer;
+
+    rig_begin();
+    sent.exec.filec = INIT_FILES_MAX;
+    CHECK(init_frame_ok(&sent, sizeof(sent), true));
+    sent.exec.flags = INIT_BUILTIN;
+    CHECK(!init_frame_ok(&sent, sizeof(sent), true));
+    sent.exec.flags = 0;
+    sent.exec.filec++;
+    CHECK(!init_frame_ok(&sent, sizeof(sent), true));
+    for (uint32_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct init_exec wish = { .argc = 1, .filec = 1 };
+        int len = snprintf(data, sizeof(data), "x%c%s%c/%c", 0, cases[i].rule, 0, 0);
+
+        wish.text_len = (uint32_t)len;
+        exec_start(200000 + i, &wish, data, (size_t)len, -1, &answer);
+        CHECK((answer.pid > 0) == cases[i].ok);
+        wish.filec = 2; /* the last would be the directory, and that be missing */
+        exec_start(300000 + i, &wish, data, (size_t)len, -1, &answer);
+        CHECK(answer.pid == 0 && answer.error == EINVAL && answer.step == INIT_STEP_TEXT);
+    }
+    rig_clear();
+}
+
 /* What only somebody hostile, or out of step, would say. */
 TEST(positions_and_input_beyond_what_is_there_are_refused)
 {

@@ -4,8 +4,8 @@
  * memory. The child therefore calls only what does not touch shared state: raw system calls.
  *
  * Order: session and terminal, descriptors, capabilities and user, working directory (looked up as
- * that user, inside, never through a magic link), limits, signals, execve. What the sandbox's
- * seccomp filter and Landlock rules say was inherited from process 1.
+ * that user, inside, never through a magic link), rules about files, limits, signals, execve. What
+ * the sandbox's seccomp filter and Landlock rules say was inherited from process 1.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -174,6 +174,10 @@ int spawn_become(struct spawn *spawn)
 
     if (take_stdio(spawn) < 0 || become_user(spawn) < 0 || enter_cwd(spawn) < 0)
         return -1;
+    uint32_t which;
+    int refused = files_enter(spawn->files, &which);
+    if (refused)
+        return fail(spawn, INIT_STEP_FILES + which, refused);
     syscall(SYS_close_range, 3, ~0u, 0);
     if (spawn->nofile) {
         struct rlimit limit = { spawn->nofile, spawn->nofile };

@@ -107,6 +107,14 @@ static const struct field bind_use_fields[] = {
     { 0 },
 };
 
+static const struct field file_rule_fields[] = {
+    FIELD(file_rule, path, F_STRING, F_REQUIRED, .min = 1, .max = 4095,
+          .help = "A file or directory inside, absolute; it and all below it"),
+    FIELD(file_rule, access, F_ENUM, F_REQUIRED, .choices = "read|write",
+          .help = "read: read and execute; write: everything"),
+    { 0 },
+};
+
 const struct field idle_fields[] = {
     FIELD(idle_policy, after_ms, F_INT, F_REQUIRED, .min = 100, .max = 365 * DAY_MS,
           .help = "Milliseconds without a running command, a reader of output or a request about "
@@ -153,6 +161,11 @@ const struct field sandbox_spec_fields[] = {
           .help = "Volumes in it"),
     FIELD(sandbox_spec, binds, F_LIST, 0, .of = bind_use_fields, .of_size = sizeof(struct bind_use),
           .max = SANDBOX_BINDS_MAX, .help = "Directories of the machine in it; gone after a stop"),
+    FIELD(sandbox_spec, files, F_LIST, 0, .of = file_rule_fields,
+          .of_size = sizeof(struct file_rule), .max = FILE_RULES_MAX,
+          .help = "With any, commands can open only what they name, besides the standard places: "
+                  "/usr, /lib*, /bin, /sbin and /etc to read, /dev, /proc and /tmp to write. Not "
+                  "for file requests of this API"),
     FIELD(sandbox_spec, idle, F_OBJECT, 0, .of = idle_fields, .of_size = sizeof(struct idle_policy),
           .help = "What happens when nobody uses it; without it, nothing"),
     FIELD(sandbox_spec, nesting, F_BOOL, 0,
@@ -195,6 +208,9 @@ const struct field sandbox_fields[] = {
           .of_size = sizeof(struct volume_use), .help = "Volumes in it"),
     FIELD(sandbox_view, binds, F_LIST, F_READONLY, .of = bind_view_fields,
           .of_size = sizeof(struct bind_use), .help = "Directories of the machine in it"),
+    FIELD(sandbox_view, files, F_LIST, F_READONLY, .of = file_rule_fields,
+          .of_size = sizeof(struct file_rule),
+          .help = "What its commands can open besides the standard places; empty: no such policy"),
     FIELD(sandbox_view, idle, F_OBJECT, F_READONLY, .of = idle_fields,
           .of_size = sizeof(struct idle_policy), .help = "What happens when nobody uses it"),
     FIELD(sandbox_view, nesting, F_BOOL, F_READONLY,
@@ -246,6 +262,20 @@ static int check_env(const struct field_pair *env, struct err *err)
     return 0;
 }
 
+static int check_files(struct field_list files, struct err *err)
+{
+    const struct file_rule *rules = files.items;
+
+    for (size_t i = 0; i < files.count; i++) {
+        char field[32];
+
+        snprintf(field, sizeof(field), "files[%zu].path", i);
+        if (rules[i].path[0] != '/')
+            return err_field(err, field, "must be an absolute path");
+    }
+    return 0;
+}
+
 static void otherwise(int64_t *value, int64_t standard)
 {
     if (*value == 0)
@@ -270,7 +300,7 @@ int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
 {
     if (spec->name && name_check(spec->name, "sb", "name", err) < 0)
         return -1;
-    if (check_env(spec->env, err) < 0)
+    if (check_env(spec->env, err) < 0 || check_files(spec->files, err) < 0)
         return -1;
     if (!spec->user)
         spec->user = "agent";
@@ -305,6 +335,10 @@ const struct field exec_spec_fields[] = {
     FIELD(exec_spec, cols, F_INT, 0, .min = 1, .max = 1000, .help = "Of the terminal"),
     FIELD(exec_spec, timeout_ms, F_INT, 0, .min = 1, .max = EXEC_TIMEOUT_MAX_MS,
           .help = "Then it and everything it started is killed; without it, never"),
+    FIELD(exec_spec, files, F_LIST, 0, .of = file_rule_fields, .of_size = sizeof(struct file_rule),
+          .max = FILE_RULES_MAX,
+          .help = "With any, it can open only what they name, besides the standard places (see the "
+                  "sandbox's); never more than the sandbox's rules leave open"),
     { 0 },
 };
 
@@ -318,6 +352,10 @@ const struct field exec_fields[] = {
     FIELD(exec_view, tty, F_BOOL, F_READONLY, .help = "Has it a terminal?"),
     FIELD(exec_view, stdin_open, F_BOOL, F_READONLY, .help = "Was input to follow?"),
     FIELD(exec_view, timeout_ms, F_INT, F_READONLY, .help = "0 for none"),
+    FIELD(exec_view, files, F_LIST, F_READONLY, .of = file_rule_fields,
+          .of_size = sizeof(struct file_rule), .help = "Its own rules about files"),
+    FIELD(exec_view, file_policy, F_BOOL, F_READONLY,
+          .help = "It was started under rules about files, the sandbox's or its own"),
     FIELD(exec_view, pid, F_INT, F_READONLY, .help = "Process id inside"),
     FIELD(exec_view, exit_code, F_INT, F_READONLY,
           .help = "As a shell says it (128 + signal); -1 until it has exited"),
@@ -360,7 +398,7 @@ int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err)
         return err_field(err, "argv[0]", "must name a program");
     if (spec->cwd && spec->cwd[0] != '/')
         return err_field(err, "cwd", "must be an absolute path");
-    if (check_env(spec->env, err) < 0)
+    if (check_env(spec->env, err) < 0 || check_files(spec->files, err) < 0)
         return -1;
     if ((spec->rows || spec->cols) && !spec->tty)
         return err_field(err, spec->rows ? "rows" : "cols", "only with tty");

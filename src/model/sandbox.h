@@ -42,6 +42,10 @@ struct bind_use {
     bool read_only;
 };
 
+struct file_rule {
+    const char *path, *access; /* "read" or "write" */
+};
+
 struct idle_policy {
     int64_t after_ms;
     const char *action; /* "pause", "stop", "delete" */
@@ -65,6 +69,7 @@ struct sandbox_spec {
     const char *from_snapshot; /* or NULL; settled when it is made, not kept */
     struct field_list volumes; /* struct volume_use */
     struct field_list binds;   /* struct bind_use */
+    struct field_list files;   /* struct file_rule; none: no policy */
     struct idle_policy *idle;  /* or NULL */
     bool sys, nesting;
 };
@@ -85,7 +90,7 @@ struct sandbox_view {
     int64_t memory, pids, cpu_percent, disk, inodes, nofile, ttl_ms;
     struct field_pair *env, *labels;
     const char *storage, *image, *start;
-    struct field_list volumes, binds;
+    struct field_list volumes, binds, files;
     struct idle_policy *idle;
     bool sys, nesting, asleep;
     int64_t execs_running, create_us;
@@ -180,6 +185,7 @@ struct exec_spec {
     struct field_pair *env;
     bool tty, stdin_open;
     int64_t rows, cols, timeout_ms;
+    struct field_list files; /* struct file_rule, besides the sandbox's */
 };
 
 extern const struct field exec_spec_fields[];
@@ -189,7 +195,8 @@ must_use int exec_spec_settle(struct exec_spec *spec, const char *user, struct e
 struct exec_view {
     const char *id, *sandbox, *state, *command, *cwd, *user, *by;
     const char **argv;
-    bool tty, stdin_open, timed_out;
+    bool tty, stdin_open, timed_out, file_policy;
+    struct field_list files;
     int64_t timeout_ms, pid;
     int64_t exit_code, signal; /* exit_code as a shell says it: 128 + signal */
     int64_t stdout_bytes, stderr_bytes;

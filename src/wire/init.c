@@ -43,6 +43,14 @@ static const struct shape *shape_of(uint16_t type, bool to_init)
     return NULL;
 }
 
+static bool exec_ok(const char *body)
+{
+    struct init_exec exec;
+
+    memcpy(&exec, body, sizeof(exec));
+    return exec.filec <= INIT_FILES_MAX && !(exec.filec && exec.flags & INIT_BUILTIN);
+}
+
 bool init_frame_ok(const void *data, size_t len, bool to_init)
 {
     struct init_head head;
@@ -54,6 +62,8 @@ bool init_frame_ok(const void *data, size_t len, bool to_init)
     if (head.magic != INIT_MAGIC || head.flags != 0 || head.len != len - sizeof(head) || !shape)
         return false;
     if (head.len < shape->least || (head.len > shape->least && !shape->more))
+        return false;
+    if (head.type == INIT_EXEC && !exec_ok((const char *)data + sizeof(head)))
         return false;
     return head.type != INIT_LISTED || head.len % sizeof(struct init_listed) == 0;
 }
@@ -73,5 +83,7 @@ const char *init_step_name(uint32_t step)
         [INIT_STEP_EXECVE] = "execve",
     };
 
+    if (step >= INIT_STEP_FILES && step <= INIT_STEP_FILES + INIT_FILES_MAX)
+        return "rules about files";
     return step < ARRAY_LEN(names) ? names[step] : "?";
 }

@@ -27,6 +27,7 @@
 #define INIT_EXECS_MAX 256     /* living or not yet forgotten */
 #define INIT_ARGS_MAX 1048576u /* argv, env and cwd; beyond a frame they come in a memfd */
 #define INIT_ARGC_MAX 4096
+#define INIT_FILES_MAX 128      /* rules about files of one exec */
 #define INIT_STDIN_QUEUE 262144 /* unsent input of one exec; more is refused */
 
 enum init_type {
@@ -70,13 +71,20 @@ enum init_exec_flag {
     INIT_BUILTIN = 16,   /* argv is a file operation of init's own, see below */
 };
 
-/* Texts follow: `argc` NUL-terminated arguments, `envc` NUL-terminated settings, then the cwd. */
+/*
+ * Texts follow: `argc` NUL-terminated arguments, `envc` NUL-terminated settings, `filec` rules,
+ * then the cwd. A rule is a letter and an absolute path: r or w of the first set, R or W of the
+ * second; r is read and execute, w everything. What a set with rules does not name is closed to the
+ * command and all it starts, but for the places of src/init/files.c; with two, what both leave open
+ * is open.
+ */
 struct init_exec {
     uint32_t flags;
     uint32_t argc, envc, text_len;
     uint16_t rows, cols;
     uint32_t timeout_ms; /* 0: none; at the end the whole tree is killed */
     uint32_t nofile;     /* 0: as init has it */
+    uint32_t filec;      /* 0: no rules; a file operation has none */
 };
 
 /*
@@ -173,7 +181,8 @@ enum init_step {
     INIT_STEP_CWD,
     INIT_STEP_USER,
     INIT_STEP_FIND,
-    INIT_STEP_EXECVE
+    INIT_STEP_EXECVE,
+    INIT_STEP_FILES /* and the number of the rule; and INIT_FILES_MAX: none of them */
 };
 
 struct init_output {

@@ -204,6 +204,49 @@ def test_what_is_applied_is_read_back(boxes):
     assert boxes.get(f"{BOXES}/{box}/stats").json()["pids"] >= 1
 
 
+# ---- rules about files ----
+
+def test_rules_about_files_hold_and_are_told(boxes):
+    rules = [{"path": "/workspace", "access": "write"}, {"path": "/srv", "access": "read"}]
+    box = make(boxes, user="root", files=rules)
+    assert boxes.get(f"{BOXES}/{box}").json()["files"] == rules
+    layers = {layer["layer"]: layer for layer in boxes.get(f"{BOXES}/{box}/applied").json()["layers"]}
+    assert "2 rules" in layers["landlock"]["asked"]
+    script = "touch f && ls /srv && ! ls /opt && ! touch /srv/f && cat f"
+    for user in "agent", "root":
+        done = run(boxes, box, "sh", "-c", script, user=user)
+        assert (done["exit_code"], done["file_policy"]) == (0, True), done
+        assert done["errors"].count("Permission denied") == 2
+    # a command's own rules only take away
+    own = [{"path": "/", "access": "write"}]
+    done = run(boxes, box, "sh", "-c", script, files=own)
+    assert done["exit_code"] == 0 and done["files"] == own, done
+    assert run(boxes, box, "sh", "-c", "echo > f", files=[{"path": "/", "access": "read"}])["exit_code"] != 0
+    # file requests are not commands
+    assert boxes.get(f"{BOXES}/{box}/files/list?path=/opt").status == 200
+    done = run(boxes, make(boxes), "true")
+    assert (done["file_policy"], done["files"]) == (False, [])
+
+
+def test_rules_about_files_on_the_command_line(boxes):
+    def atoll(*args):
+        return subprocess.run([boxes.binary, "--state", str(boxes.state), *args], capture_output=True, timeout=30,
+                              input=b"")
+
+    script = ("sh", "-c", "touch /workspace/f && ! ls /opt && ! touch /srv/f")
+    assert atoll("run", "--no-workspace", "--ro", "/srv", "--rw", "/workspace", "--", *script).returncode == 0
+    box = atoll("create", "--user", "root", "--storage", "memory").stdout.decode().strip()
+    assert atoll("exec", "--ro", "/srv", "--rw", "/workspace", box, "--", *script).returncode == 0
+    assert atoll("exec", box, "--", "ls", "/opt").returncode == 0
+    done = atoll("exec", "--ro", "/no/such", box, "--", "true")
+    assert done.returncode != 0 and b"/no/such" in done.stderr
+    assert b"absolute" in atoll("exec", "--ro", "srv", box, "--", "true").stderr
+    atoll("rm", box)
+    ruled = atoll("create", "--ro", "/srv").stdout.decode().strip()
+    assert b"rules about files" in atoll("show", ruled).stdout
+    atoll("rm", ruled)
+
+
 # ---- limits ----
 
 @pytest.mark.parametrize("storage, why", [("memory", "No space left"), ("disk", "quota exceeded")])
@@ -244,7 +287,10 @@ def test_no_more_than_are_allowed(start_server):
 @pytest.mark.parametrize("wish, field", [
     ({"memory": 1}, "memory"), ({"pids": 1}, "pids"), ({"disk": 10}, "disk"), ({"user": "bob"}, "user"),
     ({"name": "../x"}, "name"), ({"nofile": 1 << 30}, "nofile"), ({"ttl_ms": 1}, "ttl_ms"),
-    ({"env": {"A=B": "x"}}, "env"), ({"nonsense": 1}, "nonsense"), ({"labels": {"a": 1}}, "labels.a"),
+    ({"env": {"A=B": "x"}}, "env"), ({"nonsense": 1}, "nonsense"),
+    ({"files": [{"path": "x", "access": "read"}]}, "files[0].path"),
+    ({"files": [{"path": "/x", "access": "all"}]}, "files[0].access"),
+    ({"files": [{"path": "/x", "access": "read"}] * 65}, "files"), ({"labels": {"a": 1}}, "labels.a"),
 ])
 def test_a_wrong_wish_names_the_field(boxes, wish, field):
     reply = boxes.post(BOXES, wish)
@@ -257,6 +303,10 @@ def test_a_wrong_wish_names_the_field(boxes, wish, field):
     ({"argv": ["true"], "cwd": "relative"}, 400, "cwd"), ({"argv": ["true"], "cwd": "/none"}, 422, "cwd"),
     ({"argv": ["true"], "cwd": "/proc/self/root"}, 422, "cwd"), ({"argv": ["true"], "cwd": "/proc"}, 422, "cwd"),
     ({"argv": ["no-such-program"]}, 422, "argv[0]"), ({"argv": ["/etc/passwd"]}, 422, "argv[0]"),
+    ({"argv": ["true"], "files": [{"path": "x", "access": "read"}]}, 400, "files[0].path"),
+    ({"argv": ["true"], "files": [{"path": "/", "access": "read"}, {"path": "/none", "access": "read"}]}, 422,
+     "files[1].path"),
+    ({"argv": ["true"], "files": [{"path": "/proc/self/root", "access": "read"}]}, 422, "files[0].path"),
     ({"argv": ["true"], "timeout_ms": 0}, 400, "timeout_ms"), ({"argv": ["true"], "rows": 5}, 400, "rows"),
 ])
 def test_a_wrong_command_names_the_field(boxes, wish, status, field):
