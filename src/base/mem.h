@@ -56,3 +56,7 @@ struct str arena_str(struct arena *arena, struct str text);
 char *arena_printf(struct arena *arena, const char *fmt, ...) printf_like(2, 3);
 
 #define arena_new(arena, type) ((type *)arena_alloc((arena), sizeof(type)))
+
+/* From now on nobody can trace this process: a sanitizer must not search it for leaks at its end.
+ */
+void mem_untraced(void);

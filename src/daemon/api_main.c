@@ -24,6 +24,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/mem.h"
 #include "base/metric.h"
 #include "box/boxes.h"
 #include "daemon/daemon.h"
@@ -73,17 +74,6 @@ static struct server {
     bool stopping;
     int exit_status;
 } server;
-
-static bool jailed;
-
-#if defined(__SANITIZE_ADDRESS__)
-/* The leak checker stops all threads from a helper process, which the jail forbids. */
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return jailed;
-}
-#endif
 
 extern const struct asset web_assets[]; /* generated from web/ */
 
@@ -650,7 +640,8 @@ static int enter_jail(struct err *err)
                                    conf_list(server.settings.conf, "allow_degraded") };
     int lost = jail_enter(&jail, err);
 
-    jailed = lost >= 0;
+    if (lost >= 0)
+        mem_untraced();
     return lost < 0 ? -1 : 0;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "base/mem.h"
 #include "image/own.h"
 
 static int open_dir(const char *path, struct err *err)
@@ -77,16 +78,6 @@ static int run_unpack(char **args, struct buf *out, struct err *err)
     return 0;
 }
 
-#ifdef __SANITIZE_ADDRESS__
-/* To look for leaks the sanitizer would trace this process, which nobody may inside. */
-static int in_sandbox;
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return in_sandbox;
-}
-#endif
-
 static const struct {
     const char *name;
     int args; /* at least */
@@ -130,9 +121,7 @@ int helper_main(int argc, char **argv)
     autobuf struct buf out = { 0 };
     struct err err = { 0 };
 
-#ifdef __SANITIZE_ADDRESS__
-    in_sandbox = 1;
-#endif
+    mem_untraced();
     umask(0);
     for (size_t i = 0; argc >= 3 && i < ARRAY_LEN(jobs); i++)
         if (strcmp(argv[2], jobs[i].name) == 0 && argc >= 3 + jobs[i].args)

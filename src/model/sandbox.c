@@ -267,7 +267,7 @@ static int check_files(struct field_list files, struct err *err)
     const struct file_rule *rules = files.items;
 
     for (size_t i = 0; i < files.count; i++) {
-        char field[32];
+        char field[40];
 
         snprintf(field, sizeof(field), "files[%zu].path", i);
         if (rules[i].path[0] != '/')
