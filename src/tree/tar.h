@@ -37,7 +37,8 @@ int tar_head_parse(const char block[TAR_BLOCK], struct tar_head *out);
 must_use bool tar_pax_parse(const char *data, size_t len, struct tar_extra *out);
 /* A GNU long name ('L') or link ('K'). */
 must_use bool tar_long_parse(const char *data, size_t len, char type, struct tar_extra *out);
-/* Puts what was said before over the header. */
+/* Puts what was said before over the header, and reads the kind from the whole name where only
+ * that tells it: call it for every header, also when nothing was said. */
 void tar_extra_apply(const struct tar_extra *extra, struct tar_head *head);
 /*
  * The path as a plain one: no "", "." components, no '/' at its ends. 1; 0 when nothing is left of
