@@ -1,6 +1,6 @@
 /*
  * tar - the 512-byte header of a tar archive (POSIX.1-2001 ustar and pax, GNU's long names): read
- * from hostile bytes, written plainly. Inside the tree room.
+ * from hostile bytes, written plainly.
  */
 #pragma once
 
@@ -30,6 +30,11 @@ struct tar_extra {
     int64_t mtime;
     char path[TREE_PATH_MAX + 1], link[TREE_PATH_MAX + 1];
 };
+
+/* In octal, or in GNU's binary form when the digits do not hold it. */
+void tar_number(char *field, size_t len, uint64_t value);
+/* The magic and the sum: last. */
+void tar_seal(struct tar_raw *raw);
 
 /* 1 a header, 0 a block of zeros, -1 neither. */
 int tar_head_parse(const char block[TAR_BLOCK], struct tar_head *out);

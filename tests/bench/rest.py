@@ -127,8 +127,8 @@ def api(bench):
     bench.figures["api"] = {**got, "commits": [per_round, per_exec]}
     middle = {name: statistics.median(values) / 1000 for name, values in got.items()}
     over = middle["rest"] - middle["cold"]
-    bench.row("create + exec + destroy by REST: beyond in-process", over, middle["cold"], None, "<= 1.5 ms", over <= 1.5,
-              "ms")
+    bench.row("create + exec + destroy by REST: beyond in-process", over, middle["cold"], None, "<= 1.5 ms",
+              over <= 1.5, "ms")
     synced = "commits, by the disk's own fdatasync"
     bench.row(f"  {per_round:.1f} {synced}", per_round * middle["sync"], None, None, "", True, "ms")
     tail = p99(got["rest"]) / 1000 / middle["rest"]
