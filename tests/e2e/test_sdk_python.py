@@ -428,6 +428,16 @@ def test_tokens_and_who_one_is(server, client):
     assert isinstance(caught.value, atoll.AuthError) and caught.value.request_id
 
 
+def test_secrets(client):
+    assert client.secrets.put("sdk-key", "hush").version == 1 and client.secrets.put("sdk-key", "hush!").version == 2
+    made = client.secrets.create_for_agent("sdk-agent")
+    assert made.secret and made.agent_id == "sdk-agent"
+    assert {s.name for s in client.secrets.list()} >= {"sdk-key", made.name}
+    client.secrets.delete("sdk-key")
+    client.secrets.delete(made.name)
+    assert client.secrets.list() == []
+
+
 def test_the_server_itself(client):
     assert client.health().status == "ok" and client.version()["api"] == "v1"
     assert "atoll_" in client.metrics() and "login=" in client.login_link().url_path

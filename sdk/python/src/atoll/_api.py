@@ -70,6 +70,10 @@ OPERATIONS: Dict[str, Operation] = {
     "image.list": Operation("GET", "/api/v1/images"),
     "image.read": Operation("GET", "/api/v1/images/{name}"),
     "image.delete": Operation("DELETE", "/api/v1/images/{name}"),
+    "secret.list": Operation("GET", "/api/v1/secrets"),
+    "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
+    "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
+    "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
 }
 
 
@@ -440,3 +444,22 @@ class Api(Caller):
     def image_delete(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
         """Remove it, and the layers that no other image has. 409 while a sandbox or a snapshot needs it."""
         return self._json(OPERATIONS["image.delete"], {"name": name}, {}, None, models.ImageInfo, options)
+
+    def secret_list(self, *, options: Optional[Options] = None) -> Page[models.SecretInfo]:
+        """Names and ages of the tenant's secrets; never a value."""
+        return self._page(OPERATIONS["secret.list"], {}, {}, None, models.SecretInfo, options)
+
+    def secret_create(self, *, agent_id: str, options: Optional[Options] = None) -> models.NewSecret:
+        """Make the secret of an agent; shown this once, kept as a hash."""
+        body = {"agent_id": agent_id}
+        return self._json(OPERATIONS["secret.create"], {}, {}, body, models.NewSecret, options)
+
+    def secret_put(self, name: str, *, value: str, options: Optional[Options] = None) -> models.SecretInfo:
+        """Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored,
+        and no route gives it back."""
+        body = {"value": value}
+        return self._json(OPERATIONS["secret.put"], {"name": name}, {}, body, models.SecretInfo, options)
+
+    def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
+        """Forget a secret. An agent that had it is disconnected."""
+        return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)

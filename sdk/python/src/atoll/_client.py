@@ -149,6 +149,27 @@ class Tokens:
         return self._api.token_revoke(id, tenant=tenant)
 
 
+class Secrets:
+    """Values that the server keeps sealed and never gives back, and what agents connect with."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def put(self, name: str, value: str) -> models.SecretInfo:
+        return self._api.secret_put(name, value=value)
+
+    def create_for_agent(self, agent_id: str) -> models.NewSecret:
+        """The secret itself is in the answer, this once."""
+        return self._api.secret_create(agent_id=agent_id)
+
+    def list(self) -> List[models.SecretInfo]:
+        """Names and ages, never a value."""
+        return self._api.secret_list().items
+
+    def delete(self, name: str) -> None:
+        self._api.secret_delete(name)
+
+
 class Events:
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -238,6 +259,7 @@ class Client:
         self.snapshots = Snapshots(self.api)
         self.pools = Pools(self.api)
         self.tokens = Tokens(self.api)
+        self.secrets = Secrets(self.api)
         self.events = Events(self.api)
         self.audit = Audit(self.api)
         self.backups = Backups(self.api)

@@ -570,6 +570,60 @@ class ImageInfo(Model):
     }
 
 
+@dataclass(frozen=True)
+class SecretInfo(Model):
+    # What it is asked for by
+    name: str = ""
+    # A value that was put here, or what an agent connects with
+    kind: str = ""
+    # Of an agent's: whose it is
+    agent_id: str = ""
+    # Of an agent's: the first 12 digits of its SHA-256
+    fingerprint: str = ""
+    # Of an agent's: a new one waits for its first use
+    rotation_pending: bool = False
+    # One more with each new value
+    version: int = 0
+    # Who put it here last
+    by: str = ""
+    # When it was first put here
+    created_at: Optional[datetime] = None
+    # When it was last replaced
+    changed_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "changed_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class NewSecret(Model):
+    # What it is asked for by
+    name: str = ""
+    # A value that was put here, or what an agent connects with
+    kind: str = ""
+    # Of an agent's: whose it is
+    agent_id: str = ""
+    # Of an agent's: the first 12 digits of its SHA-256
+    fingerprint: str = ""
+    # Of an agent's: a new one waits for its first use
+    rotation_pending: bool = False
+    # One more with each new value
+    version: int = 0
+    # Who put it here last
+    by: str = ""
+    # When it was first put here
+    created_at: Optional[datetime] = None
+    # When it was last replaced
+    changed_at: Optional[datetime] = None
+    # The secret itself, shown this once; null when replayed by Idempotency-Key
+    secret: Optional[str] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "changed_at": datetime,
+    }
+
+
 __all__ = [
     "AuditVerdict",
     "BackupInfo",
@@ -584,6 +638,7 @@ __all__ = [
     "ImageInfoConfig",
     "ImageInfoLayer",
     "LoginLink",
+    "NewSecret",
     "NewToken",
     "NoteInfo",
     "PoolInfo",
@@ -594,6 +649,7 @@ __all__ = [
     "SandboxInfoVolume",
     "SandboxRollbackResult",
     "SandboxStats",
+    "SecretInfo",
     "SnapshotInfo",
     "TokenInfo",
     "TreeWriteResult",
