@@ -174,6 +174,18 @@
 #define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
 
+/* Screens of terminals */
+#define SCREEN_ROWS_MAX 500
+#define SCREEN_COLS_MAX 1000
+#define SCREEN_SCROLLBACK_MAX 100000       /* rows, of what a caller may ask for */
+#define SCREEN_SCROLLBACK_BYTES (4u << 20) /* of all of them, packed */
+#define SCREEN_MARKS_MAX 16384             /* cells with combining marks */
+#define SCREEN_TITLE_MAX 256
+#define SCREEN_SEQ_MAX 512      /* bytes of a control sequence; a longer one means nothing */
+#define SCREEN_PARAMS_MAX 32    /* of a control sequence; further ones mean nothing */
+#define SCREEN_PARAM_MAX 65535  /* larger numbers count as this */
+#define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
+
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
 #define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
