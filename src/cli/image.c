@@ -170,7 +170,7 @@ const struct command cmd_image_import = {
 
 /* ---- build-debian ---- */
 
-static int start_debootstrap(char *const *argv, pid_t *pid, struct err *err)
+static int start_debootstrap(const char *const *argv, pid_t *pid, struct err *err)
 {
     posix_spawn_file_actions_t actions;
     int pipe_fds[2];
@@ -179,7 +179,7 @@ static int start_debootstrap(char *const *argv, pid_t *pid, struct err *err)
         return err_sys(err, "pipe");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], 1);
-    int rc = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
+    int rc = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(pipe_fds[1]);
     if (rc == 0)
@@ -216,21 +216,19 @@ static int build_run(struct cli *cli, struct err *err)
     struct err ignored;
     pid_t pid;
 
-    buf_puts(&include, "--include=");
     for (size_t i = 1; i < cli->arg_count; i++) {
         if (cli->args[i][0] == '-' || strchr(cli->args[i], ','))
             return cli_usage(cli, err, "\"%s\" is no name of a package", cli->args[i]);
-        buf_printf(&include, "%s%s", i > 1 ? "," : "", cli->args[i]);
+        buf_printf(&include, "%s%s", i > 1 ? "," : "--include=", cli->args[i]);
     }
     if (suite && suite[0] == '-')
         return cli_usage(cli, err, "--suite: \"%s\" is no name of a suite", suite);
-    char *const argv[] = { (char *)(uintptr_t) "mmdebstrap",
-                           (char *)(uintptr_t) "--variant=minbase",
-                           (char *)(uintptr_t) "--format=tar",
-                           (char *)(uintptr_t)buf_cstr(&include),
-                           (char *)(uintptr_t)(suite ? suite : "bookworm"),
-                           (char *)(uintptr_t) "-",
-                           NULL };
+    const char *argv[7] = { "mmdebstrap", "--variant=minbase", "--format=tar" };
+    size_t argc = 3;
+    if (include.len) /* an empty list is an error to it */
+        argv[argc++] = buf_cstr(&include);
+    argv[argc++] = suite ? suite : "bookworm";
+    argv[argc++] = "-";
     autoclose int fd = start_debootstrap(argv, &pid, err);
     if (fd < 0)
         return -1;
