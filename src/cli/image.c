@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -99,8 +100,17 @@ static const char *name_from(struct cli *cli, const char *file)
     return arena_memdup0(&cli->arena, name.p, name.n);
 }
 
-static int begin(struct upload *upload, struct cli *cli, const char *name, struct err *err)
+/*
+ * Not before there is something to send: whoever makes the archive may need minutes for its first
+ * byte, and the server gives up on a body that does not come.
+ */
+static int begin(struct upload *upload, struct cli *cli, int fd, const char *name, struct err *err)
 {
+    struct pollfd waits = { .fd = fd, .events = POLLIN };
+
+    while (poll(&waits, 1, -1) < 0)
+        if (errno != EINTR)
+            return err_sys(err, "wait for the archive");
     return upload_begin(upload, cli,
                         arena_printf(&cli->arena, "/api/v1/images?name=%s", cli_escape(cli, name)),
                         err);
@@ -138,7 +148,7 @@ static int import_run(struct cli *cli, struct err *err)
             "%s is no OCI layout. A root tree is imported as tar: tar -C %s -c . | atoll "
             "image import - --name NAME",
             file, file);
-    if (begin(&upload, cli, name ? name : name_from(cli, file), err) < 0 ||
+    if (begin(&upload, cli, fd, name ? name : name_from(cli, file), err) < 0 ||
         (layout ? put_layout(&upload, fd, err) : upload_fd(&upload, fd, file, err)) < 0)
         return -1;
     return show_imported(cli, &upload, err);
@@ -232,7 +242,7 @@ static int build_run(struct cli *cli, struct err *err)
     autoclose int fd = start_debootstrap(argv, &pid, err);
     if (fd < 0)
         return -1;
-    int rc = begin(&upload, cli, cli->args[0], err);
+    int rc = begin(&upload, cli, fd, cli->args[0], err);
     if (rc == 0)
         rc = upload_fd(&upload, fd, "what mmdebstrap makes", err);
     close(take_fd(&fd));
