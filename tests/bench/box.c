@@ -459,7 +459,7 @@ static void run_many(unsigned count)
     printf("destroy_ms %.0f\n", (now_us() - begin) / 1e3);
     settle();
     cgroup_each(see);
-    record_each(&box_host, see);
+    sockets_each(&box_host, see);
     printf("left %u\n", left);
 }
 
