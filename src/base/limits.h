@@ -75,6 +75,13 @@
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
 #define REFUSALS_AUDITED_MAX 1200    /* of all peers, per minute; likewise */
 
+/* Secrets */
+#define SECRET_NAME_MAX 63
+#define SECRET_VALUE_MAX 65536
+#define SECRETS_MAX 4096           /* of a tenant */
+#define SECRET_GRACE_DEFAULT_S 300 /* an old secret of an agent beside its new one */
+#define SECRET_GRACE_MAX_S 86400
+
 /* Store, events */
 #define STORE_BATCH_MAX 256              /* calls sharing one commit */
 #define STORE_QUEUE_MAX 4096             /* waiting calls; then 503 */
@@ -155,6 +162,7 @@
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
+#define EXEC_HOLD_MS 10                     /* for a command to end before its start is stored */
 #define EXEC_START_MS 10000                 /* for an init to say that a command has started */
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
@@ -165,6 +173,18 @@
 #define FILE_LIST_MAX 10000                 /* names in one answer */
 #define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
+
+/* Screens of terminals */
+#define SCREEN_ROWS_MAX 500
+#define SCREEN_COLS_MAX 1000
+#define SCREEN_SCROLLBACK_MAX 100000       /* rows, of what a caller may ask for */
+#define SCREEN_SCROLLBACK_BYTES (4u << 20) /* of all of them, packed */
+#define SCREEN_MARKS_MAX 16384             /* cells with combining marks */
+#define SCREEN_TITLE_MAX 256
+#define SCREEN_SEQ_MAX 512      /* bytes of a control sequence; a longer one means nothing */
+#define SCREEN_PARAMS_MAX 32    /* of a control sequence; further ones mean nothing */
+#define SCREEN_PARAM_MAX 65535  /* larger numbers count as this */
+#define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
 
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */

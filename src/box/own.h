@@ -69,6 +69,7 @@ struct boxes {
     struct map by_id;
     struct asks asks;
     struct list waits; /* of all commands, for drain */
+    int64_t hold_ms;   /* EXEC_HOLD_MS; a test may have more time */
     bool stopping;
     /* adopt.c */
     void (*started)(void *ctx);
@@ -150,6 +151,8 @@ struct box {
     struct list frames; /* not sent yet */
     size_t frames_size;
     bool listed;       /* its init has said what runs, on this connection */
+    bool foreign;      /* its init is of another release, and speaks: */
+    uint32_t version;  /* of the protocol */
     unsigned strikes;  /* frames that made no sense */
     struct timer tick; /* while something is to be asked again */
 
@@ -183,6 +186,8 @@ struct box_exec {
     bool end_stored; /* whoever waits may be told */
     int64_t start_due_ms;
     struct box_op *starting; /* who waits for its start */
+    struct change *held;     /* its row, not yet handed in; NULL: none */
+    struct timer hold;       /* until it is */
     struct list readers, waits;
 
     /* input */
@@ -287,6 +292,7 @@ void exec_free(struct box_exec *exec);
 bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv);
 struct box_exec *exec_by_number(const struct box *box, uint32_t number);
 void exec_started(struct box_exec *exec, const struct init_started *answer);
+void exec_store_start(struct box_exec *exec); /* if that was held back */
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
 void exec_exited(struct box_exec *exec, const struct init_exited *end);
 void exec_room(struct box_exec *exec, bool refused);
@@ -320,6 +326,8 @@ void box_jobs_drain(struct box *box); /* those without an end */
 
 void adopt_opened(struct boxes *boxes);
 void box_reopen(struct box *box);
+/* Its init is not one that we can talk to: it is ended, and can be started again. */
+void box_part(struct box *box);
 
 /* ---- disk.c ---- */
 
@@ -384,6 +392,7 @@ struct change {
 struct change *change_new(struct box *box, struct box_exec *exec, struct box_op *op,
                           const char *event);
 void change_submit(struct change *change);
+void change_free(struct change *change); /* one that was not submitted */
 /* A wish as it is kept, in the arena. */
 const char *spec_text(struct arena *arena, const struct sandbox_spec *spec);
 int row_sandbox_insert(struct change *change, struct db *db, struct err *err);
