@@ -362,6 +362,7 @@ static const struct known state_files[] = {
     { "data", false },
     { "boxes", false },
     { "images", false },
+    { "records", false },
     { "atoll.sock", true },
     { "door.sock", true },
     { "disks.img", false },
