@@ -74,6 +74,28 @@ TEST(tools_inside_make_sandboxes_where_that_was_asked_for)
     rig_close();
 }
 
+/* Its root covers the one that it was put together in; whoever is root of a copy may not uncover.
+ */
+TEST(what_lies_beneath_the_root_stays_there)
+{
+    static const char script[] = "unshare --user --map-root-user --mount sh -c '"
+                                 "umount / && echo off; umount -l / && echo off; "
+                                 "mount --move / /mnt && echo moved; chroot .. ls -d /none /empty; "
+                                 "chroot /tmp/../.. /usr/bin/ls -d /none /empty' 2>/dev/null; "
+                                 "ls -d /none /empty /run/lower /run/up 2>/dev/null; "
+                                 "grep -c . /proc/self/mountinfo";
+    char mounts[32];
+
+    rig_open();
+    struct rig_box box = nesting_box();
+    snprintf(mounts, sizeof(mounts), "%u\n",
+             rig_name(WIRE_BOX_APPLIED, "probe").msg.applied.mounts);
+    for (int root = 0; root < 2; root++)
+        CHECK_STR(rig_sh(&box, script, root ? INIT_AS_ROOT : 0)->out, mounts);
+    rig_destroy(&box);
+    rig_close();
+}
+
 TEST(nesting_opens_what_it_must_and_nothing_else)
 {
     rig_open();
