@@ -159,8 +159,9 @@
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
 #define BOX_OUT_MAX 4194304 /* bytes waiting to be sent to one init */
-#define EXECS_RUNNING_MAX 128 /* of one sandbox */
-#define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
+#define BOX_IN_MAX (BOX_OUT_MAX / 2) /* of which input of commands */
+#define EXECS_RUNNING_MAX 128        /* of one sandbox */
+#define EXECS_KEPT_MAX 256           /* ended ones of a sandbox; the oldest makes room */
 #define EXEC_ARGC_MAX 4096
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
