@@ -247,16 +247,18 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
-# ---- the test server for protocol peers ------------------------------------------------------------
+# ---- programs that tests talk to -------------------------------------------------------------------
 
-TEST_PROGRAMS += $(BUILD)/testd
+# testd: a server for protocol peers. screen: what our terminal shows, to compare with others.
+PEERS := testd screen
+TEST_PROGRAMS += $(PEERS:%=$(BUILD)/%)
 
-$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+$(PEERS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: tests/peers/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+$(PEERS:%=$(BUILD)/%): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
