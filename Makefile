@@ -416,8 +416,9 @@ uninstall: ## remove what install put there; state and settings stay
 # ---- docs, clean, help ---------------------------------------------------------------------------
 
 .PHONY: docs clean help
-docs: all ## write the generated reference pages
+docs: all ## write the generated reference pages, and the generated part of the SDKs
 	@tools/docs $(BUILD)/atoll write
+	@tools/gen-sdk $(BUILD)/atoll write
 
 clean: ## remove everything that was built
 	rm -rf build build-*/

@@ -159,6 +159,7 @@ static int exec_post(struct call *call, struct err *err)
         call_query_int(call, "wait", 0, EXEC_WAIT_MAX_MS, 0, &pending->wait_ms, err) < 0)
         return -1;
     pending->op.done = exec_running;
+    pending->op.till_end = pending->wait_ms > 0;
     return box_exec(box, &spec, &pending->op, err);
 }
 
@@ -460,6 +461,17 @@ static int output_sse(struct call *call, struct err *err)
 
 /* ---- input ---- */
 
+struct stdin_view {
+    int64_t bytes;
+    bool eof;
+};
+
+static const struct field stdin_fields[] = {
+    FIELD(stdin_view, bytes, F_INT, F_READONLY, .help = "Taken of this body"),
+    FIELD(stdin_view, eof, F_BOOL, F_READONLY, .help = "Whether that was the end of input"),
+    { 0 },
+};
+
 struct input {
     struct box_input input;
     struct box_op op;
@@ -505,14 +517,11 @@ static void input_prepare(struct box_op *op)
 {
     struct input *input = container_of(op, struct input, op);
     struct call *call = input->call;
-    struct json_out json = call_json(call);
     struct exec_view view;
 
     box_exec_view(op->exec, &view);
-    json_open(&json, '{');
-    json_kv_int(&json, "bytes", (int64_t)input->bytes);
-    json_kv_bool(&json, "eof", input->eof);
-    json_close(&json, '}');
+    buf_clear(&call->reply);
+    call_reply(call, &(struct stdin_view){ (int64_t)input->bytes, input->eof });
     call->object = arena_printf(&call->arena, "exec/%s", view.id);
     call->detail = arena_memdup0(&call->arena, call->reply.data, call->reply.len);
 }
@@ -664,6 +673,7 @@ const struct route exec_routes[] = {
       .on = ON_STREAM,
       .roles = ROLE_USE,
       .fn = stdin_post,
+      .gives = stdin_fields,
       .query = "eof:int",
       .flags = ROUTE_BODY,
       .summary = "The body, of any type, to the command's input; with `eof`=1 that was all. "

@@ -90,6 +90,9 @@ void exec_free(struct box_exec *exec)
         reader->gone(reader);
     }
     exec_close_files(exec);
+    timer_cancel(exec->box->boxes->loop, &exec->hold);
+    if (exec->held)
+        change_free(exec->held);
     list_remove(&exec->node);
     arena_free(&exec->arena);
     free(exec);
@@ -478,7 +481,8 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     if (!why)
         why = "error";
     if (answer->step == INIT_STEP_CWD)
-        err_field(err, "cwd", "%s: %s", step, why);
+        err_field(err, "cwd", "%s \"%s\": %s", step, exec->spec.cwd,
+                  answer->error == ELOOP ? "a magic link, or too many symbolic links" : why);
     else if (answer->step == INIT_STEP_FIND || answer->step == INIT_STEP_EXECVE)
         err_field(err, "argv[0]", "%s: %s", step, why);
     else if (answer->step >= INIT_STEP_FILES && answer->step <= INIT_STEP_FILES + INIT_FILES_MAX)
@@ -489,6 +493,27 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     if (err->code == ERR_INVALID)
         err->code = ERR_UNPROCESSABLE;
     err->sys = answer->error;
+}
+
+/*
+ * Whoever waits for the end is told nothing before it, so the row may wait for it too: most
+ * commands are short, and then their start and end are in one commit. A kill meanwhile undoes the
+ * command, as one that was acknowledged to nobody (take_stranger).
+ */
+void exec_store_start(struct box_exec *exec)
+{
+    struct change *change = exec->held;
+
+    if (!change)
+        return;
+    exec->held = NULL;
+    timer_cancel(exec->box->boxes->loop, &exec->hold);
+    change_submit(change);
+}
+
+static void on_hold(struct timer *timer)
+{
+    exec_store_start(container_of(timer, struct box_exec, hold));
 }
 
 void exec_started(struct box_exec *exec, const struct init_started *answer)
@@ -507,10 +532,14 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     metric_add(&execs_total, EXECS_STARTED, 1);
     if (exec->starting && exec->starting->prepare)
         exec->starting->prepare(exec->starting);
-    struct change *change = change_new(exec->box, exec, exec->starting, "exec.started");
-    change->write = row_exec_insert;
-    change->settled = start_stored;
-    change_submit(change);
+    exec->held = change_new(exec->box, exec, exec->starting, "exec.started");
+    exec->held->write = row_exec_insert;
+    exec->held->settled = start_stored;
+    exec->hold.fn = on_hold;
+    if (exec->starting && exec->starting->till_end)
+        timer_set(exec->box->boxes->loop, &exec->hold, exec->box->boxes->hold_ms);
+    else
+        exec_store_start(exec);
 }
 
 /* ---- output ---- */
@@ -643,6 +672,7 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end)
     exec->end = *end;
     leave(exec, EXEC_EXITED);
     metric_add(&execs_total, EXECS_EXITED, 1);
+    exec_store_start(exec);
     struct change *change = change_new(exec->box, exec, NULL, "exec.exited");
     change->write = row_exec_update;
     change->settled = end_stored;
@@ -660,6 +690,7 @@ void exec_lost(struct box_exec *exec)
     }
     if (exec->state != EXEC_RUNNING)
         return;
+    exec_store_start(exec);
     leave(exec, EXEC_LOST);
     metric_add(&execs_total, EXECS_LOST, 1);
     struct change *change = change_new(exec->box, exec, NULL, "exec.lost");

@@ -177,8 +177,8 @@ def text(rand):
 
 
 def sequences(seed):
-    """Wide characters only where nothing but other text cuts them in two, and without a background: of a half that is
-    erased or shifted away tmux keeps the other, and a half that is written over loses its colour there."""
+    """Wide characters only where nothing but other text cuts them in two, and without a background: of a half
+    that is erased or shifted away tmux keeps the other, and a half that is written over loses its colour."""
     rand = random.Random(seed)
     rand.words = NARROW if seed % 2 else NARROW + WIDE
     kinds = [text, text, text, sgr, sgr, insert_lines, margins, lines, odd]
