@@ -361,7 +361,10 @@ $(BUILD)/bench/box: tests/bench/box.c $(filter-out %/main.o %/supervise.o,$(WARD
                     $(BUILD)/musl/wire/init.o
 	@mkdir -p $(@D)
 	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include -std=gnu17 -O2 -Wall -Wextra -static -o $@ $^
-bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box
+$(BUILD)/bench/screen: tests/bench/screen.c $(BUILD)/libatoll.a
+	@mkdir -p $(@D)
+	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^ -lvterm -lm
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box $(BUILD)/bench/screen
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)

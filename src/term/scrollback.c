@@ -173,6 +173,7 @@ void scrollback_push_cols(struct screen *screen, const struct row *row, unsigned
     size_t len = (size_t)(pack(screen, row, cols, back->scratch) - back->scratch);
     struct line *line = xmalloc(sizeof(*line) + len);
     *line = (struct line){ .len = (uint32_t)len, .cols = cols, .wrapped = row->wrapped };
-    memcpy(line->data, back->scratch, len);
+    if (len)
+        memcpy(line->data, back->scratch, len);
     append(back, line);
 }

@@ -159,7 +159,8 @@ def odd(rand):
         return rand.choice([inside + "\x1b(0lqqqk\x1b(B", "\x0e", "\x0f", "\x1b)0"])
     return rand.choice([
         inside + "\x1b7" + anywhere + "\x1b[31mx\x1b8", inside + "\x1b(0lqqqk\x1b(B", inside + "ab\x1b[5b",
-        "\x0e", "\x0f", "\t", "\x1b]2;title\x07", "\x1bPstring\x1b\\", "\x1b_apc\x1b\\", "\x1b[?25l", "\x1b[?25h", "\x1b)0",
+        "\x0e", "\x0f", "\t", "\x1b]2;title\x07", "\x1bPstring\x1b\\", "\x1b_apc\x1b\\", "\x1b[?25l", "\x1b[?25h",
+        "\x1b)0",
         "\x1b[4h" + inside + "insert\x1b[4l", "\x1b[?7l" + inside + "w" * 90 + "\x1b[?7h" + anywhere,
         "\x1b[?1049h" + text(rand) + erase(rand) + "\x1b[?1049l", "\x1b[1;1H\x1b#8",
         inside + "\x1b[s" + anywhere + "\x1b[u", "\x1b[3g", "\x1b[5G\x1bH", "\r"])
@@ -190,3 +191,28 @@ def sequences(seed):
 def test_random_sequences_look_as_in_tmux(tmux):
     for seed in range(150):
         compare(tmux, sequences(seed), f"seed {seed}")
+
+
+# ---- resizing ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("rows, cols", [(24, 60), (24, 100), (30, 80), (12, 80), (10, 37), (40, 132)])
+def test_a_resize_wraps_as_in_tmux(rows, cols):
+    """With a screen full of text: blank rows at its end we give away first, tmux does not."""
+    words = "".join(f"{i} " + "word " * (i * 7 % 40) + "\r\n" for i in range(60)).encode() + b"$ prompt"
+    tmux = terminals.Tmux(ROWS, COLS)
+    try:
+        tmux.feed(words)
+        tmux.resize(rows, cols)
+        theirs = tmux.shows(rows, cols)
+    finally:
+        tmux.close()
+    ours = terminals.ours(words, ROWS, COLS, (rows, cols))
+    assert ours.text() == theirs.text() and ours.cursor == theirs.cursor
+
+
+# ---- widths --------------------------------------------------------------------------------------
+
+@pytest.mark.skipif(not pathlib.Path("/usr/share/unicode/UnicodeData.txt").exists(), reason="no unicode-data")
+def test_the_table_of_widths_is_what_the_data_says():
+    made = subprocess.run([harness.ROOT / "tools/gen-width"], capture_output=True, check=True, text=True).stdout
+    assert made == (harness.ROOT / "src/term/width_table.h").read_text()

@@ -7,7 +7,6 @@
  * time.
  */
 #include <stdio.h>
-#include <time.h>
 
 #include "term/screen.h"
 
@@ -67,52 +66,10 @@ static void show(const struct screen *screen)
     fwrite(text.data, 1, text.len, stdout);
 }
 
-/* ---- bench ------------------------------------------------------------------------------------
- */
-
-static void make_input(struct buf *out, const char *kind, size_t len)
-{
-    for (unsigned i = 0; out->len < len; i++) {
-        if (strcmp(kind, "plain") == 0)
-            buf_printf(
-                out,
-                "%08u a line of a log as programs write it, of usual length, and no colours\r\n",
-                i);
-        else if (strcmp(kind, "colour") == 0)
-            buf_printf(out,
-                       "\033[32m%08u\033[0m \033[1;34mINFO\033[0m \033[38;5;%um module\033[0m: "
-                       "text of it\r\n",
-                       i, i % 256);
-        else
-            buf_printf(
-                out,
-                "\033[%u;1H\033[7mrow %u\033[0m of a program that draws all of its screen\033[K",
-                i % 24 + 1, i);
-    }
-}
-
-static int bench(size_t megabytes, const char *kind)
-{
-    autoscreen struct screen *screen = screen_new(24, 80, 1000);
-    autobuf struct buf input = { .max = (size_t)1 << 30 };
-    struct timespec from, to;
-
-    make_input(&input, kind, megabytes << 20);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
-    for (size_t at = 0; at < input.len; at += 4096)
-        screen_feed(screen, (struct str){ input.data + at, MIN(input.len - at, 4096) });
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
-    double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
-    printf("%.0f\n", (double)input.len / 1e6 / seconds);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     autobuf struct buf input = { .max = (size_t)1 << 30 };
 
-    if (argc == 4 && strcmp(argv[1], "bench") == 0)
-        return bench(number(argv[2]), argv[3]);
     if (argc != 3 && argc != 5)
         return 2;
     autoscreen struct screen *screen = screen_new(number(argv[1]), number(argv[2]), 2000);
