@@ -16,6 +16,7 @@ struct api_private {
     struct list streams; /* event streams, for keep-alives (event.c) */
     struct list outputs; /* output streams, to be cut with their credential (exec.c) */
     struct list files;   /* downloads, likewise (file_down.c) */
+    struct list rpcs;    /* remote calls, likewise (rpc.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -88,6 +89,9 @@ void event_streams_free(struct api *api);
 /* Ends the streams that this principal opened: its credential is gone. */
 void event_streams_cut(struct api *api, const char *who);
 
+/* exec.c: what the audit says of a command, into the call. */
+struct box_exec;
+void call_exec_audit(struct call *call, const struct box_exec *exec);
 /* exec.c: likewise for output. */
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */

@@ -41,6 +41,9 @@
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
 #define WS_CLOSE_MS 5000 /* from our close frame to the peer's */
 #define GRPC_MESSAGE_MAX 4194304
+#define RPC_FIELDS_MAX 16384          /* of one message, those inside it included */
+#define RPC_DEPTH_MAX 8               /* messages inside one another */
+#define RPC_STREAM_BYTES_MAX 16777216 /* of memory for all messages of one stream from a client */
 
 /* JSON */
 #define JSON_DEPTH_MAX 64
@@ -156,8 +159,9 @@
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
 #define BOX_OUT_MAX 4194304 /* bytes waiting to be sent to one init */
-#define EXECS_RUNNING_MAX 128 /* of one sandbox */
-#define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
+#define BOX_IN_MAX (BOX_OUT_MAX / 2) /* of which input of commands */
+#define EXECS_RUNNING_MAX 128        /* of one sandbox */
+#define EXECS_KEPT_MAX 256           /* ended ones of a sandbox; the oldest makes room */
 #define EXEC_ARGC_MAX 4096
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
@@ -174,6 +178,11 @@
 #define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
 
+/* agentbox's service */
+#define AGENTBOX_ID_MAX 128         /* of a session id or a tenant id */
+#define AGENTBOX_COMMAND_MAX 131071 /* with its NUL as much as the kernel takes */
+#define AGENTBOX_PATH_MAX 4095
+#define AGENTBOX_VOLUME_BYTES (8ll << 30) /* of a tenant's workspace, and of its outputs */
 /* Screens of terminals */
 #define SCREEN_ROWS_MAX 500
 #define SCREEN_COLS_MAX 1000
