@@ -490,6 +490,32 @@ def test_watching(box, place):
     assert box.get("/nowhere", "/watch").status == 404
 
 
+# chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, setfcap
+ROOTS = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7, 8, 10, 31))
+
+
+@pytest.mark.parametrize("user, may", [("agent", 0), ("root", ROOTS)])
+def test_an_operation_has_what_its_user_may_have_and_no_more(server, user, may):
+    """It does not execve, which takes capabilities away from everything else."""
+    files = Files(server, user=user)
+    with server.sse(files.url("/watch", "/tmp")) as events:
+        assert events.next()["event"] == "ready"
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cgroup"):
+            try:
+                if f"/{files.id}" in path.read_text():
+                    found.append(harness.proc_status(path.parent.name))
+            except OSError:
+                pass
+        (operation,) = [status for status in found if status["NSpid"].split()[-1] != "1"]
+        init = next(status for status in found if status["NSpid"].split()[-1] == "1")
+    files.remove_box()
+    assert (operation["Uid"] == init["Uid"]) == (user == "root")
+    assert int(init["CapPrm"], 16) & ~ROOTS, "process 1 has no more either; this test proves nothing"
+    for kind in "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb":
+        assert int(operation[kind], 16) & ~may == 0, (kind, operation[kind])
+
+
 def test_changes_are_audited(box, place):
     box.put(place("f"), b"x")
     box.post("/mkdir", place("d"))
