@@ -111,6 +111,21 @@ def test_ranges(box, place):
     assert head.status == 200 and head.headers["content-length"] == str(len(data)) and not head.body
 
 
+def test_the_next_request_may_come_as_soon_as_a_file_was_read(box, place):
+    """On the same connection: its length is known, so nothing needs to be waited for."""
+    path, answer = place("f"), b""
+    box.put(path, b"x" * 100)
+    head = f"Host: {box.server.host}\r\nAuthorization: Bearer {box.server.token}\r\n"
+    for _ in range(100):
+        with box.server.connect() as sock:
+            sock.sendall(f"GET {box.url('', path)} HTTP/1.1\r\n{head}\r\n".encode())
+            answer = b""
+            while not answer.endswith(b"x" * 100):
+                answer += sock.recv(65536)
+            sock.sendall(f"GET /api/v1/whoami HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            assert harness.read_all(sock).startswith(b"HTTP/1.1 200 ")
+
+
 def test_the_mode_is_kept_or_said_and_never_setuid(box, place):
     path = place("f")
     assert box.put(path, b"", mode=600).json()["mode"] == "0600"

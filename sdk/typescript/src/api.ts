@@ -1,6 +1,6 @@
 // One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
 import type * as models from "./models.js";
-import { Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+import { type Answer, Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
 
 export const API_VERSION = "0.1.0";
 
@@ -92,7 +92,7 @@ export class Api extends Caller {
     }
 
     /** Prometheus text. */
-    metricsRead(options?: Options): Promise<Response> {
+    metricsRead(options?: Options): Promise<Answer> {
         return this.stream(operations["metrics.read"], {}, {}, undefined, options);
     }
 
@@ -126,7 +126,7 @@ export class Api extends Caller {
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. */
     eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["event.stream"], {}, query, undefined, options);
     }
 
@@ -151,7 +151,7 @@ export class Api extends Caller {
     }
 
     /** Download a backup. */
-    backupRead(name: string, options?: Options): Promise<Response> {
+    backupRead(name: string, options?: Options): Promise<Answer> {
         return this.stream(operations["backup.read"], { name }, {}, undefined, options);
     }
 
@@ -249,7 +249,7 @@ export class Api extends Caller {
     /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended. 410
      *  when that position is no longer kept. */
     execOutput(id: string, eid: string, query: { stream?: string; from?: number; follow?: number },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["exec.output"], { id, eid }, query, undefined, options);
     }
 
@@ -272,7 +272,7 @@ export class Api extends Caller {
 
     /** The bytes of a regular file; Range is honoured. In all of these, `path` is percent-encoded bytes, relative
      *  to /workspace unless absolute, and `user` (agent or root) whose rights count. */
-    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["file.read"], { id }, query, undefined, options);
     }
 
@@ -323,7 +323,7 @@ export class Api extends Caller {
 
     /** Everything below a directory as a tar archive, sorted: directories, files, symlinks. Cut off if it cannot
      *  be completed. */
-    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.read"], { id }, query, undefined, options);
     }
 
@@ -336,14 +336,14 @@ export class Api extends Caller {
 
     /** Everything below a directory, sorted, one JSON object a line, with the digests of regular files. Cut off if
      *  it cannot be completed. */
-    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.manifest"], { id }, query, undefined, options);
     }
 
     /** Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when some
      *  were missed. Best effort with `recursive`=1. */
     fileWatch(id: string, query: { path?: string; user?: string; recursive?: number },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["file.watch"], { id }, query, undefined, options);
     }
 
