@@ -550,14 +550,21 @@ def test_stopping_server_says_so_and_kills_nothing(start_server):
     server = start_server()
     client = rpc.Grpcio(server)
     name = client.call("CreateSession").ok["session"]["sessionId"]
-    stream = client.begin("ExecStream", {"sessionId": name, "command": "echo go; sleep 4; echo done > end"})
+    stream = client.begin("ExecStream", {"sessionId": name, "command": "echo go; sleep 3; echo done > end"})
     assert next(stream).data == "go\n"
-    os.kill(server.api_pid(), signal.SIGTERM)
-    with pytest.raises(grpc.RpcError) as caught:
-        next(stream)
-    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-    server.wait_ready()
-    harness.wait_until(lambda: read(client, name, "end").get("content"), 15, "the end of the command")
+    unary = client.begin("Exec", {"sessionId": name, "command": "touch began; sleep 3; echo done > end2"})
+    harness.wait_until(lambda: "error" not in read(client, name, "began"), 10, "the beginning of the command")
+    server.process.send_signal(signal.SIGTERM)
+    for call in (stream, unary):
+        with pytest.raises(grpc.RpcError) as caught:
+            next(call)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE and "about to stop" in caught.value.details()
+    assert server.process.wait(harness.STOP_SECONDS) == 0
+    client.close()
+    server.start()
+    client = rpc.Grpcio(server)
+    for end in ("end", "end2"):
+        harness.wait_until(lambda: read(client, name, end).get("content"), 15, "the end of the command")
     assert client.call("DestroySession", {"sessionId": name}).ok == {"success": True}
     client.close()
 
