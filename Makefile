@@ -146,7 +146,8 @@ $(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb
 CPPFLAGS += -isystem $(BUILD)/gen/pb
 LIB_OBJ += $(PROTOS:%.proto=$(BUILD)/obj/pb/%.pb-c.o) $(BUILD)/obj/gen/protos.o
 # The first build knows no dependencies yet.
-$(patsubst src/%.c,$(BUILD)/obj/%.o,$(wildcard src/api/*.c)): | $(PROTO_HEADERS)
+PROTO_USERS := $(wildcard $(addsuffix /*.c,$(addprefix src/,api link agent cli daemon)))
+$(PROTO_USERS:src/%.c=$(BUILD)/obj/%.o): | $(PROTO_HEADERS)
 
 # ---- compile and link ----------------------------------------------------------------------------
 
