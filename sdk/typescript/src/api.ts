@@ -73,20 +73,6 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
-    "agent.list": { method: "GET", path: "/api/v1/agents" },
-    "agent.read": { method: "GET", path: "/api/v1/agents/{id}" },
-    "agent.delete": { method: "DELETE", path: "/api/v1/agents/{id}" },
-    "agent.start": { method: "POST", path: "/api/v1/agents/{id}/start" },
-    "agent.stop": { method: "POST", path: "/api/v1/agents/{id}/stop" },
-    "agent.destroy": { method: "POST", path: "/api/v1/agents/{id}/destroy" },
-    "agent.rotate_secret": { method: "POST", path: "/api/v1/agents/{id}/rotate-secret" },
-    "command.create": { method: "POST", path: "/api/v1/agents/{id}/commands", creates: true },
-    "command.list": { method: "GET", path: "/api/v1/agents/{id}/commands" },
-    "command.read": { method: "GET", path: "/api/v1/agents/{id}/commands/{cid}" },
-    "command.output": { method: "GET", path: "/api/v1/agents/{id}/commands/{cid}/output" },
-    "command.stdin": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/stdin" },
-    "command.signal": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/signal" },
-    "command.resize": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/resize" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
@@ -463,83 +449,5 @@ export class Api extends Caller {
     /** Forget a secret. An agent that had it is disconnected. */
     secretDelete(name: string, options?: Options): Promise<unknown> {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
-    }
-
-    /** Linked agents, and the caller's sandboxes as agents. What is empty is left out; times are Unix
-     *  milliseconds. */
-    agentList(options?: Options): Promise<unknown> {
-        return this.json(operations["agent.list"], {}, {}, undefined, options);
-    }
-
-    /** One agent, by its id; or a sandbox, by name or id. */
-    agentRead(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.read"], { id }, {}, undefined, options);
-    }
-
-    /** Delete a sandbox with its files. */
-    agentDelete(id: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.delete"], { id }, query, undefined, options);
-    }
-
-    /** Start a sandbox that is stopped. */
-    agentStart(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.start"], { id }, {}, undefined, options);
-    }
-
-    /** Stop a sandbox; its files stay. */
-    agentStop(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.stop"], { id }, {}, undefined, options);
-    }
-
-    /** Stop a sandbox at once; its files stay. */
-    agentDestroy(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.destroy"], { id }, {}, undefined, options);
-    }
-
-    /** Give an agent another secret, over its link; the old one holds until the new one was used, or for the
-     *  grace. */
-    agentRotateSecret(id: string, query: { grace_seconds?: number }, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.rotate_secret"], { id }, query, undefined, options);
-    }
-
-    /** Run a command on a linked agent; with `wait` answered when it ends, or after that many milliseconds. */
-    commandCreate(id: string, query: { wait?: number }, body: models.CommandCreateRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.create"], { id }, query, body, options);
-    }
-
-    /** Commands of a linked agent, oldest first. */
-    commandList(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["command.list"], { id }, {}, undefined, options);
-    }
-
-    /** One command; `wait` as above. */
-    commandRead(id: string, cid: string, query: { wait?: number }, options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.read"], { id, cid }, query, undefined, options);
-    }
-
-    /** Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to go on, X-Atoll-State the
-     *  command's state. */
-    commandOutput(id: string, cid: string, query: { stream?: string; from?: number },
-        options?: Options): Promise<unknown> {
-        return this.json(operations["command.output"], { id, cid }, query, undefined, options);
-    }
-
-    /** Text for the command to read. */
-    commandStdin(id: string, cid: string, body: models.CommandStdinRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.stdin"], { id, cid }, {}, body, options);
-    }
-
-    /** A signal for all of its processes. */
-    commandSignal(id: string, cid: string, body: models.ExecSignalRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.signal"], { id, cid }, {}, body, options);
-    }
-
-    /** Another size of its terminal. */
-    commandResize(id: string, cid: string, body: models.ExecResizeRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.resize"], { id, cid }, {}, body, options);
     }
 }
