@@ -371,6 +371,8 @@ void event_streams_cut(struct api *api, const char *who)
 void api_drain(struct api *api)
 {
     api->draining = true;
+    if (!api->own)
+        return; /* it had not begun */
     rpc_drain(api);
     list_each_safe (node, &api->own->streams)
         stream_end(list_entry(node, struct stream, node), END_DRAIN, 1001,
