@@ -359,6 +359,7 @@ void event_streams_cut(struct api *api, const char *who)
 {
     output_streams_cut(api, who);
     file_streams_cut(api, who);
+    preview_streams_cut(api, who);
     rpc_cut(api, who);
     list_each_safe (node, &api->own->streams) {
         struct stream *stream = list_entry(node, struct stream, node);

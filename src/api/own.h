@@ -13,10 +13,11 @@ struct api_private {
     char boot[9];      /* random, the same for one life of the process */
     uint64_t requests; /* for request ids */
     struct refusals *refusals;
-    struct list streams; /* event streams, for keep-alives (event.c) */
-    struct list outputs; /* output streams, to be cut with their credential (exec.c) */
-    struct list files;   /* downloads, likewise (file_down.c) */
-    struct list rpcs;    /* remote calls, likewise (rpc.c) */
+    struct list streams;  /* event streams, for keep-alives (event.c) */
+    struct list outputs;  /* output streams, to be cut with their credential (exec.c) */
+    struct list files;    /* downloads, likewise (file_down.c) */
+    struct list previews; /* and requests to ports (preview.c) */
+    struct list rpcs;     /* remote calls, likewise (rpc.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -99,6 +100,19 @@ void call_exec_audit(struct call *call, const struct box_exec *exec);
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */
 void file_streams_cut(struct api *api, const char *who);
+/* preview.c: likewise for what talks to ports. */
+void preview_streams_cut(struct api *api, const char *who);
+/*
+ * port.c: does this Host name a port of a sandbox ("8000-sb….localhost"), at an address of ours?
+ * With api NULL: of that form, wherever.
+ */
+must_use bool port_host(const struct api *api, struct str host, struct str *id, unsigned *port);
+/* Who asks for such a host: 1 told by a pass, 0 to be found out as for any route, -1 refused. */
+must_use int port_host_who(struct call *call, struct err *err);
+extern const struct route port_host_route;
+
+/* dispatch.c: is it one of the values of Host that are ours? */
+bool api_host_known(const struct api *api, struct str host);
 
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,
