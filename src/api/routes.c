@@ -6,7 +6,7 @@ extern const struct route meta_routes[], token_routes[], event_routes[], audit_r
     backup_routes[], rpc_health_routes[], web_routes[], sandbox_routes[], exec_routes[],
     file_routes[], volume_routes[], snapshot_routes[], change_routes[], pool_routes[],
     image_routes[], secret_routes[], agentbox_routes[], rpc_reflection_routes[], agent_routes[],
-    agent_link_routes[], vm_routes[], operation_routes[];
+    agent_link_routes[], vm_routes[], operation_routes[], port_routes[], template_routes[], process_routes[];
 
 const struct route *const api_tables[] = {
     meta_routes,
@@ -31,5 +31,8 @@ const struct route *const api_tables[] = {
     agent_link_routes,
     vm_routes,
     operation_routes,
+    port_routes,
+    template_routes,
+    process_routes,
     NULL,
 };
