@@ -47,11 +47,13 @@ static void pending_done(struct box_op *op, const struct err *err)
 }
 
 /* What was run, for the audit: as much of it as is bearable. */
-static const char *audit_detail(struct call *call, const struct exec_view *view)
+const char *exec_detail(struct call *call, const struct box_exec *exec)
 {
+    struct exec_view at, *view = &at;
     autobuf struct buf line = { .max = AUDIT_COMMAND_MAX }, out = { 0 };
     struct json_out json = json_to(&out);
 
+    box_exec_view(exec, view);
     for (const char **arg = view->argv; arg && *arg; arg++) {
         buf_puts(&line, arg == view->argv ? "" : " ");
         buf_puts(&line, *arg);
@@ -112,7 +114,7 @@ static void exec_prepare(struct box_op *op)
     if (call->route->gives)
         call_reply(call, &view);
     call->object = arena_printf(&call->arena, "exec/%s", view.id);
-    call->detail = audit_detail(call, &view);
+    call->detail = exec_detail(call, op->exec);
 }
 
 static struct pending *pending_new(struct call *call)

@@ -16,6 +16,8 @@ struct api_private {
     struct list streams; /* event streams, for keep-alives (event.c) */
     struct list outputs; /* output streams, to be cut with their credential (exec.c) */
     struct list files;   /* downloads, likewise (file_down.c) */
+    struct list sockets; /* WebSockets, likewise (socket.c) */
+    struct list casts;   /* recordings, likewise (terminal_cast.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -88,10 +90,18 @@ void event_streams_free(struct api *api);
 /* Ends the streams that this principal opened: its credential is gone. */
 void event_streams_cut(struct api *api, const char *who);
 
+/* exec.c: what was run, for the audit row. */
+struct box_exec;
+const char *exec_detail(struct call *call, const struct box_exec *exec);
 /* exec.c: likewise for output. */
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */
 void file_streams_cut(struct api *api, const char *who);
+
+/* socket.c, terminal_cast.c: likewise for WebSockets and recordings. */
+void sockets_cut(struct api *api, const char *who);
+void sockets_drain(struct api *api);
+void cast_streams_cut(struct api *api, const char *who);
 
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,

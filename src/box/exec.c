@@ -89,6 +89,7 @@ void exec_free(struct box_exec *exec)
 
         reader->gone(reader);
     }
+    term_free(exec);
     exec_close_files(exec);
     list_remove(&exec->node);
     arena_free(&exec->arena);
@@ -108,6 +109,7 @@ struct box_exec *exec_by_number(const struct box *box, uint32_t number)
 
 void exec_remove_files(struct box_exec *exec)
 {
+    term_remove_files(exec);
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
         char name[SPOOL_NAME_SIZE];
 
@@ -162,6 +164,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
 
     *out = (struct exec_view){ .id = exec->id,
                                .sandbox = exec->box->id,
+                               .name = exec->spec.name,
                                .state = exec_state_name(exec->state),
                                .argv = exec->spec.argv,
                                .cwd = exec->spec.cwd,
@@ -351,6 +354,7 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
     }
     to->command = NULL;
     to->cwd = arena_strdup(arena, from->cwd);
+    to->name = from->name ? arena_strdup(arena, from->name) : NULL;
     to->files = files_copy(arena, from->files);
     to->user = strcmp(from->user, "root") == 0 ? "root" : "agent";
     while (from->env && from->env[envc].key)
@@ -359,6 +363,18 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
     for (size_t i = 0; i < envc; i++)
         to->env[i] = (struct field_pair){ arena_strdup(arena, from->env[i].key),
                                           arena_strdup(arena, from->env[i].value) };
+}
+
+/* Names are for finding what runs; one that has ended has given its name back. */
+static int check_name(const struct box *box, const char *name, struct err *err)
+{
+    list_each (pos, &box->execs) {
+        const struct box_exec *exec = list_entry(pos, struct box_exec, node);
+
+        if (!has_ended(exec) && exec->spec.name && strcmp(exec->spec.name, name) == 0)
+            return err_set(err, ERR_CONFLICT, "a terminal of this name runs already: %s", exec->id);
+    }
+    return 0;
 }
 
 /* The oldest ended ones make room. */
@@ -396,6 +412,8 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
         return -1;
     if (strcmp(settled.user, "root") == 0 && strcmp(box->spec.user, "root") != 0)
         return err_field(err, "user", "this sandbox was made for user agent");
+    if (settled.name && check_name(box, settled.name, err) < 0)
+        return -1;
     if (box->running >= EXECS_RUNNING_MAX)
         return err_set(err, ERR_RATE, "%u commands run already in this sandbox", box->running);
     forget_oldest(box);
@@ -553,10 +571,14 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
         return;
     }
     exec->news = true;
+    if (exec->spec.tty)
+        term_output(exec, data);
 }
 
 static void tell_readers(struct box_exec *exec)
 {
+    if (exec->spec.tty)
+        term_round(exec);
     list_each_safe (pos, &exec->readers) {
         struct box_reader *reader = list_entry(pos, struct box_reader, node);
 
@@ -603,6 +625,8 @@ static void end_stored(struct change *change, const struct err *err)
     exec->end_stored = true;
     (void)link_send(exec->box, INIT_FORGET, exec->number, NULL, 0, NULL, 0, -1);
     exec_close_files(exec);
+    if (exec->spec.tty)
+        term_ended(exec);
     tell_readers(exec);
     tell_waits(exec);
 }
@@ -778,6 +802,7 @@ int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct 
         return err_set(err, ERR_CONFLICT, "command %s has no terminal", exec->id);
     if (!link_send(exec->box, INIT_RESIZE, exec->number, &frame, sizeof(frame), NULL, 0, -1))
         return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", exec->box->id);
+    term_resized(exec, rows, cols);
     return 0;
 }
 
@@ -816,6 +841,17 @@ void exec_room(struct box_exec *exec, bool refused)
     input_pump(exec);
     if (exec->input && !exec->input->over)
         exec->input->room(exec->input);
+    if (exec->term && exec->in.len < INPUT_QUEUE)
+        term_room(exec);
+}
+
+bool exec_typed(struct box_exec *exec, struct str data)
+{
+    if (exec->in_closed)
+        return true; /* nothing reads it */
+    buf_str(&exec->in, data);
+    input_pump(exec);
+    return exec->in.len < INPUT_QUEUE;
 }
 
 int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *err)

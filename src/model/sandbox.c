@@ -339,12 +339,20 @@ const struct field exec_spec_fields[] = {
           .max = FILE_RULES_MAX,
           .help = "With any, it can open only what they name, besides the standard places (see the "
                   "sandbox's); never more than the sandbox's rules leave open"),
+    FIELD(exec_spec, name, F_STRING, 0, .min = 1, .max = SANDBOX_NAME_MAX,
+          .help = "Of a terminal: to find it again; no other that runs in the sandbox has it"),
+    FIELD(exec_spec, max_controllers, F_INT, 0, .min = 1, .max = TERM_CONTROLLERS_MAX,
+          .help = "Of a terminal: how many may type at once (1)"),
+    FIELD(exec_spec, lease_ms, F_INT, 0, .min = 1, .max = TERM_LEASE_MAX_MS,
+          .help = "Of a terminal: who has typed nothing for this long becomes an observer (10 "
+                  "minutes)"),
     { 0 },
 };
 
 const struct field exec_fields[] = {
     FIELD(exec_view, id, F_STRING, F_READONLY, .help = "ex…"),
     FIELD(exec_view, sandbox, F_STRING, F_READONLY, .help = "Where it runs"),
+    FIELD(exec_view, name, F_STRING, F_READONLY, .help = "Of a terminal that was given one"),
     FIELD(exec_view, state, F_STRING, F_READONLY, .help = "starting, running, exited or lost"),
     FIELD(exec_view, argv, F_STRINGS, F_READONLY, .help = "Program and arguments"),
     FIELD(exec_view, cwd, F_STRING, F_READONLY, .help = "Working directory"),
@@ -402,6 +410,14 @@ int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err)
         return -1;
     if ((spec->rows || spec->cols) && !spec->tty)
         return err_field(err, spec->rows ? "rows" : "cols", "only with tty");
+    if (!spec->tty && (spec->name || spec->max_controllers || spec->lease_ms))
+        return err_field(err,
+                         spec->name              ? "name"
+                         : spec->max_controllers ? "max_controllers"
+                                                 : "lease_ms",
+                         "only with tty");
+    if (spec->name && name_check(spec->name, "ex", "name", err) < 0)
+        return -1;
     if (!spec->cwd)
         spec->cwd = "/workspace";
     if (!spec->user)
