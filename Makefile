@@ -218,6 +218,27 @@ $(BUILD)/probe: tests/escape/probe.c | $(BUILD)/musl/include/linux
 	    -static -o $@ $<
 TEST_PROGRAMS += $(BUILD)/probe
 
+# For the test of an upgrade: the same programs as of another release, by their init's version.
+OTHER := $(BUILD)/other
+$(OTHER)/link.o: src/box/link.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) -DINIT_VERSION=1 $(CFLAGS) -MMD -MP -c $< -o $@
+$(OTHER)/init_link.o: src/init/link.c $(BUILD)/musl/flags | $(BUILD)/musl/include/linux
+	@mkdir -p $(@D)
+	@$(MUSL_CC) $(CPPFLAGS) -DINIT_VERSION=1 -isystem $(BUILD)/musl/include $(MUSL_CFLAGS) -MMD -MP \
+	    -c $< -o $@
+$(OTHER)/atoll: $(BUILD)/obj/main.o $(OTHER)/link.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(OTHER)/atoll-init: $(filter-out %/init/link.o,$(INIT_OBJ)) $(OTHER)/init_link.o
+	$(musl_link)
+$(OTHER)/init_image.o: src/warden/init_image.S $(OTHER)/atoll-init
+	@strip -o $(OTHER)/init.stripped $(OTHER)/atoll-init
+	@$(CC) -DINIT_FILE='"$(OTHER)/init.stripped"' -c $< -o $@
+$(OTHER)/atoll-warden: $(filter-out %/init_image.o,$(WARDEN_OBJ)) $(OTHER)/init_image.o
+	$(musl_link)
+TEST_PROGRAMS += $(OTHER)/atoll $(OTHER)/atoll-warden
+
 $(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): CPPFLAGS += -DATOLL_FAULTS
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
                                   $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
@@ -412,4 +433,4 @@ help:
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 	@echo '  SAN=address|undefined|thread, LAZY=1: variants in their own build directory'
 
--include $(shell find $(BUILD)/obj $(BUILD)/musl -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/musl $(BUILD)/other -name '*.d' 2>/dev/null)

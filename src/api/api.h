@@ -51,6 +51,7 @@ struct route {
     route_fn fn;
     const struct field *takes; /* request body; NULL: none allowed */
     const struct field *gives; /* reply; NULL: described by summary only */
+    const struct field *items; /* of a list: each of the reply's `items` */
     const char *query;         /* "since:int,limit:int,type:string": known query parameters */
     const char *summary;
     unsigned flags;
@@ -142,6 +143,7 @@ struct api_options {
     const char *base_url; /* "http://127.0.0.1:8080" of the first TCP listener, or NULL; borrowed */
     const char *data_dir; /* ours to write: backups */
     const struct asset *assets;
+    const struct seal_key *key; /* of sealed values; borrowed */
 };
 
 struct api {
@@ -167,6 +169,6 @@ struct http_app api_app(struct api *api);
 /* Tables of handlers, by noun; routes.c lists them. */
 extern const struct route *const api_tables[];
 
-void api_openapi(const struct api *api, struct buf *out);
+void api_openapi(const char *version, struct buf *out);
 /* docs/api.md, generated. */
 void api_reference(struct buf *out);

@@ -628,6 +628,7 @@ const struct route exec_routes[] = {
       .on = ON_LOOP,
       .roles = ROLE_LOOK,
       .fn = exec_list,
+      .items = exec_fields,
       .summary = "The commands of a sandbox that are kept, oldest first." },
     { .name = "exec.read",
       .method = "GET",

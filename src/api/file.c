@@ -386,6 +386,7 @@ const struct route file_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_LOOK,
       .fn = file_list,
+      .items = file_fields,
       .flags = ROUTE_AWAKE,
       .query = "path:string,user:string,after:string,limit:int",
       .summary = "What is in a directory, sorted by name: `items` behind the name `after`, at "

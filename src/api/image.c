@@ -222,6 +222,7 @@ const struct route image_routes[] = {
       .on = ON_LOOP,
       .roles = ROLE_LOOK,
       .fn = image_list,
+      .items = image_fields,
       .summary = "The images, oldest first." },
     { .name = "image.read",
       .method = "GET",

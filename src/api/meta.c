@@ -128,7 +128,7 @@ static int metrics_get(struct call *call, struct err *err)
 static int openapi_get(struct call *call, struct err *err)
 {
     (void)err;
-    api_openapi(call->api, &call->reply);
+    api_openapi(call->api->options.version, &call->reply);
     return 0;
 }
 

@@ -56,15 +56,36 @@ static void put_parameters(const struct route *route, struct json_out *json)
     json_close(json, ']');
 }
 
+/* {"items":[…]}, the shape of every list. */
+static void put_list_schema(struct json_out *json, const struct field *items)
+{
+    json_open(json, '{');
+    json_kv_text(json, "type", "object");
+    json_key(json, "required");
+    json_put_raw(json, STR("[\"items\"]"));
+    json_key(json, "properties");
+    json_open(json, '{');
+    json_key(json, "items");
+    json_open(json, '{');
+    json_kv_text(json, "type", "array");
+    json_key(json, "items");
+    field_schema(items, false, json);
+    json_close(json, '}');
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
 static void put_content(struct json_out *json, const char *type, const struct field *fields,
-                        bool request)
+                        const struct field *items, bool request)
 {
     json_key(json, "content");
     json_open(json, '{');
     json_key(json, type);
     json_open(json, '{');
     json_key(json, "schema");
-    if (fields)
+    if (items)
+        put_list_schema(json, items);
+    else if (fields)
         field_schema(fields, request, json);
     else
         json_put_bool(json, true);
@@ -94,11 +115,12 @@ static void put_operation(const struct route *route, struct json_out *json)
     json_kv_text(json, "summary", route->summary);
     put_roles(route, json);
     put_parameters(route, json);
-    if (route->takes) {
+    if (route->takes || route->flags & ROUTE_BODY) {
         json_key(json, "requestBody");
         json_open(json, '{');
         json_kv_bool(json, "required", true);
-        put_content(json, "application/json", route->takes, true);
+        put_content(json, route->takes ? "application/json" : "application/octet-stream",
+                    route->takes, NULL, true);
         json_close(json, '}');
     }
     if (route->roles & ROLE_PUBLIC) {
@@ -111,7 +133,7 @@ static void put_operation(const struct route *route, struct json_out *json)
     json_key(json, route->flags & ROUTE_CREATES ? "201" : "200");
     json_open(json, '{');
     json_kv_text(json, "description", "Success");
-    put_content(json, reply_type(route), route->gives, false);
+    put_content(json, reply_type(route), route->gives, route->items, false);
     json_close(json, '}');
     json_key(json, "default");
     json_open(json, '{');
@@ -157,7 +179,7 @@ static const char error_components[] =
     "\"field\":{\"type\":[\"string\",\"null\"]},\"request_id\":{\"type\":[\"string\",\"null\"]}}}}}"
     "}}}}}";
 
-void api_openapi(const struct api *api, struct buf *out)
+void api_openapi(const char *version, struct buf *out)
 {
     struct json_out json = json_to(out);
     automap struct map seen = { 0 };
@@ -167,7 +189,7 @@ void api_openapi(const struct api *api, struct buf *out)
     json_key(&json, "info");
     json_open(&json, '{');
     json_kv_text(&json, "title", "Atoll");
-    json_kv_text(&json, "version", api->options.version);
+    json_kv_text(&json, "version", version);
     json_close(&json, '}');
     json_key(&json, "security");
     json_put_raw(&json, STR("[{\"token\":[]},{\"session\":[]}]"));
@@ -204,8 +226,11 @@ static void put_field_rows(const struct field *fields, bool request, struct buf 
             struct str rest = str_of(f->choices);
 
             buf_puts(out, ":");
-            while (rest.n)
-                buf_printf(out, " `%.*s`", STR_FMT(str_cut(&rest, '|')));
+            while (rest.n) {
+                struct str choice = str_cut(&rest, '|');
+
+                buf_printf(out, " `%.*s`", STR_FMT(choice));
+            }
         }
         buf_puts(out, " |\n");
     }
@@ -249,6 +274,10 @@ void api_reference(struct buf *out)
             if (route->gives) {
                 buf_puts(out, "Gives:\n\n");
                 put_field_rows(route->gives, false, out);
+            }
+            if (route->items) {
+                buf_puts(out, "Gives `items`, each:\n\n");
+                put_field_rows(route->items, false, out);
             }
         }
 }

@@ -84,6 +84,7 @@ const struct route pool_routes[] = {
       .on = ON_LOOP,
       .roles = ROLE_PEOPLE,
       .fn = pool_list,
+      .items = pool_fields,
       .flags = ROUTE_NODE,
       .summary = "The pools of warm sandboxes, and how many stand ready." },
     { .name = "pool.set",

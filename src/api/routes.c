@@ -5,12 +5,12 @@
 extern const struct route meta_routes[], token_routes[], event_routes[], audit_routes[],
     backup_routes[], grpc_health_routes[], web_routes[], sandbox_routes[], exec_routes[],
     file_routes[], volume_routes[], snapshot_routes[], change_routes[], pool_routes[],
-    image_routes[], terminal_routes[];
+    image_routes[], secret_routes[], terminal_routes[];
 
 const struct route *const api_tables[] = {
     meta_routes,   token_routes,   event_routes,    audit_routes,
     backup_routes, sandbox_routes, change_routes,   exec_routes,
     file_routes,   volume_routes,  snapshot_routes, grpc_health_routes,
-    web_routes,    pool_routes,    image_routes,    terminal_routes,
-    NULL,
+    web_routes,    pool_routes,    image_routes,    secret_routes,
+    terminal_routes, NULL,
 };

@@ -361,6 +361,7 @@ const struct route sandbox_routes[] = {
       .on = ON_LOOP,
       .roles = ROLE_LOOK,
       .fn = sandbox_list,
+      .items = sandbox_fields,
       .query = "state:string,label:string",
       .summary = "The caller's sandboxes, oldest first; `label` is KEY or KEY=VALUE." },
     { .name = "sandbox.read",

@@ -318,6 +318,7 @@ const struct route terminal_routes[] = {
       .on = ON_LOOP,
       .roles = ROLE_LOOK,
       .fn = terminal_list,
+      .items = terminal_fields,
       .summary = "The terminals of a sandbox that are kept, oldest first." },
     { .name = "terminal.read",
       .method = "GET",

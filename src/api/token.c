@@ -377,6 +377,7 @@ const struct route token_routes[] = {
       .on = ON_READER,
       .roles = ROLE_ADMIN,
       .fn = token_get,
+      .items = token_fields,
       .query = "tenant:string",
       .summary =
           "All tokens of the caller's tenant, oldest first, without the tokens themselves." },

@@ -75,6 +75,13 @@
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
 #define REFUSALS_AUDITED_MAX 1200    /* of all peers, per minute; likewise */
 
+/* Secrets */
+#define SECRET_NAME_MAX 63
+#define SECRET_VALUE_MAX 65536
+#define SECRETS_MAX 4096           /* of a tenant */
+#define SECRET_GRACE_DEFAULT_S 300 /* an old secret of an agent beside its new one */
+#define SECRET_GRACE_MAX_S 86400
+
 /* Store, events */
 #define STORE_BATCH_MAX 256              /* calls sharing one commit */
 #define STORE_QUEUE_MAX 4096             /* waiting calls; then 503 */

@@ -4,6 +4,7 @@
  *   row and box     opened again; its init says what it still holds, and nothing is lost
  *   row without box the sandbox ended while nobody looked: failed, its commands lost
  *   box without row made just before a kill, never acknowledged to anybody: destroyed
+ *   another release its init speaks another version: it ends, and one with a disk can be started
  *
  * Then the same for disks (disk.c): after the boxes, because a box without a row may still hold
  * one.
@@ -211,6 +212,41 @@ void box_reopen(struct box *box)
 
     box->busy = "being connected";
     ask->answered = opened;
+    ask->box = box;
+    ask_send(box->boxes, ask);
+}
+
+/* ---- another release ---- */
+
+static void parted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct box *box = ask->box;
+    char reason[sizeof(box->reason)];
+
+    (void)fds;
+    if (!msg || (msg->status && msg->status != ENOENT)) {
+        box->busy = NULL;
+        link_tick_soon(box); /* asked again */
+        return;
+    }
+    snprintf(reason, sizeof(reason), "it was made by another release (init protocol %u, here %u)%s",
+             box->version, INIT_VERSION,
+             box->disk ? ": start it to go on with its files" : ", and its files were in memory");
+    box->asleep = false;
+    box_lost(box, reason);
+}
+
+void box_part(struct box *box)
+{
+    if (box->pool || box->helper) { /* we made it ourselves: that was no honest answer */
+        box_condemn(box, "its init broke the protocol");
+        return;
+    }
+    log_warn("a sandbox of another release is ended", kv_str("sandbox", box->id),
+             kv_int("version", box->version));
+    struct ask *ask = ask_new(WIRE_BOX_DESTROY, box->id);
+    box->busy = "being ended";
+    ask->answered = parted;
     ask->box = box;
     ask_send(box->boxes, ask);
 }

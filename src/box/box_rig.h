@@ -219,7 +219,8 @@ UNUSED_OK static struct box *made(void)
     settle();
     CHECK_INT(caller.done, 1);
     CHECK(!caller.failed);
-    say(INIT_READY, 0, &(struct init_ready){ .version = 1 }, sizeof(struct init_ready), NULL);
+    say(INIT_READY, 0, &(struct init_ready){ .version = INIT_VERSION }, sizeof(struct init_ready),
+        NULL);
     say(INIT_LISTED, 0, NULL, 0, NULL);
     turn(20);
     return caller.op.box;

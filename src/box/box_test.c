@@ -359,8 +359,8 @@ TEST(a_restart_goes_on_where_the_files_end)
     CHECK(is_started);
     CHECK_INT(asked[asked_count - 1].verb, WIRE_BOX_THAW); /* as its row says, whatever it was */
     struct init_listed row = { .exec = number, .running = 1 };
-    say(INIT_READY, 0, &(struct init_ready){ .version = 1, .execs = 1 }, sizeof(struct init_ready),
-        NULL);
+    say(INIT_READY, 0, &(struct init_ready){ .version = INIT_VERSION, .execs = 1 },
+        sizeof(struct init_ready), NULL);
     say_output(number, INIT_OUT, 0, "one two"); /* an init says everything that it holds */
     say(INIT_LISTED, 0, &row, sizeof(row), NULL);
     settle();

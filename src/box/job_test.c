@@ -313,7 +313,8 @@ TEST(a_broken_connection_is_taken_up_where_it_was)
     turn(700); /* the next tick opens it again */
     CHECK_INT(asked[asked_count - 1].verb, WIRE_BOX_OPEN);
     answer_with(&asked[asked_count - 1], 0, true);
-    say(INIT_READY, 0, &(struct init_ready){ .version = 1 }, sizeof(struct init_ready), NULL);
+    say(INIT_READY, 0, &(struct init_ready){ .version = INIT_VERSION }, sizeof(struct init_ready),
+        NULL);
     turn(10);
     CHECK(heard(INIT_ATTACH, &who, (char *)&attach, sizeof(attach)));
     CHECK(who == number && attach.position[INIT_OUT] == 3);

@@ -178,6 +178,90 @@ TEST(what_died_while_nobody_looked_can_be_started)
     down();
 }
 
+TEST(what_another_release_made_is_ended_and_can_be_started)
+{
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    CHECK(create_one(&on_disk) != NULL);
+    CHECK(create_one(&(struct sandbox_spec){ .name = "two", .storage = "memory" }) != NULL);
+    model_version = INIT_VERSION - 1;
+    model_again();
+    check_whole(); /* nothing of them is left with the warden */
+    CHECK_INT(model_count_boxes(), 0);
+    struct box *box = only(), *memory = boxes_next(boxes, "default", box);
+    CHECK_STR(state_of(box), "stopped");
+    CHECK(strstr(box->reason, "another release") && strstr(box->reason, "start it"));
+    CHECK_STR(state_of(memory), "failed");
+    CHECK(strstr(memory->reason, "another release") && strstr(memory->reason, "in memory"));
+    model_version = INIT_VERSION;
+    CHECK_OK(box_start(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && !box->reason[0]);
+    model_again();
+    check_whole();
+    CHECK_STR(state_of(only()), "running");
+    down();
+}
+
+/* The first question about it that the warden refuses is asked again. */
+TEST(what_another_release_made_is_ended_when_the_warden_can)
+{
+    model_up();
+    CHECK(create_one(&on_disk) != NULL);
+    model_version = INIT_VERSION + 1; /* or we are the older one */
+    model_again();
+    check_whole();
+    model_fresh();
+    down();
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    model_version = INIT_VERSION + 1;
+    close(model_box(box->id)->init);
+    model_box(box->id)->init = -1;
+    model_how = MODEL_REFUSES;
+    model_errno = EIO;
+    model_questions = 0;
+    model_at = 3; /* OPEN, THAW, DESTROY */
+    turn(700);
+    model_run();
+    CHECK_STR(state_of(box), "running");
+    CHECK(!box->busy);
+    turn(700);
+    model_run();
+    CHECK_STR(state_of(box), "stopped");
+    check_whole();
+    down();
+}
+
+/* A change that is under way is over before it is ended. */
+TEST(another_release_is_noticed_while_something_else_is_done)
+{
+    struct box_op *op = call();
+    struct err err;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    model_version = INIT_VERSION - 1;
+    close(model_box(box->id)->init);
+    model_box(box->id)->init = -1;
+    turn(700);
+    model_answer(&asked[model_seen++]); /* it is open, and will say READY */
+    CHECK_OK(box_pause(box, op, &err), &err);
+    turn(20);
+    CHECK(box->foreign);
+    CHECK_STR(box->busy, "being paused");
+    model_run();
+    CHECK(went_well(op));
+    turn(700);
+    model_run();
+    CHECK_STR(state_of(box), "stopped");
+    check_whole();
+    down();
+}
+
 TEST(storage_is_disk_where_the_machine_can)
 {
     struct box_op *op = call();

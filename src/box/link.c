@@ -284,6 +284,33 @@ static void take_job(struct box_job *job, const struct init_head *head, const ch
     }
 }
 
+/*
+ * An init of another release is not spoken to at all. It is ended from the timer, because whoever
+ * drains a connection may be about to free the box.
+ */
+static void take_ready(struct box *box, const char *body)
+{
+    struct init_ready ready;
+
+    memcpy(&ready, body, sizeof(ready));
+    if (ready.version != INIT_VERSION) {
+        box->foreign = true;
+        box->version = ready.version;
+        link_close(box);
+        timer_set(box->boxes->loop, &box->tick, 0);
+        return;
+    }
+    list_each (pos, &box->execs) {
+        struct box_exec *exec = list_entry(pos, struct box_exec, node);
+
+        if (exec->state == EXEC_RUNNING)
+            exec_attach(exec);
+    }
+    list_each (pos, &box->jobs)
+        job_attach(list_entry(pos, struct box_job, node));
+    (void)link_send(box, INIT_LIST, 0, NULL, 0, NULL, 0, -1);
+}
+
 void link_take(struct box *box, const void *data, size_t len)
 {
     struct init_head head;
@@ -296,15 +323,7 @@ void link_take(struct box *box, const void *data, size_t len)
     memcpy(&head, data, sizeof(head));
     switch (head.type) {
     case INIT_READY:
-        list_each (pos, &box->execs) {
-            struct box_exec *exec = list_entry(pos, struct box_exec, node);
-
-            if (exec->state == EXEC_RUNNING)
-                exec_attach(exec);
-        }
-        list_each (pos, &box->jobs)
-            job_attach(list_entry(pos, struct box_job, node));
-        (void)link_send(box, INIT_LIST, 0, NULL, 0, NULL, 0, -1);
+        take_ready(box, body);
         break;
     case INIT_LISTED:
         take_list(box, body, head.len);
@@ -372,7 +391,7 @@ void link_open(struct box *box, int fd)
     link_close(box);
     box->link.fd = fd;
     box->link.events = EPOLLIN;
-    box->listed = false;
+    box->listed = box->foreign = false;
     if (loop_watch(box->boxes->loop, &box->link, &err) < 0) {
         close(fd);
         box->link.fd = -1;
@@ -417,6 +436,10 @@ static void on_tick(struct timer *timer)
         return;
     if (box->busy) {
         link_tick_soon(box);
+        return;
+    }
+    if (box->foreign) {
+        box_part(box);
         return;
     }
     if (box->link.fd < 0) {

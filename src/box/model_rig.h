@@ -29,6 +29,7 @@ static int model_how;
 static int model_errno;
 static unsigned model_questions; /* so far */
 static bool model_no_disks;
+static uint32_t model_version = INIT_VERSION; /* what its inits speak */
 static bool model_dead; /* the api process was killed: nothing more is answered */
 
 /* Inits run whatever they are asked to: it exits at once. */
@@ -91,6 +92,7 @@ UNUSED_OK static void model_fresh(void)
     model_no_disks = model_dead = model_inits = false;
     model_ran = 0;
     model_seen = 0;
+    model_version = INIT_VERSION;
 }
 
 /* The other end of a fresh connection, with READY and an empty list said by the init. */
@@ -104,7 +106,8 @@ static int model_connect(struct model_box *box)
         close(box->init);
     box->init = pair[0];
     init_end = pair[0];
-    say(INIT_READY, 0, &(struct init_ready){ .version = 1 }, sizeof(struct init_ready), NULL);
+    say(INIT_READY, 0, &(struct init_ready){ .version = model_version }, sizeof(struct init_ready),
+        NULL);
     say(INIT_LISTED, 0, NULL, 0, NULL);
     init_end = before;
     return pair[1];

@@ -150,6 +150,8 @@ struct box {
     struct list frames; /* not sent yet */
     size_t frames_size;
     bool listed;       /* its init has said what runs, on this connection */
+    bool foreign;      /* its init is of another release, and speaks: */
+    uint32_t version;  /* of the protocol */
     unsigned strikes;  /* frames that made no sense */
     struct timer tick; /* while something is to be asked again */
 
@@ -334,6 +336,8 @@ void box_jobs_drain(struct box *box); /* those without an end */
 
 void adopt_opened(struct boxes *boxes);
 void box_reopen(struct box *box);
+/* Its init is not one that we can talk to: it is ended, and can be started again. */
+void box_part(struct box *box);
 
 /* ---- disk.c ---- */
 

@@ -372,6 +372,12 @@ static void page_settings(struct buf *out)
     }
 }
 
+static void page_openapi(struct buf *out)
+{
+    api_openapi(ATOLL_VERSION, out);
+    buf_putc(out, '\n');
+}
+
 /* ---- the command ---- */
 
 static int docs_run(struct cli *cli, struct err *err)
@@ -381,7 +387,7 @@ static int docs_run(struct cli *cli, struct err *err)
         void (*put)(struct buf *out);
     } pages[] = {
         { "man1", page_man1 },         { "conf5", page_conf5 },  { "commands", page_commands },
-        { "settings", page_settings }, { "api", api_reference },
+        { "settings", page_settings }, { "api", api_reference }, { "openapi", page_openapi },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(pages); i++)
@@ -395,7 +401,7 @@ static int docs_run(struct cli *cli, struct err *err)
 const struct command cmd_docs = {
     .name = "docs",
     .args = "PAGE",
-    .help = "Print a generated page: man1, conf5, commands, settings or api.",
+    .help = "Print a generated page: man1, conf5, commands, settings, api or openapi.",
     .traits = CMD_HIDDEN,
     .run = docs_run,
 };

@@ -13,49 +13,28 @@
 
 #include "base/mem.h"
 #include "cli/upload.h"
+#include "tree/tar.h"
 
 extern char **environ;
 
 /* ---- an OCI layout directory, sent as tar ---- */
 
-static void octal(char *field, size_t size, uint64_t value)
-{
-    if (value >> (3 * (size - 1))) { /* too large for digits: as GNU tar writes it */
-        field[0] = (char)0x80;
-        for (size_t i = size - 1; i > 0; i--, value >>= 8)
-            field[i] = (char)(value & 255);
-        return;
-    }
-    for (size_t i = size - 1; i-- > 0; value >>= 3)
-        field[i] = (char)('0' + (value & 7));
-}
-
 static int put_head(struct upload *upload, const char *name, uint64_t size, struct err *err)
 {
-    static const char magic[8] = "ustar\00000";
-    char head[512] = { 0 };
-    unsigned sum = 0;
+    struct tar_raw head = { .type = '0' };
 
     if (strlen(name) > 99)
         return err_set(err, ERR_INVALID, "a name that no OCI layout has: %s", name);
-    snprintf(head, 100, "%s", name);
-    octal(head + 100, 8, 0644);
-    octal(head + 108, 8, 0);
-    octal(head + 116, 8, 0);
-    octal(head + 124, 12, size);
-    octal(head + 136, 12, 0);
-    memset(head + 148, ' ', 8);
-    head[156] = '0';
-    memcpy(head + 257, magic, sizeof(magic));
-    for (size_t i = 0; i < sizeof(head); i++)
-        sum += (unsigned char)head[i];
-    octal(head + 148, 7, sum);
-    return upload_put(upload, head, sizeof(head), err);
+    memcpy(head.name, name, strlen(name));
+    tar_number(head.mode, sizeof(head.mode), 0644);
+    tar_number(head.size, sizeof(head.size), size);
+    tar_seal(&head);
+    return upload_put(upload, (const char *)&head, sizeof(head), err);
 }
 
 static int put_file(struct upload *upload, int dir, const char *name, struct err *err)
 {
-    static const char zeros[512];
+    static const char zeros[TAR_BLOCK];
     autoclose int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
 
@@ -63,12 +42,12 @@ static int put_file(struct upload *upload, int dir, const char *name, struct err
         return err_sys(err, "open %s", name);
     if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, "%s is no file", name);
-    uint64_t size = (uint64_t)st.st_size, before = upload->sent + 512;
+    uint64_t size = (uint64_t)st.st_size, before = upload->sent + TAR_BLOCK;
     if (put_head(upload, name, size, err) < 0 || upload_fd(upload, fd, name, err) < 0)
         return -1;
     if (!upload->refused && upload->sent - before != size)
         return err_set(err, ERR_CONFLICT, "%s changed while it was read", name);
-    return size % 512 ? upload_put(upload, zeros, 512 - size % 512, err) : 0;
+    return size % TAR_BLOCK ? upload_put(upload, zeros, TAR_BLOCK - size % TAR_BLOCK, err) : 0;
 }
 
 static int put_blobs(struct upload *upload, int dir, struct err *err)

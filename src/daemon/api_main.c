@@ -26,6 +26,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/metric.h"
+#include "base/seal.h"
 #include "box/boxes.h"
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
@@ -63,6 +64,7 @@ static struct server {
     struct auth *auth;
     struct boxes *boxes;
     struct api api;
+    struct seal_key key; /* of the sealed values in the store */
     struct http_server *http;
     struct tls *tls; /* NULL without https:// listeners */
 
@@ -354,6 +356,7 @@ static void server_free(void)
     tls_free(server.tls);
     loop_free(server.loop);
     loaded_free(&last);
+    explicit_bzero(&server.key, sizeof(server.key));
     arena_free(&server.start_arena);
     buf_free(&server.start_text);
 }
@@ -574,6 +577,16 @@ static int build_boxes(struct err *err)
     return 0;
 }
 
+/* The key of the sealed values; made by the first start that has none. */
+static int load_key(struct err *err)
+{
+    autoclose int dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0)
+        return err_sys(err, "open the data directory");
+    return seal_key_load(&server.key, dir, STATE_KEY, err);
+}
+
 /* From the jail on: everything that holds what others wrote. */
 static int build(struct err *err)
 {
@@ -591,7 +604,7 @@ static int build(struct err *err)
         return -1;
     struct auth_options auth = auth_options();
     server.auth = auth_new(server.loop, &auth);
-    if (build_boxes(err) < 0)
+    if (build_boxes(err) < 0 || load_key(err) < 0)
         return -1;
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
@@ -603,6 +616,7 @@ static int build(struct err *err)
                                             .version = ATOLL_VERSION,
                                             .base_url = base_url(),
                                             .data_dir = ".",
+                                            .key = &server.key,
                                             .assets = web_assets } };
     if (api_init(&server.api, err) < 0)
         return -1;

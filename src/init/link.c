@@ -109,7 +109,7 @@ static void rewind_all(void)
 
 void link_adopt(int fd)
 {
-    struct init_ready ready = { .version = 1 };
+    struct init_ready ready = { .version = INIT_VERSION };
 
     link_drop();
     link_fd = fd;

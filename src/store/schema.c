@@ -210,12 +210,31 @@ static const char image_tables[] =
     "  PRIMARY KEY (tenant, name)"
     ") {clustered};";
 
+/* Values that are sealed, and hashes of the secrets of agents (auth/vault.h). */
+static const char secret_tables[] =
+    "CREATE TABLE secret ("
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  name TEXT NOT NULL,"
+    "  kind TEXT NOT NULL," /* value, agent */
+    "  version BIGINT NOT NULL,"
+    "  by TEXT NOT NULL,"
+    "  created_ms BIGINT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL,"
+    "  sealed {blob},"
+    "  hash {blob},"
+    "  next {blob}," /* of an agent: the secret that is to follow, until… */
+    "  next_until_ms BIGINT NOT NULL DEFAULT 0,"
+    "  PRIMARY KEY (tenant, name)"
+    ") {clustered};"
+    "CREATE UNIQUE INDEX secret_agent ON secret (name) WHERE kind = 'agent';";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
     { 3, "disks", disk_tables },
     { 4, "pools", pool_tables },
     { 5, "images", image_tables },
+    { 6, "secrets", secret_tables },
     { 0 },
 };
 /* clang-format on */

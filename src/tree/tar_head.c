@@ -99,9 +99,6 @@ int tar_head_parse(const char block[TAR_BLOCK], struct tar_head *out)
         return -1;
     if (out->type == 0 || out->type == '7')
         out->type = '0';
-    size_t len = strlen(out->path);
-    if (out->type == '0' && len && out->path[len - 1] == '/')
-        out->type = '5'; /* before there was a type for directories */
     out->mode = (uint32_t)mode & 07777;
     out->size = (uint64_t)size;
     out->mtime = mtime;
@@ -207,6 +204,13 @@ void tar_extra_apply(const struct tar_extra *extra, struct tar_head *head)
         head->size = extra->size;
     if (extra->has_mtime)
         head->mtime = extra->mtime;
+    /*
+     * Before there was a type for directories, a '/' at the end said so. Only of the whole name:
+     * the header of a long one holds its beginning, which may end with any byte.
+     */
+    size_t len = strlen(head->path);
+    if (head->type == '0' && len && head->path[len - 1] == '/')
+        head->type = '5';
 }
 
 int tar_path_clean(char *path, enum tree_why *why)

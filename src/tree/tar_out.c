@@ -47,14 +47,20 @@ static uint64_t padding(uint64_t size)
     return (TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK;
 }
 
-static void octal(char *field, size_t len, uint64_t value)
+void tar_number(char *field, size_t len, uint64_t value)
 {
+    if (value >> (3 * (len - 1))) {
+        field[0] = (char)0x80;
+        for (size_t i = len - 1; i > 0; i--, value >>= 8)
+            field[i] = (char)(value & 255);
+        return;
+    }
     field[len - 1] = 0;
     for (size_t i = len - 1; i-- > 0; value >>= 3)
         field[i] = (char)('0' + (value & 7));
 }
 
-static int put_head(struct packer *packer, struct tar_raw *raw)
+void tar_seal(struct tar_raw *raw)
 {
     uint32_t sum = 0;
 
@@ -62,7 +68,12 @@ static int put_head(struct packer *packer, struct tar_raw *raw)
     memset(raw->sum, ' ', sizeof(raw->sum));
     for (size_t i = 0; i < sizeof(*raw); i++)
         sum += ((const unsigned char *)raw)[i];
-    octal(raw->sum, 7, sum);
+    tar_number(raw->sum, 7, sum);
+}
+
+static int put_head(struct packer *packer, struct tar_raw *raw)
+{
+    tar_seal(raw);
     return put(packer, raw, sizeof(*raw));
 }
 
@@ -106,11 +117,11 @@ static int put_pax(struct packer *packer, const char *path, const char *link, ui
     }
     if (!len)
         return 0;
-    octal(raw.mode, sizeof(raw.mode), 0644);
-    octal(raw.uid, sizeof(raw.uid), 0);
-    octal(raw.gid, sizeof(raw.gid), 0);
-    octal(raw.size, sizeof(raw.size), len);
-    octal(raw.mtime, sizeof(raw.mtime), 0);
+    tar_number(raw.mode, sizeof(raw.mode), 0644);
+    tar_number(raw.uid, sizeof(raw.uid), 0);
+    tar_number(raw.gid, sizeof(raw.gid), 0);
+    tar_number(raw.size, sizeof(raw.size), len);
+    tar_number(raw.mtime, sizeof(raw.mtime), 0);
     if (put_head(packer, &raw) < 0 || put(packer, records, len) < 0)
         return -1;
     return put_zeros(packer, padding(len));
@@ -127,12 +138,12 @@ static int put_entry(struct packer *packer, char type, uint64_t size)
         return -1;
     memcpy(raw.name, path, strnlen(path, sizeof(raw.name)));
     memcpy(raw.link, packer->walk.link, strnlen(packer->walk.link, sizeof(raw.link)));
-    octal(raw.mode, sizeof(raw.mode), st->st_mode & 07777);
-    octal(raw.uid, sizeof(raw.uid), MIN(st->st_uid, (uid_t)ID_OCTAL_MAX));
-    octal(raw.gid, sizeof(raw.gid), MIN(st->st_gid, (gid_t)ID_OCTAL_MAX));
-    octal(raw.size, sizeof(raw.size), MIN(size, SIZE_OCTAL_MAX));
-    octal(raw.mtime, sizeof(raw.mtime),
-          st->st_mtim.tv_sec > 0 ? MIN((uint64_t)st->st_mtim.tv_sec, SIZE_OCTAL_MAX) : 0);
+    tar_number(raw.mode, sizeof(raw.mode), st->st_mode & 07777);
+    tar_number(raw.uid, sizeof(raw.uid), MIN(st->st_uid, (uid_t)ID_OCTAL_MAX));
+    tar_number(raw.gid, sizeof(raw.gid), MIN(st->st_gid, (gid_t)ID_OCTAL_MAX));
+    tar_number(raw.size, sizeof(raw.size), MIN(size, SIZE_OCTAL_MAX));
+    tar_number(raw.mtime, sizeof(raw.mtime),
+               st->st_mtim.tv_sec > 0 ? MIN((uint64_t)st->st_mtim.tv_sec, SIZE_OCTAL_MAX) : 0);
     return put_head(packer, &raw);
 }
 

@@ -603,6 +603,27 @@ TEST(what_is_packed_is_unpacked_the_same)
     }
 }
 
+/* A header holds 100 bytes of a name: every way to cut one, also just behind a '/'. */
+TEST(names_of_any_length_are_packed_and_unpacked)
+{
+    for (size_t len = 90; len <= 160; len++) {
+        autobuf struct buf archive = { 0 };
+        struct tree_sink sink = { put_buf, &archive };
+        struct tree_fail failure = { 0 };
+        char path[4096], dir[200], file[210];
+        autoclose int from = new_dir(path), to = new_dir(path);
+
+        memset(dir, 'd', len);
+        dir[len] = 0;
+        snprintf(file, sizeof(file), "%s/f", dir);
+        CHECK_INT(mkdirat(from, dir, 0755), 0);
+        write_file(from, file, "hello", 5);
+        CHECK_INT(tree_tar(from, NULL, &sink, &failure), 0);
+        CHECK_INT(unpack_into(to, &archive, &failure), 0);
+        CHECK(there(to, file));
+    }
+}
+
 static bool named_skip(void *ctx, const char *path, const struct stat *st)
 {
     (void)ctx;

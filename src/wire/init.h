@@ -21,6 +21,14 @@
 #include "base/auto.h"
 
 #define INIT_MAGIC 0x31494c41u /* "ALI1" */
+/*
+ * A sandbox outlives the server that made it, so an init may be older, or newer, than the api that
+ * opens it: READY tells. Every change of a frame, or of what one means, makes this one more. The
+ * heads and READY itself never change, so that any two versions can tell each other apart.
+ */
+#ifndef INIT_VERSION /* a build for tests is of another release */
+#define INIT_VERSION 2
+#endif
 #define INIT_FRAME_MAX 65536
 #define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
 #define INIT_RING_SIZE 262144

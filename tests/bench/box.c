@@ -8,12 +8,12 @@
  *
  * box loop SECONDS STATE [COMMAND…]: the number of cycles, or of runs of COMMAND.
  *
- * box many COUNT STATE: `one`: commands in one of one; `all`: in some of COUNT; then kB of memory
- * for each, and what is left after.
+ * box many COUNT STATE: `one`: commands in one of one; `all`: in some of COUNT; kB of memory for
+ * each of the first MANY_FEW and of all, and what is left after.
  *
  * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
  *
- * box disk ROUNDS STATE: min, median and p99 of what is about disks (disk.h).
+ * box disk ROUNDS STATE: what is about disks (disk.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +36,7 @@
 #define ROUNDS_MAX 10000
 #define PEERS_MAX 16
 #define WORDS_MAX 64
+#define MANY_FEW 500u
 
 extern char **environ;
 
@@ -371,8 +372,13 @@ static void run_many(unsigned count)
     settle();
     print_execs("one", all, 1);
     double before = available_kb(), begin = now_us();
-    for (unsigned i = 1; i < count; i++)
+    for (unsigned i = 1; i < count; i++) {
         all[i] = create(i);
+        if (i == MIN(count, MANY_FEW) - 1) {
+            settle();
+            printf("kb_few %.1f\n", (before - available_kb()) / i);
+        }
+    }
     printf("create_ms %.0f\n", (now_us() - begin) / 1e3);
     settle();
     printf("kb_each %.1f\n", (before - available_kb()) / (count - 1));
@@ -484,13 +490,6 @@ static void run_pty(size_t megabytes)
         puts("");
     }
     destroy(&made);
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 #include "disk.h"

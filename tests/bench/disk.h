@@ -2,7 +2,7 @@
  * disk - rounds about disks, for box.c: its ask(), heard, run_true() and now_us() are used here.
  *
  *   fork     a box that runs is frozen, its disk copied, and it goes on
- *   on disk  as `pooled`, but the box writes to a disk
+ *   on_disk  as `cold`, but the box writes to a disk
  *   volume   a disk mounted into a box that runs
  */
 #pragma once
@@ -79,32 +79,34 @@ static double volume_round(unsigned number)
     return now_us() - begin;
 }
 
-static void disk_print(const char *name, double *times, int rounds)
+static void disk_print(const char *name, const double *took, int rounds)
 {
-    qsort(times, (size_t)rounds, sizeof(double), compare);
-    printf("%-8s %8.0f %8.0f %8.0f\n", name, times[0], times[rounds / 2], times[rounds * 99 / 100]);
+    printf("%s", name);
+    for (int i = 0; i < rounds; i++)
+        printf(" %.1f", took[i]);
+    puts("");
 }
 
 static void disk_bench(int rounds)
 {
-    static double times[3][VOLUME_ROUNDS_MAX];
+    static double took[3][VOLUME_ROUNDS_MAX];
 
     rounds = MIN(rounds, VOLUME_ROUNDS_MAX);
     disk_do(WIRE_DISK_MAKE, DISK_BENCH_ID, 0);
     disk_do(WIRE_DISK_MAKE, DISK_BENCH_ID + 2, 0);
     for (int i = 0; i < rounds; i++)
-        times[1][i] = disk_box_round();
+        took[1][i] = disk_box_round();
     disk_box();
     for (int i = 0; i < rounds; i++) {
-        times[0][i] = disk_fork_round();
-        times[2][i] = volume_round((unsigned)i);
+        took[0][i] = disk_fork_round();
+        took[2][i] = volume_round((unsigned)i);
     }
     close(heard_fds[0]);
     close(heard_fds[1]);
     box_do(WIRE_BOX_DESTROY);
     disk_do(WIRE_DISK_DROP, DISK_BENCH_ID, 0);
     disk_do(WIRE_DISK_DROP, DISK_BENCH_ID + 2, 0);
-    disk_print("fork", times[0], rounds);
-    disk_print("on disk", times[1], rounds);
-    disk_print("volume", times[2], rounds);
+    disk_print("fork", took[0], rounds);
+    disk_print("on_disk", took[1], rounds);
+    disk_print("volume", took[2], rounds);
 }

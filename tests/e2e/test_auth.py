@@ -23,6 +23,7 @@ POLICY = {
     **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied")},
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
+    **{f"secret.{verb}": {"admin"} for verb in ("list", "create", "put", "delete", "delete_of")},
     "pool.list": PEOPLE, "pool.set": {"admin"},
     **{f"image.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"image.{verb}": STEER | {"agent"} for verb in ("import", "delete")},

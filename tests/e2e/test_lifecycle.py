@@ -302,6 +302,36 @@ def test_the_command_line_does_all_of_it(disks):
     assert disks.cli("set", "cli").returncode == 64
 
 
+# ---- another release ----
+
+def test_sandboxes_of_another_release_end_and_those_with_a_disk_go_on(start_server):
+    server = start_server(binary=pathlib.Path(harness.BIN).parent / "other" / "atoll")
+    if server.post("/api/v1/volumes", {"name": "probe", "bytes": 1 << 20}).status == 501:
+        pytest.skip("no disks here")
+    server.delete("/api/v1/volumes/probe")
+    kept, memory = make(server, storage="disk"), make(server, storage="memory")
+    assert run(server, kept, "sh", "-c", "echo here > f")["exit_code"] == 0
+    command = server.post(f"{BOXES}/{kept}/execs", {"argv": ["sleep", "1000"]}).json()["id"]
+    inside = set(harness.descendants(server.warden_pid)) - {server.api_pid()}
+    server.process.terminate()
+    assert server.process.wait(20) == 0
+    server.binary = harness.BIN
+    server.start()
+    for box, ended, word in (kept, "stopped", "start it"), (memory, "failed", "in memory"):
+        harness.wait_until(lambda: state(server, box) == ended, 10, ended)
+        shown = subprocess.run([server.binary, "--state", str(server.state), "show", box], capture_output=True,
+                               text=True, timeout=30)
+        assert "another release" in shown.stdout and word in shown.stdout, shown
+    assert not [p for p in inside if harness.alive(p)], "something of them still runs"
+    assert list((server.state / "boxes").iterdir()) == []
+    assert server.get(f"{BOXES}/{kept}/execs/{command}").json()["state"] == "lost"
+    assert server.post(f"{BOXES}/{kept}/start").json()["state"] == "running"
+    assert run(server, kept, "cat", "f")["output"] == "here\n"
+    for box in kept, memory:
+        assert server.delete(f"{BOXES}/{box}").status == 200
+    assert list((server.state / "boxes").iterdir()) == []
+
+
 @pytest.mark.timeout(120)
 def test_a_kill_of_the_api_between_any_two_steps_leaves_nothing_half(start_server):
     """Kills at random moments while sandboxes are made, forked, stopped and deleted."""

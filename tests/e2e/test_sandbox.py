@@ -389,35 +389,6 @@ def test_the_command_line(boxes):
 
 # ---- killed and found again ----
 
-@pytest.mark.timeout(300)
-def test_no_byte_is_lost_or_doubled_when_the_api_is_killed(start_server):
-    cycles = int(os.environ.get("ATOLL_KILL_CYCLES", "20"))
-    server = start_server()
-    box = make(server)
-    line = "i=0; while [ $i -lt 200000 ]; do echo $i; echo e$i >&2; i=$((i+1)); done; exit 42"
-    exec_id = start(server, box, "sh", "-c", line)["id"]
-    killed = 0
-    while killed < cycles:
-        time.sleep(0.01 + (killed % 7) * 0.02)
-        server.kill9_api()
-        killed += 1
-        server.wait_ready()
-        state = server.get(f"{BOXES}/{box}/execs/{exec_id}").json()
-        if state["state"] != "running":
-            exec_id_done = state
-            assert exec_id_done["exit_code"] == 42
-            assert output(server, box, exec_id) == b"".join(b"%d\n" % i for i in range(200000))
-            exec_id = start(server, box, "sh", "-c", line)["id"]
-    done = None
-    while not done or done["state"] == "running":
-        done = server.get(f"{BOXES}/{box}/execs/{exec_id}?wait=20000", timeout=30).json()
-    assert (done["state"], done["exit_code"]) == ("exited", 42)
-    assert output(server, box, exec_id) == b"".join(b"%d\n" % i for i in range(200000))
-    assert output(server, box, exec_id, "stderr") == b"".join(b"e%d\n" % i for i in range(200000))
-    assert server.delete(f"{BOXES}/{box}").status == 200
-    leftovers(server)
-
-
 def test_a_server_that_was_stopped_finds_its_sandboxes(start_server):
     server = start_server()
     box = make(server)

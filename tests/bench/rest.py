@@ -1,0 +1,185 @@
+"""Sandboxes through the REST API, beside the same done in one process (tests/bench/box.c).
+
+The client is one kept connection and bytes made by hand, because a library's own time would be counted as the
+server's. Every change is on disk before it is answered: the disk's own time is printed beside.
+"""
+import json
+import os
+import socket
+import statistics
+import subprocess
+import time
+
+import harness
+from sandboxes import box, p99
+
+BOXES = "/api/v1/sandboxes"
+LIMITS = {"storage": "memory", "memory": 256 << 20, "pids": 64, "disk": 64 << 20, "inodes": 4096,
+          "cpu_percent": 200, "nofile": 1024}
+TRUE = {"argv": ["/bin/true"]}
+PAUSE_SECONDS = 0.005  # as box.c: what the kernel still clears away of the last one is not this one's cost
+ADOPTED = 100
+
+
+class Kept:
+    """One connection that stays open."""
+
+    def __init__(self, server):
+        self.sock = socket.create_connection(("127.0.0.1", server.port))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.head = f"HTTP/1.1\r\nHost: {server.host}\r\nAuthorization: Bearer {server.token}\r\n"
+
+    def ask(self, method, path, body=None):
+        data = b"" if body is None else json.dumps(body).encode()
+        more = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n" if data else ""
+        self.sock.sendall(f"{method} {path} {self.head}{more}\r\n".encode() + data)
+        got = b""
+        while b"\r\n\r\n" not in got:
+            got += self.more()
+        head, rest = got.split(b"\r\n\r\n", 1)
+        size = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        while len(rest) < size:
+            rest += self.more()
+        if not head.startswith(b"HTTP/1.1 20"):
+            raise AssertionError(f"{method} {path}: {rest[:300]!r}")
+        return json.loads(rest)
+
+    def more(self):
+        data = self.sock.recv(65536)
+        if not data:
+            raise AssertionError("the server closed the connection")
+        return data
+
+    def close(self):
+        self.sock.close()
+
+
+def start(bench):
+    return harness.Server(binary=bench.build / "atoll", state=bench.work / "server" / "state", env={
+        "ATOLL_RATE_PER_SECOND": "1000000", "ATOLL_RATE_BURST": "1000000", "ATOLL_LOG_LEVEL": "warn",
+        "ATOLL_SANDBOXES_MAX": "1000"}).start()
+
+
+def commits(server):
+    text = server.get("/metrics").body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines()
+               if line.startswith("atoll_store_commits_total"))
+
+
+def timed(fn, *args):
+    begin = time.perf_counter()
+    got = fn(*args)
+    return (time.perf_counter() - begin) * 1e6, got
+
+
+def whole(kept):
+    made = kept.ask("POST", BOXES, LIMITS)["id"]
+    done = kept.ask("POST", f"{BOXES}/{made}/execs?wait=20000", TRUE)
+    kept.ask("DELETE", f"{BOXES}/{made}")
+    if done["exit_code"] != 0:
+        raise AssertionError(f"/bin/true: {done}")
+
+
+def run_true(kept, made):
+    if kept.ask("POST", f"{BOXES}/{made}/execs?wait=20000", TRUE)["exit_code"] != 0:
+        raise AssertionError("/bin/true failed")
+
+
+def measure(fn, rounds, *args):
+    """Microseconds of each; the first few are not counted."""
+    got = []
+    for _ in range(rounds + 3):
+        time.sleep(PAUSE_SECONDS)
+        got.append(timed(fn, *args)[0])
+    return got[3:]
+
+
+def sync_ms(bench):
+    rate = float(subprocess.run([bench.build / "bench" / "append", bench.work / "server" / "state", "1"], check=True,
+                                capture_output=True, text=True).stdout)
+    return 1000 / rate
+
+
+def api(bench):
+    (bench.work / "server").mkdir(mode=0o755)
+    server = start(bench)
+    kept = Kept(server)
+    got = {"rest": [], "rest_exec": [], "cold": [], "exec": [], "sync": []}
+    each = 15 if bench.quick else 40
+    try:
+        held = kept.ask("POST", BOXES, LIMITS)["id"]
+        per_round = per_exec = 0
+        for _ in range(bench.rounds):
+            own = box(bench, "cycle", each)
+            got["cold"] += own["cold"]
+            got["exec"] += own["exec"]
+            before = commits(server)
+            got["rest"] += measure(whole, each, kept)
+            between = commits(server)
+            got["rest_exec"] += measure(run_true, each, kept, held)
+            per_round += (between - before) / (each + 3) / bench.rounds
+            per_exec += (commits(server) - between) / (each + 3) / bench.rounds
+            got["sync"].append(sync_ms(bench) * 1000)
+        kept.ask("DELETE", f"{BOXES}/{held}")
+    finally:
+        kept.close()
+        server.stop()
+    bench.figures["api"] = {**got, "commits": [per_round, per_exec]}
+    middle = {name: statistics.median(values) / 1000 for name, values in got.items()}
+    over = middle["rest"] - middle["cold"]
+    bench.row("create + exec + destroy by REST: beyond in-process", over, middle["cold"], None, "<= 1.5 ms",
+              over <= 1.5, "ms")
+    synced = "commits, by the disk's own fdatasync"
+    bench.row(f"  {per_round:.1f} {synced}", per_round * middle["sync"], None, None, "", True, "ms")
+    tail = p99(got["rest"]) / 1000 / middle["rest"]
+    bench.row("  p99 vs its own median", p99(got["rest"]) / 1000, middle["rest"], tail, "<= 3 x", tail <= 3, "ms")
+    ratio = middle["rest_exec"] / middle["exec"]
+    bench.row("exec over a kept connection vs in-process exec", middle["rest_exec"], middle["exec"], ratio, "<= 1.2 x",
+              ratio <= 1.2, "ms")
+    bench.row(f"  {per_exec:.1f} {synced}", per_exec * middle["sync"], None, None, "", True, "ms")
+
+
+def restart(bench):
+    """100 that run are found again: by a new api process, and by a new server."""
+    (bench.work / "server").mkdir(mode=0o755, exist_ok=True)
+    server = start(bench)
+    took = {"api": [], "server": []}
+    try:
+        kept = Kept(server)
+        ids = [kept.ask("POST", BOXES, {**LIMITS, "memory": 16 << 20, "disk": 8 << 20})["id"] for _ in range(ADOPTED)]
+        kept.close()
+        for _ in range(bench.rounds):
+            begin = time.perf_counter()
+            server.kill9_api()
+            server.wait_ready()
+            took["api"].append(time.perf_counter() - begin)
+            os.kill(server.api_pid(), 9)
+            server.process.kill()
+            server.process.wait()
+            begin = time.perf_counter()
+            server.start()
+            took["server"].append(time.perf_counter() - begin)
+            kept = Kept(server)
+            for one in ids:
+                run_true(kept, one)
+            kept.close()
+        kept = Kept(server)
+        for one in ids:
+            kept.ask("DELETE", f"{BOXES}/{one}")
+        kept.close()
+    finally:
+        server.stop()
+    bench.figures["restart"] = took
+    for what, name in ("api", f"restart of api, {ADOPTED} sandboxes adopted"), ("server", "  of the whole server"):
+        seconds = statistics.median(took[what])
+        bench.row(name, seconds, None, None, "<= 2 s", seconds <= 2, "s")
+
+
+def disk(bench):
+    got = box(bench, "disk", 50 if bench.quick else 200)
+    bench.figures["disk"] = got
+    for name, what, most in ("fork", "fork of a running sandbox's disk", 2), \
+                            ("volume", "volume into a running sandbox", 0.5):
+        took = statistics.median(got[name]) / 1000
+        bench.row(what, took, None, None, f"<= {most} ms", took <= most, "ms")
+    bench.row("create + exec + destroy on a disk", statistics.median(got["on_disk"]) / 1000, None, None, "", True, "ms")

@@ -1,0 +1,141 @@
+"""200 times kill -9, of the api, of the whole server and of everything, while commands print a known
+sequence: no byte is lost or doubled, and exit codes are right. Root only."""
+import os
+import pathlib
+import random
+import signal
+import time
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+BOXES = "/api/v1/sandboxes"
+CYCLES = int(os.environ.get("ATOLL_KILL_CYCLES", "200"))
+LINES = 150_000
+LOOP = f"i=0; while [ $i -lt {LINES} ]; do echo $i; echo e$i >&2; i=$((i+1)); done; exit "
+PLAIN = {"stdout": b"".join(b"%d\n" % i for i in range(LINES)),
+         "stderr": b"".join(b"e%d\n" % i for i in range(LINES))}
+# A terminal has one stream and returns the carriage.
+TERMINAL = {"stdout": b"".join(b"%d\r\ne%d\r\n" % (i, i) for i in range(LINES)), "stderr": b""}
+
+
+class Printer:
+    """One command after the other; every byte is compared as soon as it can be read."""
+
+    def __init__(self, server, tty):
+        self.server, self.tty, self.whole = server, tty, TERMINAL if tty else PLAIN
+        self.number = self.ended = self.lost = 0
+
+    def begin(self, box):
+        self.number += 1
+        self.box, self.code, self.seen = box, self.number % 200 + 1, {"stdout": 0, "stderr": 0}
+        wish = {"argv": ["sh", "-c", LOOP + str(self.code)], "tty": self.tty}
+        reply = self.server.post(f"{BOXES}/{box}/execs", wish)
+        assert reply.status == 201, reply
+        self.exec = f"{BOXES}/{box}/execs/{reply.json()['id']}"
+
+    def read_on(self):
+        for stream, whole in self.whole.items():
+            at = self.seen[stream]
+            reply = self.server.get(f"{self.exec}/output?stream={stream}&from={at}", timeout=30)
+            assert reply.status == 200, reply
+            assert reply.body == whole[at:at + len(reply.body)], f"{stream} of command {self.number} from {at}"
+            self.seen[stream] += len(reply.body)
+
+    def check(self):
+        """False: it is over, and was what it had to be."""
+        now = self.server.get(self.exec).json()
+        self.read_on()
+        if now["state"] == "running":
+            return True
+        if now["state"] == "exited":
+            assert now["exit_code"] == self.code, now
+            assert {s: len(w) for s, w in self.whole.items()} == self.seen, now
+            self.ended += 1
+        else:
+            assert now["state"] == "lost", now
+            assert [now["stdout_bytes"], now["stderr_bytes"]] == list(self.seen.values()), now
+            self.lost += 1
+        return False
+
+
+def processes_of(box):
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if f"/{box}" in path.read_text():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def kill9(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def kill_api(server, box):
+    server.kill9_api()
+    server.wait_ready()
+
+
+def kill_server(server, box):
+    """The warden too; the sandbox goes on by itself."""
+    kill9([server.warden_pid, server.api_pid()])
+    server.process.wait(harness.STOP_SECONDS)
+    server.start()
+
+
+def kill_everything(server, box):
+    kill9([server.warden_pid, server.api_pid(), *processes_of(box)])
+    server.process.wait(harness.STOP_SECONDS)
+    server.start()
+
+
+def sandbox(server, box=None):
+    """One that runs; `box` itself, if its disk lets it."""
+    now = server.get(f"{BOXES}/{box}").json() if box else {"state": "none"}
+    if now["state"] == "running":
+        return box
+    if now["state"] == "stopped":
+        assert server.post(f"{BOXES}/{box}/start").json()["state"] == "running"
+        return box
+    if box:
+        assert server.delete(f"{BOXES}/{box}").status == 200
+    reply = server.post(BOXES, {})
+    assert reply.status == 201, reply
+    return reply.json()["id"]
+
+
+@pytest.mark.timeout(400)
+def test_no_byte_is_lost_or_doubled_by_a_kill(start_server):
+    seed = random.randrange(1 << 30)
+    rand = random.Random(seed)
+    print("seed", seed)
+    server = start_server()
+    box = sandbox(server)
+    printers = [Printer(server, tty) for tty in (False, True)]
+    for printer in printers:
+        printer.begin(box)
+    for cycle in range(1, CYCLES + 1):
+        time.sleep(rand.uniform(0.005, 0.1))
+        kill = kill_everything if cycle % 20 == 0 else kill_server if cycle % 5 == 0 else kill_api
+        kill(server, box)
+        going = [printer.check() for printer in printers]
+        box = sandbox(server, box)
+        for printer, goes in zip(printers, going):
+            if not goes:
+                printer.begin(box)
+    for printer in printers:
+        harness.wait_until(lambda: not printer.check(), 60 * harness.SLOW, "the end of the command", pause=0.1)
+        print("ended", printer.ended, "lost", printer.lost)
+        assert printer.ended >= 1
+        assert printer.lost <= CYCLES // 20, "only killed commands may be lost"
+    assert server.delete(f"{BOXES}/{box}").status == 200
+    assert list((server.state / "boxes").iterdir()) == []
+    assert list((server.state / "data" / "spool").iterdir()) == []
