@@ -161,6 +161,7 @@ static int exec_post(struct call *call, struct err *err)
         call_query_int(call, "wait", 0, EXEC_WAIT_MAX_MS, 0, &pending->wait_ms, err) < 0)
         return -1;
     pending->op.done = exec_running;
+    pending->op.till_end = pending->wait_ms > 0;
     return box_exec(box, &spec, &pending->op, err);
 }
 

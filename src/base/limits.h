@@ -162,6 +162,7 @@
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
+#define EXEC_HOLD_MS 10                     /* for a command to end before its start is stored */
 #define EXEC_START_MS 10000                 /* for an init to say that a command has started */
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
@@ -188,6 +189,18 @@
 #define TERM_REBUILD_MAX (8ull << 20) /* bytes read for a screen when no keyframe was kept */
 #define SCREEN_TAIL 50                /* rows above the screen that are told with it */
 #define TERM_SCREEN_KEEP_MS 10000     /* the screen of an ended one, in memory */
+
+/* Screens of terminals */
+#define SCREEN_ROWS_MAX 500
+#define SCREEN_COLS_MAX 1000
+#define SCREEN_SCROLLBACK_MAX 100000       /* rows, of what a caller may ask for */
+#define SCREEN_SCROLLBACK_BYTES (4u << 20) /* of all of them, packed */
+#define SCREEN_MARKS_MAX 16384             /* cells with combining marks */
+#define SCREEN_TITLE_MAX 256
+#define SCREEN_SEQ_MAX 512      /* bytes of a control sequence; a longer one means nothing */
+#define SCREEN_PARAMS_MAX 32    /* of a control sequence; further ones mean nothing */
+#define SCREEN_PARAM_MAX 65535  /* larger numbers count as this */
+#define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
 
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */

@@ -313,6 +313,98 @@ TEST(a_warden_that_tells_of_a_death_loses_what_ran)
     down();
 }
 
+/* ---- short commands ---- */
+
+static int count_execs(struct db *db, void *ctx, struct err *err)
+{
+    (void)err;
+    *(int64_t *)ctx = test_number(db, "SELECT count(*) FROM exec");
+    return 0;
+}
+
+static int64_t stored_execs(void)
+{
+    struct err err;
+    int64_t rows;
+
+    CHECK_OK(test_write(count_execs, &rows, &err), &err);
+    return rows;
+}
+
+/* A command whose caller waits for its end, that has started. */
+static struct box_exec *awaited(struct box *box, struct caller *caller, uint32_t *number)
+{
+    const char *argv[] = { "true", NULL };
+    struct exec_spec spec = { .argv = argv };
+    struct err err;
+
+    *caller = caller_new();
+    caller->op.till_end = true;
+    CHECK_OK(box_exec(box, &spec, &caller->op, &err), &err);
+    CHECK(heard(INIT_EXEC, number, NULL, 0));
+    say(INIT_STARTED, *number, &(struct init_started){ .pid = 7 }, sizeof(struct init_started),
+        NULL);
+    turn(1);
+    return caller->op.exec;
+}
+
+TEST(the_start_of_a_short_command_is_stored_with_its_end)
+{
+    struct caller caller;
+    uint32_t number;
+
+    up(true);
+    boxes->hold_ms = 60000;
+    struct box *box = made();
+    struct box_exec *exec = awaited(box, &caller, &number);
+    CHECK(exec->held && !caller.done);
+    CHECK_INT(stored_execs(), 0);
+    say_exited(number, 0, 0, 0);
+    settle();
+    CHECK(caller.done == 1 && !caller.failed && box_exec_ended(exec));
+    CHECK_INT(stored_execs(), 1);
+    /* One that goes on is stored soon, and who does not wait for the end is told at once. */
+    boxes->hold_ms = EXEC_HOLD_MS;
+    exec = awaited(box, &caller, &number);
+    turn(EXEC_HOLD_MS + 5);
+    CHECK(!exec->held);
+    settle();
+    CHECK(caller.done == 1 && !box_exec_ended(exec));
+    CHECK_INT(stored_execs(), 2);
+    CHECK(!started(box, &number)->held);
+    down();
+}
+
+TEST(a_held_start_is_not_forgotten_when_something_ends)
+{
+    struct wire_msg died = { .verb = WIRE_BOX_DIED, .died = { .code = -1, .signal = 9 } };
+    struct caller caller;
+    uint32_t number;
+
+    up(true);
+    boxes->hold_ms = 60000;
+    struct box *box = made();
+    struct box_exec *exec = awaited(box, &caller, &number);
+    memcpy(died.died.name.id, box->id, strlen(box->id));
+    boxes_heard(boxes, &died, NULL, 0);
+    settle();
+    CHECK(caller.done == 1 && exec->state == EXEC_LOST);
+    CHECK_INT(stored_execs(), 1);
+    box = made();
+    CHECK(awaited(box, &caller, &number)->held != NULL);
+    boxes_drain(boxes); /* the server stops: it is told that the command runs */
+    settle();
+    CHECK(caller.done == 1 && !caller.failed);
+    CHECK_INT(stored_execs(), 2);
+    down();
+    up(true);
+    boxes->hold_ms = 60000;
+    CHECK(awaited(made(), &caller, &number)->held != NULL);
+    down(); /* in a moment's time */
+    CHECK(caller.done == 1 && caller.failed);
+    CHECK_INT(caller.err.code, ERR_UNAVAILABLE);
+}
+
 /* ---- restarts ---- */
 
 static void again(const char *listed)

@@ -27,6 +27,7 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->store = options->store;
     boxes->spool_dir = options->spool_dir;
     boxes->max = options->sandboxes_max;
+    boxes->hold_ms = EXEC_HOLD_MS;
     boxes->degraded = options->degraded;
     boxes->send = options->send;
     boxes->ctx = options->ctx;
@@ -98,7 +99,7 @@ void box_free(struct box *box)
         struct box_exec *exec = list_entry(box->execs.next, struct box_exec, node);
         struct box_op *op = exec->starting;
 
-        if (exec->state == EXEC_STARTING && op) {
+        if (op && (exec->state == EXEC_STARTING || exec->held)) {
             struct err err = { 0 };
 
             err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
@@ -279,6 +280,7 @@ void boxes_drain(struct boxes *boxes)
         list_each (at, &box->execs) {
             struct box_exec *exec = list_entry(at, struct box_exec, node);
 
+            exec_store_start(exec);
             list_each (one, &exec->waits)
                 timer_set(boxes->loop, &list_entry(one, struct box_wait, node)->timer, 0);
             list_each_safe (one, &exec->readers) {

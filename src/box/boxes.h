@@ -63,6 +63,7 @@ struct box_op {
     struct disk *disk; /* the snapshot that was made */
     unsigned ended;    /* commands that a rollback ended */
     bool was_up;       /* it ran before a rollback, and will again */
+    bool till_end;     /* of a command: whoever asked is told nothing before it ends */
     struct list node;  /* the room's own */
 };
 

@@ -91,6 +91,9 @@ void exec_free(struct box_exec *exec)
     }
     term_free(exec);
     exec_close_files(exec);
+    timer_cancel(exec->box->boxes->loop, &exec->hold);
+    if (exec->held)
+        change_free(exec->held);
     list_remove(&exec->node);
     arena_free(&exec->arena);
     free(exec);
@@ -509,6 +512,27 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     err->sys = answer->error;
 }
 
+/*
+ * Whoever waits for the end is told nothing before it, so the row may wait for it too: most
+ * commands are short, and then their start and end are in one commit. A kill meanwhile undoes the
+ * command, as one that was acknowledged to nobody (take_stranger).
+ */
+void exec_store_start(struct box_exec *exec)
+{
+    struct change *change = exec->held;
+
+    if (!change)
+        return;
+    exec->held = NULL;
+    timer_cancel(exec->box->boxes->loop, &exec->hold);
+    change_submit(change);
+}
+
+static void on_hold(struct timer *timer)
+{
+    exec_store_start(container_of(timer, struct box_exec, hold));
+}
+
 void exec_started(struct box_exec *exec, const struct init_started *answer)
 {
     if (exec->state != EXEC_STARTING)
@@ -525,10 +549,14 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     metric_add(&execs_total, EXECS_STARTED, 1);
     if (exec->starting && exec->starting->prepare)
         exec->starting->prepare(exec->starting);
-    struct change *change = change_new(exec->box, exec, exec->starting, "exec.started");
-    change->write = row_exec_insert;
-    change->settled = start_stored;
-    change_submit(change);
+    exec->held = change_new(exec->box, exec, exec->starting, "exec.started");
+    exec->held->write = row_exec_insert;
+    exec->held->settled = start_stored;
+    exec->hold.fn = on_hold;
+    if (exec->starting && exec->starting->till_end)
+        timer_set(exec->box->boxes->loop, &exec->hold, exec->box->boxes->hold_ms);
+    else
+        exec_store_start(exec);
 }
 
 /* ---- output ---- */
@@ -667,6 +695,7 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end)
     exec->end = *end;
     leave(exec, EXEC_EXITED);
     metric_add(&execs_total, EXECS_EXITED, 1);
+    exec_store_start(exec);
     struct change *change = change_new(exec->box, exec, NULL, "exec.exited");
     change->write = row_exec_update;
     change->settled = end_stored;
@@ -684,6 +713,7 @@ void exec_lost(struct box_exec *exec)
     }
     if (exec->state != EXEC_RUNNING)
         return;
+    exec_store_start(exec);
     leave(exec, EXEC_LOST);
     metric_add(&execs_total, EXECS_LOST, 1);
     struct change *change = change_new(exec->box, exec, NULL, "exec.lost");

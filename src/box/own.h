@@ -69,6 +69,7 @@ struct boxes {
     struct map by_id;
     struct asks asks;
     struct list waits; /* of all commands, for drain */
+    int64_t hold_ms;   /* EXEC_HOLD_MS; a test may have more time */
     bool stopping;
     /* adopt.c */
     void (*started)(void *ctx);
@@ -185,6 +186,8 @@ struct box_exec {
     bool end_stored; /* whoever waits may be told */
     int64_t start_due_ms;
     struct box_op *starting; /* who waits for its start */
+    struct change *held;     /* its row, not yet handed in; NULL: none */
+    struct timer hold;       /* until it is */
     struct list readers, waits;
 
     /* input */
@@ -291,6 +294,7 @@ void exec_free(struct box_exec *exec);
 bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv);
 struct box_exec *exec_by_number(const struct box *box, uint32_t number);
 void exec_started(struct box_exec *exec, const struct init_started *answer);
+void exec_store_start(struct box_exec *exec); /* if that was held back */
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
 void exec_exited(struct box_exec *exec, const struct init_exited *end);
 void exec_room(struct box_exec *exec, bool refused);
@@ -403,6 +407,7 @@ struct change {
 struct change *change_new(struct box *box, struct box_exec *exec, struct box_op *op,
                           const char *event);
 void change_submit(struct change *change);
+void change_free(struct change *change); /* one that was not submitted */
 /* A wish as it is kept, in the arena. */
 const char *spec_text(struct arena *arena, const struct sandbox_spec *spec);
 int row_sandbox_insert(struct change *change, struct db *db, struct err *err);

@@ -248,6 +248,12 @@ static int change_run(struct store_job *job, struct db *db, struct err *err)
     return change->op && change->op->record ? change->op->record(change->op, db, err) : 0;
 }
 
+void change_free(struct change *change)
+{
+    arena_free(&change->arena);
+    free(change);
+}
+
 static void change_done(struct store_job *job)
 {
     struct change *change = container_of(job, struct change, job);
@@ -260,8 +266,7 @@ static void change_done(struct store_job *job)
     else if (err)
         log_error("a change of a sandbox is not stored", kv_str("sandbox", change->id),
                   kv_str("error", err->msg));
-    arena_free(&change->arena);
-    free(change);
+    change_free(change);
 }
 
 void change_submit(struct change *change)

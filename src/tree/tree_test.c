@@ -59,7 +59,8 @@ static ssize_t get_buf(void *ctx, void *out, size_t len)
     struct feed *feed = ctx;
     size_t part = MIN(MIN(len, feed->step), feed->rest.n);
 
-    memcpy(out, feed->rest.p, part);
+    if (part)
+        memcpy(out, feed->rest.p, part);
     feed->rest = str_from(feed->rest, part);
     return (ssize_t)part;
 }
