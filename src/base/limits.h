@@ -175,7 +175,6 @@
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
 #define TERM_ROWS 24                        /* of a terminal whose size nobody said */
 #define TERM_COLS 80
-#define TERM_SIZE_MAX 1000               /* rows, and columns */
 #define TERM_FRAME_MAX 65536             /* bytes of output told at once */
 #define TERM_INPUT_MAX 65536             /* bytes typed at once */
 #define TERM_VIEWERS_MAX 1024            /* of one terminal */

@@ -254,38 +254,18 @@ int attach_resize(struct attach *attach, int64_t rows, int64_t cols, struct err 
 {
     if (check_typing(attach, err) < 0)
         return -1;
-    if (rows < 1 || cols < 1 || rows > TERM_SIZE_MAX || cols > TERM_SIZE_MAX)
-        return err_field(err, rows < 1 || rows > TERM_SIZE_MAX ? "rows" : "cols",
-                         "rows and cols are from 1 to %d", TERM_SIZE_MAX);
+    if (rows < 1 || rows > SCREEN_ROWS_MAX)
+        return err_field(err, "rows", "rows are from 1 to %d", SCREEN_ROWS_MAX);
+    if (cols < 1 || cols > SCREEN_COLS_MAX)
+        return err_field(err, "cols", "cols are from 1 to %d", SCREEN_COLS_MAX);
     return box_exec_resize(attach->term->exec, (unsigned)rows, (unsigned)cols, err);
-}
-
-/* Recorded like one that came by a request. */
-struct signalled {
-    struct box_op op;
-    char who[ID_SIZE];
-};
-
-static void signal_done(struct box_op *op, const struct err *err)
-{
-    (void)err;
-    free(container_of(op, struct signalled, op));
 }
 
 int attach_signal(struct attach *attach, int number, bool tree, struct err *err)
 {
     if (check_typing(attach, err) < 0)
         return -1;
-    struct signalled *signalled = xnew(struct signalled);
-    memcpy(signalled->who, attach->who, sizeof(signalled->who));
-    signalled->op = (struct box_op){ .tenant = attach->term->exec->box->tenant,
-                                     .by = signalled->who,
-                                     .done = signal_done };
-    if (box_exec_signal(attach->term->exec, number, tree, &signalled->op, err) < 0) {
-        free(signalled);
-        return -1;
-    }
-    return 0;
+    return exec_signal_by(attach->term->exec, number, tree, attach->who, err);
 }
 
 void term_room(struct box_exec *exec)
@@ -323,8 +303,11 @@ static void lose(struct attach *attach, unsigned metric, const char *why)
     attach->ops->lost(attach, why);
 }
 
+/* What became of giving: an attachment that is lost may be gone, memory and all. */
+enum given { GIVEN, NOTHING, LOST };
+
 /* The screen as it is now; with a gap before it unless the place is that of the screen. */
-static bool give_screen(struct attach *attach, bool tell_gap)
+static enum given give_screen(struct attach *attach, bool tell_gap)
 {
     struct box_term *term = attach->term;
     autobuf struct buf key = { 0 };
@@ -335,7 +318,7 @@ static bool give_screen(struct attach *attach, bool tell_gap)
     struct screen *screen = term_screen(term, &position, &err);
     if (!screen) {
         lose(attach, WHY_SLOW, "the output cannot be read now");
-        return false;
+        return LOST;
     }
     screen_keyframe(screen, TERM_KEY_SCROLLBACK, &key);
     if (tell_gap && attach->at != position)
@@ -345,7 +328,7 @@ static bool give_screen(struct attach *attach, bool tell_gap)
     attach->fresh = false;
     attach->wants_key = false;
     attach->waiting = !attach->ops->keyframe(attach, buf_view(&key));
-    return true;
+    return GIVEN;
 }
 
 /* Bytes of an output frame from attach->at on: how many; -1 they are gone. */
@@ -365,8 +348,7 @@ static ssize_t read_frame(struct attach *attach, const struct term_frame *frame,
     return (ssize_t)len;
 }
 
-/* True: it was given something, and there may be more. */
-static bool give_frame(struct attach *attach)
+static enum given give_frame(struct attach *attach)
 {
     static char data[TERM_FRAME_MAX]; /* the loop thread's */
     struct term_frame frame;
@@ -375,7 +357,7 @@ static bool give_frame(struct attach *attach)
     int rc = term_frame(attach->term, attach->frame, &frame, &err);
 
     if (rc == 0)
-        return false;
+        return NOTHING;
     if (rc > 0 && frame.kind == TERM_OUTPUT)
         len = read_frame(attach, &frame, data);
     if (rc < 0 || len < 0) {
@@ -383,29 +365,29 @@ static bool give_frame(struct attach *attach)
             return give_screen(attach, true);
         lose(attach, WHY_SLOW,
              "too slow: the output that comes next is no longer kept; come back with the position");
-        return false;
+        return LOST;
     }
     attach->fresh = false;
     bool more = attach->ops->frame(attach, &frame, (struct str){ data, (size_t)len });
     attach->at = frame.to;
     attach->frame++;
     attach->waiting = !more;
-    return true;
+    return GIVEN;
 }
 
 static void pump(struct attach *attach)
 {
+    enum given given = GIVEN;
+
     if (!attach->going || attach->waiting)
         return;
-    if (attach->wants_key && !give_screen(attach, true))
+    if (attach->wants_key)
+        given = give_screen(attach, true);
+    while (given == GIVEN && !attach->waiting)
+        given = give_frame(attach);
+    if (given != NOTHING || attach->end_told)
         return;
-    while (attach->term && !attach->waiting)
-        if (!give_frame(attach))
-            break;
-    if (!attach->term || attach->waiting || attach->end_told)
-        return;
-    struct box_term *term = attach->term;
-    if (box_exec_ended(term->exec) && attach->frame == term->frames) {
+    if (box_exec_ended(attach->term->exec) && attach->frame == attach->term->frames) {
         attach->end_told = true;
         attach->ops->ended(attach);
     }

@@ -374,7 +374,8 @@ static int check_name(const struct box *box, const char *name, struct err *err)
     list_each (pos, &box->execs) {
         const struct box_exec *exec = list_entry(pos, struct box_exec, node);
 
-        if (!has_ended(exec) && exec->spec.name && strcmp(exec->spec.name, name) == 0)
+        if (!has_ended(exec) && exec->spec.tty && exec->spec.name &&
+            strcmp(exec->spec.name, name) == 0)
             return err_set(err, ERR_CONFLICT, "a terminal of this name runs already: %s", exec->id);
     }
     return 0;
@@ -415,7 +416,7 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
         return -1;
     if (strcmp(settled.user, "root") == 0 && strcmp(box->spec.user, "root") != 0)
         return err_field(err, "user", "this sandbox was made for user agent");
-    if (settled.name && check_name(box, settled.name, err) < 0)
+    if (settled.name && settled.tty && check_name(box, settled.name, err) < 0)
         return -1;
     if (box->running >= EXECS_RUNNING_MAX)
         return err_set(err, ERR_RATE, "%u commands run already in this sandbox", box->running);
@@ -824,6 +825,36 @@ int box_exec_signal(struct box_exec *exec, int signal, bool tree, struct box_op 
     return 0;
 }
 
+/* A signal that no request waits for. */
+struct unasked {
+    struct box_op op;
+    char by[ID_SIZE];
+};
+
+static void unasked_done(struct box_op *op, const struct err *err)
+{
+    (void)err;
+    free(container_of(op, struct unasked, op));
+}
+
+int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by, struct err *err)
+{
+    struct unasked *unasked = xnew(struct unasked);
+
+    snprintf(unasked->by, sizeof(unasked->by), "%s", by);
+    unasked->op =
+        (struct box_op){ .tenant = exec->box->tenant, .by = unasked->by, .done = unasked_done };
+    if (box_exec_signal(exec, signal, tree, &unasked->op, err) == 0)
+        return 0;
+    free(unasked);
+    return -1;
+}
+
+int box_exec_kill(struct box_exec *exec, const char *by, struct err *err)
+{
+    return exec_signal_by(exec, 9, true, by, err);
+}
+
 int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err)
 {
     struct init_resize frame = { (uint16_t)rows, (uint16_t)cols };
@@ -882,6 +913,19 @@ bool exec_typed(struct box_exec *exec, struct str data)
     buf_str(&exec->in, data);
     input_pump(exec);
     return exec->in.len < INPUT_QUEUE;
+}
+
+int box_exec_type(struct box_exec *exec, struct str data, struct err *err)
+{
+    if (exec->state != EXEC_RUNNING || exec->in_closed || exec->in_eof)
+        return err_set(err, ERR_CONFLICT, "nothing reads the input of command %s", exec->id);
+    if (!exec->spec.stdin_open && !exec->spec.tty)
+        return err_set(err, ERR_CONFLICT, "command %s was started without input (stdin_open)",
+                       exec->id);
+    if (exec->in.len + data.n > INPUT_QUEUE + TERM_INPUT_MAX)
+        return err_set(err, ERR_RATE, "command %s has not read its earlier input yet", exec->id);
+    (void)exec_typed(exec, data);
+    return 0;
 }
 
 int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *err)

@@ -302,6 +302,9 @@ void exec_lost(struct box_exec *exec);
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
 void exec_attach(struct box_exec *exec);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
+/* A signal by somebody who does not wait for it. */
+must_use int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by,
+                            struct err *err);
 /* Input that nobody waits for; false: more only after term_room. */
 bool exec_typed(struct box_exec *exec, struct str data);
 void exec_remove_files(struct box_exec *exec);

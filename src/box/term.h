@@ -66,7 +66,8 @@ struct attach;
 
 /*
  * How one protocol tells it. A call that returns bool says whether there may be more at once; after
- * false comes nothing until attach_drained. Nothing is called from inside attach_open.
+ * false comes nothing until attach_drained. Nothing is called from inside attach_open; `ended` and
+ * `lost` may free the attachment, the others may not.
  */
 struct attach_ops {
     /* The bytes of an output frame from attach->at on; others come without. */

@@ -492,7 +492,7 @@ TEST(input_has_a_limit_and_waits_for_room)
 TEST(a_size_of_nothing_is_refused)
 {
     static const int64_t bad[][2] = {
-        { 0, 80 }, { 24, 0 }, { -1, 80 }, { TERM_SIZE_MAX + 1, 80 }, { 24, TERM_SIZE_MAX + 1 }
+        { 0, 80 }, { 24, 0 }, { -1, 80 }, { SCREEN_ROWS_MAX + 1, 80 }, { 24, SCREEN_COLS_MAX + 1 }
     };
     struct box_exec *exec = plain_terminal();
     struct witness witness = witness_new("me");
@@ -504,9 +504,9 @@ TEST(a_size_of_nothing_is_refused)
         CHECK_INT(err.code, ERR_INVALID);
     }
     CHECK(!heard(INIT_RESIZE, NULL, NULL, 0));
-    CHECK_OK(attach_resize(&witness.attach, TERM_SIZE_MAX, 1, &err), &err);
+    CHECK_OK(attach_resize(&witness.attach, SCREEN_ROWS_MAX, 1, &err), &err);
     CHECK(heard(INIT_RESIZE, NULL, NULL, 0));
-    CHECK_STR(told(&witness), "[1x1000]");
+    CHECK_STR(told(&witness), "[1x500]");
     leave(&witness);
     down();
 }
@@ -692,9 +692,10 @@ TEST(a_name_is_free_again_when_its_terminal_has_ended)
     settle();
     CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
     spec.tty = false;
-    spec.name = "other";
-    CHECK(box_exec(box, &spec, &caller.op, &err) < 0); /* only terminals have names */
-    CHECK_STR(err.field, "name");
+    spec.name = NULL;
+    spec.lease_ms = 1;
+    CHECK(box_exec(box, &spec, &caller.op, &err) < 0); /* only terminals have leases */
+    CHECK_STR(err.field, "lease_ms");
     down();
 }
 
