@@ -838,6 +838,7 @@ int api_init(struct api *api, struct err *err)
     list_init(&api->own->files);
     list_init(&api->own->sockets);
     list_init(&api->own->casts);
+    list_init(&api->own->session_streams);
     list_init(&api->own->laters);
     api->started_ms = clock_wall_ms();
     return 0;

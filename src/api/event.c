@@ -360,6 +360,7 @@ void event_streams_cut(struct api *api, const char *who)
     file_streams_cut(api, who);
     sockets_cut(api, who);
     cast_streams_cut(api, who);
+    session_streams_cut(api, who);
     list_each_safe (node, &api->own->streams) {
         struct stream *stream = list_entry(node, struct stream, node);
 
