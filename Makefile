@@ -115,6 +115,39 @@ ifneq ($(wildcard src/http/assets.h),)
 LIB_OBJ += $(BUILD)/obj/gen/assets.o $(BUILD)/obj/gen/assets_table.o
 endif
 
+# ---- messages of remote calls --------------------------------------------------------------------
+
+# Structs and descriptors for C by protoc-c, which does not know `optional` of proto3: it reads a copy
+# in which such a field is what the protocol makes of it, a choice of one ("field_is"). The files
+# themselves are embedded as descriptors, for server reflection.
+PROTOS := $(patsubst proto/%,%,$(shell find proto -name '*.proto' | sort))
+PROTO_OPTIONAL := s/^\( *\)optional \([a-z0-9]*\) \([a-z0-9_]*\) = \([0-9]*\);/\1oneof \3_is { \2 \3 = \4; }/
+PROTO_HEADERS := $(PROTOS:%.proto=$(BUILD)/gen/pb/%.pb-c.h)
+$(BUILD)/gen/proto/%.proto: proto/%.proto
+	@mkdir -p $(@D)
+	@sed '$(PROTO_OPTIONAL)' $< > $@
+$(BUILD)/gen/proto/%.proto: tests/proto/%.proto
+	@mkdir -p $(@D)
+	@sed '$(PROTO_OPTIONAL)' $< > $@
+$(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: $(BUILD)/gen/proto/%.proto
+	@mkdir -p $(BUILD)/gen/pb
+	@echo "  PB   $*.proto"
+	@protoc-c -I$(BUILD)/gen/proto --c_out=$(BUILD)/gen/pb $<
+$(BUILD)/obj/pb/%.o: $(BUILD)/gen/pb/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -w -MMD -MP -c $< -o $@
+$(BUILD)/gen/protos.pb: $(PROTOS:%=proto/%)
+	@mkdir -p $(@D)
+	@protoc-c -Iproto --descriptor_set_out=$@ $^
+$(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb
+	@printf '%s\n' '.section .rodata' '.global protos_begin, protos_end' \
+	    '.hidden protos_begin, protos_end' 'protos_begin: .incbin "$<"' 'protos_end:' \
+	    '.section .note.GNU-stack,"",%progbits' > $@
+CPPFLAGS += -isystem $(BUILD)/gen/pb
+LIB_OBJ += $(PROTOS:%.proto=$(BUILD)/obj/pb/%.pb-c.o) $(BUILD)/obj/gen/protos.o
+# The first build knows no dependencies yet.
+$(patsubst src/%.c,$(BUILD)/obj/%.o,$(wildcard src/api/*.c)): | $(PROTO_HEADERS)
+
 # ---- compile and link ----------------------------------------------------------------------------
 
 # Rewritten only when it would change, so that new flags or a removed file rebuild what they must.
@@ -257,6 +290,21 @@ $(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# ---- the codec of remote calls, for tests against others' ---------------------------------------------
+
+TEST_PROGRAMS += $(BUILD)/codec $(BUILD)/gen/types.pb
+
+$(BUILD)/gen/types.pb: tests/proto/types.proto
+	@mkdir -p $(@D)
+	@protoc-c -Itests/proto --descriptor_set_out=$@ $<
+$(BUILD)/obj/codec.o: tests/peers/codec.c $(BUILD)/flags | $(BUILD)/gen/pb/types.pb-c.h
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/codec: $(BUILD)/obj/codec.o $(BUILD)/obj/pb/types.pb-c.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -414,8 +462,9 @@ uninstall: ## remove what install put there; state and settings stay
 # ---- docs, clean, help ---------------------------------------------------------------------------
 
 .PHONY: docs clean help
-docs: all ## write the generated reference pages
+docs: all ## write the generated reference pages, and the generated part of the SDKs
 	@tools/docs $(BUILD)/atoll write
+	@tools/gen-sdk $(BUILD)/atoll write
 
 clean: ## remove everything that was built
 	rm -rf build build-*/

@@ -80,6 +80,19 @@ int call_event(struct call *call, const char *type, const char *object, struct s
     return event_add(call->db, call->who.tenant, type, object, body, err);
 }
 
+static const char *error_text(const struct err *err)
+{
+    return err->code == ERR_INTERNAL ? "internal error; see the server's log by request_id"
+                                     : err->msg;
+}
+
+const char *call_error_text(struct call *call, const struct err *err)
+{
+    return err->code == ERR_INTERNAL
+               ? arena_printf(&call->arena, "%s %s", error_text(err), call->request_id)
+               : err->msg;
+}
+
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,
                     struct buf *out)
 {
@@ -96,11 +109,7 @@ void api_error_body(enum surface surface, const struct err *err, const char *req
     } else {
         json_open(&json, '{');
         json_kv_text(&json, "code", err_info(err->code)->name);
-        /* What the kernel or a library said is for the log, not for the caller. */
-        json_kv_text(&json, "message",
-                     err->code == ERR_INTERNAL
-                         ? "internal error; see the server's log by request_id"
-                         : err->msg);
+        json_kv_text(&json, "message", error_text(err));
         json_kv_text(&json, "field", err->field[0] ? err->field : NULL);
         json_kv_text(&json, "request_id", request_id);
         json_close(&json, '}');

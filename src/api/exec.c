@@ -47,13 +47,11 @@ static void pending_done(struct box_op *op, const struct err *err)
 }
 
 /* What was run, for the audit: as much of it as is bearable. */
-const char *exec_detail(struct call *call, const struct box_exec *exec)
+static const char *audit_detail(struct call *call, const struct exec_view *view)
 {
-    struct exec_view at, *view = &at;
     autobuf struct buf line = { .max = AUDIT_COMMAND_MAX }, out = { 0 };
     struct json_out json = json_to(&out);
 
-    box_exec_view(exec, view);
     for (const char **arg = view->argv; arg && *arg; arg++) {
         buf_puts(&line, arg == view->argv ? "" : " ");
         buf_puts(&line, *arg);
@@ -104,6 +102,15 @@ static void put_view(struct call *call, struct box_exec *exec, bool with_output)
     call_reply(call, &view);
 }
 
+void call_exec_audit(struct call *call, const struct box_exec *exec)
+{
+    struct exec_view view;
+
+    box_exec_view(exec, &view);
+    call->object = arena_printf(&call->arena, "exec/%s", view.id);
+    call->detail = audit_detail(call, &view);
+}
+
 static void exec_prepare(struct box_op *op)
 {
     struct call *call = container_of(op, struct pending, op)->call;
@@ -113,8 +120,7 @@ static void exec_prepare(struct box_op *op)
     buf_clear(&call->reply);
     if (call->route->gives)
         call_reply(call, &view);
-    call->object = arena_printf(&call->arena, "exec/%s", view.id);
-    call->detail = exec_detail(call, op->exec);
+    call_exec_audit(call, op->exec);
 }
 
 static struct pending *pending_new(struct call *call)
@@ -463,6 +469,17 @@ static int output_sse(struct call *call, struct err *err)
 
 /* ---- input ---- */
 
+struct stdin_view {
+    int64_t bytes;
+    bool eof;
+};
+
+static const struct field stdin_fields[] = {
+    FIELD(stdin_view, bytes, F_INT, F_READONLY, .help = "Taken of this body"),
+    FIELD(stdin_view, eof, F_BOOL, F_READONLY, .help = "Whether that was the end of input"),
+    { 0 },
+};
+
 struct input {
     struct box_input input;
     struct box_op op;
@@ -508,14 +525,11 @@ static void input_prepare(struct box_op *op)
 {
     struct input *input = container_of(op, struct input, op);
     struct call *call = input->call;
-    struct json_out json = call_json(call);
     struct exec_view view;
 
     box_exec_view(op->exec, &view);
-    json_open(&json, '{');
-    json_kv_int(&json, "bytes", (int64_t)input->bytes);
-    json_kv_bool(&json, "eof", input->eof);
-    json_close(&json, '}');
+    buf_clear(&call->reply);
+    call_reply(call, &(struct stdin_view){ (int64_t)input->bytes, input->eof });
     call->object = arena_printf(&call->arena, "exec/%s", view.id);
     call->detail = arena_memdup0(&call->arena, call->reply.data, call->reply.len);
 }
@@ -667,6 +681,7 @@ const struct route exec_routes[] = {
       .on = ON_STREAM,
       .roles = ROLE_USE,
       .fn = stdin_post,
+      .gives = stdin_fields,
       .query = "eof:int",
       .flags = ROUTE_BODY,
       .summary = "The body, of any type, to the command's input; with `eof`=1 that was all. "

@@ -19,6 +19,7 @@ struct api_private {
     struct list sockets;         /* WebSockets, likewise (socket.c) */
     struct list casts;           /* recordings, likewise (terminal_cast.c) */
     struct list session_streams; /* and frames as events (session_sse.c) */
+    struct list rpcs;            /* remote calls, likewise (rpc.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -91,9 +92,9 @@ void event_streams_free(struct api *api);
 /* Ends the streams that this principal opened: its credential is gone. */
 void event_streams_cut(struct api *api, const char *who);
 
-/* exec.c: what was run, for the audit row. */
+/* exec.c: what the audit says of a command, into the call. */
 struct box_exec;
-const char *exec_detail(struct call *call, const struct box_exec *exec);
+void call_exec_audit(struct call *call, const struct box_exec *exec);
 /* exec.c: likewise for output. */
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */

@@ -171,6 +171,7 @@ static int sandbox_list(struct call *call, struct err *err)
     if (state && !sandbox_state_parse(str_of(state), &wanted))
         return err_field(err, "state", "creating, running, paused, stopped or failed");
     struct str value = str_of(label), key = str_cut(&value, '=');
+    bool valued = label && strchr(label, '=');
     json_open(&json, '{');
     json_key(&json, "items");
     json_open(&json, '[');
@@ -180,7 +181,7 @@ static int sandbox_list(struct call *call, struct err *err)
 
         box_view(box, &view);
         for (const struct field_pair *pair = view.labels; !fits && pair && pair->key; pair++)
-            fits = str_is(key, pair->key) && (!value.p || str_is(value, pair->value));
+            fits = str_is(key, pair->key) && (!valued || str_is(value, pair->value));
         if (fits && (!state || strcmp(view.state, state) == 0))
             field_encode(sandbox_fields, &view, &json);
     }

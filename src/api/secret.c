@@ -188,6 +188,7 @@ const struct route secret_routes[] = {
       .on = ON_READER,
       .roles = ROLE_ADMIN,
       .fn = secret_list,
+      .items = secret_fields,
       .summary = "Names and ages of the tenant's secrets; never a value." },
     { .name = "secret.create",
       .method = "POST",

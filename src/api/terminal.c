@@ -121,8 +121,7 @@ static void prepare(struct box_op *op)
     view_of(op->exec, &view);
     buf_clear(&call->reply);
     call_reply(call, &view);
-    call->object = arena_printf(&call->arena, "exec/%s", view.id);
-    call->detail = exec_detail(call, op->exec);
+    call_exec_audit(call, op->exec);
 }
 
 static int record(struct box_op *op, struct db *db, struct err *err)

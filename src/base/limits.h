@@ -41,6 +41,9 @@
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
 #define WS_CLOSE_MS 5000 /* from our close frame to the peer's */
 #define GRPC_MESSAGE_MAX 4194304
+#define RPC_FIELDS_MAX 16384          /* of one message, those inside it included */
+#define RPC_DEPTH_MAX 8               /* messages inside one another */
+#define RPC_STREAM_BYTES_MAX 16777216 /* of memory for all messages of one stream from a client */
 
 /* JSON */
 #define JSON_DEPTH_MAX 64
@@ -189,6 +192,11 @@
 #define SCREEN_TAIL 50                /* rows above the screen that are told with it */
 #define TERM_SCREEN_KEEP_MS 10000     /* the screen of an ended one, in memory */
 
+/* agentbox's service */
+#define AGENTBOX_ID_MAX 128         /* of a session id or a tenant id */
+#define AGENTBOX_COMMAND_MAX 131071 /* with its NUL as much as the kernel takes */
+#define AGENTBOX_PATH_MAX 4095
+#define AGENTBOX_VOLUME_BYTES (8ll << 30) /* of a tenant's workspace, and of its outputs */
 /* Screens of terminals */
 #define SCREEN_ROWS_MAX 500
 #define SCREEN_COLS_MAX 1000

@@ -500,7 +500,8 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     if (!why)
         why = "error";
     if (answer->step == INIT_STEP_CWD)
-        err_field(err, "cwd", "%s: %s", step, why);
+        err_field(err, "cwd", "%s \"%s\": %s", step, exec->spec.cwd,
+                  answer->error == ELOOP ? "a magic link, or too many symbolic links" : why);
     else if (answer->step == INIT_STEP_FIND || answer->step == INIT_STEP_EXECVE)
         err_field(err, "argv[0]", "%s: %s", step, why);
     else if (answer->step >= INIT_STEP_FILES && answer->step <= INIT_STEP_FILES + INIT_FILES_MAX)

@@ -154,7 +154,8 @@ static int doctor_run(struct cli *cli, struct err *err)
 }
 
 static const struct cli_flag doctor_flags[] = {
-    { "leaks", NULL, "Look for processes, cgroups, mounts, namespaces and files without an owner" },
+    { "leaks", NULL,
+      "Look for processes, cgroups, mounts, namespaces, loop devices and files without an owner" },
     { "state", "DIR", "State directory to look at (ATOLL_STATE)" },
     { 0 },
 };

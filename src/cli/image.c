@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -99,8 +100,17 @@ static const char *name_from(struct cli *cli, const char *file)
     return arena_memdup0(&cli->arena, name.p, name.n);
 }
 
-static int begin(struct upload *upload, struct cli *cli, const char *name, struct err *err)
+/*
+ * Not before there is something to send: whoever makes the archive may need minutes for its first
+ * byte, and the server gives up on a body that does not come.
+ */
+static int begin(struct upload *upload, struct cli *cli, int fd, const char *name, struct err *err)
 {
+    struct pollfd waits = { .fd = fd, .events = POLLIN };
+
+    while (poll(&waits, 1, -1) < 0)
+        if (errno != EINTR)
+            return err_sys(err, "wait for the archive");
     return upload_begin(upload, cli,
                         arena_printf(&cli->arena, "/api/v1/images?name=%s", cli_escape(cli, name)),
                         err);
@@ -138,7 +148,7 @@ static int import_run(struct cli *cli, struct err *err)
             "%s is no OCI layout. A root tree is imported as tar: tar -C %s -c . | atoll "
             "image import - --name NAME",
             file, file);
-    if (begin(&upload, cli, name ? name : name_from(cli, file), err) < 0 ||
+    if (begin(&upload, cli, fd, name ? name : name_from(cli, file), err) < 0 ||
         (layout ? put_layout(&upload, fd, err) : upload_fd(&upload, fd, file, err)) < 0)
         return -1;
     return show_imported(cli, &upload, err);
@@ -170,7 +180,7 @@ const struct command cmd_image_import = {
 
 /* ---- build-debian ---- */
 
-static int start_debootstrap(char *const *argv, pid_t *pid, struct err *err)
+static int start_debootstrap(const char *const *argv, pid_t *pid, struct err *err)
 {
     posix_spawn_file_actions_t actions;
     int pipe_fds[2];
@@ -179,7 +189,7 @@ static int start_debootstrap(char *const *argv, pid_t *pid, struct err *err)
         return err_sys(err, "pipe");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], 1);
-    int rc = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
+    int rc = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(pipe_fds[1]);
     if (rc == 0)
@@ -216,25 +226,23 @@ static int build_run(struct cli *cli, struct err *err)
     struct err ignored;
     pid_t pid;
 
-    buf_puts(&include, "--include=");
     for (size_t i = 1; i < cli->arg_count; i++) {
         if (cli->args[i][0] == '-' || strchr(cli->args[i], ','))
             return cli_usage(cli, err, "\"%s\" is no name of a package", cli->args[i]);
-        buf_printf(&include, "%s%s", i > 1 ? "," : "", cli->args[i]);
+        buf_printf(&include, "%s%s", i > 1 ? "," : "--include=", cli->args[i]);
     }
     if (suite && suite[0] == '-')
         return cli_usage(cli, err, "--suite: \"%s\" is no name of a suite", suite);
-    char *const argv[] = { (char *)(uintptr_t) "mmdebstrap",
-                           (char *)(uintptr_t) "--variant=minbase",
-                           (char *)(uintptr_t) "--format=tar",
-                           (char *)(uintptr_t)buf_cstr(&include),
-                           (char *)(uintptr_t)(suite ? suite : "bookworm"),
-                           (char *)(uintptr_t) "-",
-                           NULL };
+    const char *argv[7] = { "mmdebstrap", "--variant=minbase", "--format=tar" };
+    size_t argc = 3;
+    if (include.len) /* an empty list is an error to it */
+        argv[argc++] = buf_cstr(&include);
+    argv[argc++] = suite ? suite : "bookworm";
+    argv[argc++] = "-";
     autoclose int fd = start_debootstrap(argv, &pid, err);
     if (fd < 0)
         return -1;
-    int rc = begin(&upload, cli, cli->args[0], err);
+    int rc = begin(&upload, cli, fd, cli->args[0], err);
     if (rc == 0)
         rc = upload_fd(&upload, fd, "what mmdebstrap makes", err);
     close(take_fd(&fd));

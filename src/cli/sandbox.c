@@ -48,6 +48,8 @@ int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, 
 
         if (!key.n || !strchr(text, '='))
             return cli_usage(cli, err, "--%s: \"%s\" is not NAME=VALUE", flag, text);
+        if (!str_utf8(str_of(text))) /* JSON could only change it */
+            return cli_usage(cli, err, "--%s %.*s: it is not UTF-8", flag, STR_FMT(key));
         json_key_str(json, key);
         json_put_str(json, value);
     }

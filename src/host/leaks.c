@@ -5,7 +5,7 @@
  *   - a process of ours in a role that needs a parent (api, init…) without a warden above it, and a
  *     warden that holds no lock at all;
  *   - a cgroup named atoll… in which no process of ours is left, a mount or a pinned namespace of a
- *     state directory whose server is gone;
+ *     state directory whose server is gone, or a loop device that holds its disks;
  *   - a file that only a running server has (the socket), that only lives for a moment (*.tmp), or
  *     that we never make.
  *
@@ -41,7 +41,9 @@ struct search {
 
 const char *leak_kind_name(enum leak_kind kind)
 {
-    static const char *const names[] = { "process", "cgroup", "mount", "namespace", "file" };
+    static const char *const names[] = {
+        "process", "cgroup", "mount", "namespace", "file", "device"
+    };
 
     return (unsigned)kind < ARRAY_LEN(names) ? names[kind] : "unknown";
 }
@@ -349,6 +351,35 @@ static bool find_mount(void *ctx, const struct host_mount *mount)
     return true;
 }
 
+/* ---- loop devices ---- */
+
+/* Whose file is STATE/disks.img, also when that was removed meanwhile. */
+static void judge_loop(struct search *search, const char *name)
+{
+    autofree char *path = xprintf("/sys/block/%s/loop/backing_file", name);
+    autofree char *disks = xprintf("%s/disks.img", search->dir);
+    size_t len = strlen(disks);
+    char file[4096];
+
+    if (!host_line(path, file, sizeof(file)) || strncmp(file, disks, len) != 0)
+        return;
+    if (file[len] == 0 || strcmp(file + len, " (deleted)") == 0)
+        report(search, LEAK_DEVICE, 0, "it holds the disks of a server that is not running",
+               "/dev/%s (%s)", name, file);
+}
+
+static void find_loops(struct search *search)
+{
+    DIR *dir = search->holder ? NULL : opendir("/sys/block");
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)))
+        if (strncmp(entry->d_name, "loop", 4) == 0)
+            judge_loop(search, entry->d_name);
+    if (dir)
+        closedir(dir);
+}
+
 /* ---- files ---- */
 
 struct known {
@@ -429,6 +460,7 @@ int host_leaks(const char *state_dir, leak_fn fn, void *ctx, struct err *err)
     find_processes(&search);
     host_mounts(find_groups, &search);
     host_mounts(find_mount, &search);
+    find_loops(&search);
     if (find_files(&search, state_dir, state_files, err) < 0 ||
         find_files(&search, data, NULL, err) < 0)
         return -1;

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-enum leak_kind { LEAK_PROCESS, LEAK_CGROUP, LEAK_MOUNT, LEAK_NAMESPACE, LEAK_FILE };
+enum leak_kind { LEAK_PROCESS, LEAK_CGROUP, LEAK_MOUNT, LEAK_NAMESPACE, LEAK_FILE, LEAK_DEVICE };
 
 struct leak {
     enum leak_kind kind;
@@ -22,7 +22,7 @@ struct leak {
 
 typedef void (*leak_fn)(void *ctx, const struct leak *leak);
 
-/* "process", "cgroup", "mount", "namespace", "file". */
+/* "process", "cgroup", "mount", "namespace", "file", "device". */
 const char *leak_kind_name(enum leak_kind kind);
 
 /*

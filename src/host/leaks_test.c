@@ -6,11 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -269,8 +271,58 @@ TEST(mounts_and_namespaces_without_a_server)
     CHECK_INT(probe_child(mounted, test_dir(), 5000), 0);
 }
 
+/* The device that now holds DIR/disks.img, or -1. It lets go when it is closed. */
+static int hold_disks(const char *dir, char name[32])
+{
+    autofree char *path = xprintf("%s/disks.img", dir);
+    autoclose int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    autoclose int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+    CHECK(file >= 0 && ftruncate(file, 1 << 20) == 0);
+    for (int i = 0; control >= 0 && i < 20; i++) { /* others look for one too */
+        int number = ioctl(control, LOOP_CTL_GET_FREE);
+        struct loop_config config = { .fd = (uint32_t)file, .info.lo_flags = LO_FLAGS_AUTOCLEAR };
+
+        snprintf(name, 32, "/dev/loop%d", number);
+        autoclose int loop = number < 0 ? -1 : open(name, O_RDWR | O_CLOEXEC);
+        if (loop >= 0 && ioctl(loop, LOOP_CONFIGURE, &config) == 0)
+            return take_fd(&loop);
+    }
+    return -1;
+}
+
+TEST(a_loop_device_without_a_server)
+{
+    const char *dir = test_dir();
+    autofree char *path = xprintf("%s/disks.img", dir), *other = xprintf("%s/dis", dir);
+    char name[32];
+    autoclose int loop = geteuid() == 0 ? hold_disks(dir, name) : -1;
+
+    if (loop < 0)
+        test_skip("no loop device can be had here");
+    look(dir);
+    const struct leak *leak = with(LEAK_DEVICE, name);
+    CHECK(leak && strstr(leak->what, path));
+    look(other); /* another server's is not this one's */
+    CHECK(!with(LEAK_DEVICE, name));
+    pid_t pid = start_warden(dir);
+    look(dir);
+    CHECK(!with(LEAK_DEVICE, name));
+    end(pid);
+    CHECK(unlink(path) == 0);
+    look(dir);
+    CHECK(with(LEAK_DEVICE, name));
+    close(take_fd(&loop));
+    for (int i = 0; i < 100 && with(LEAK_DEVICE, name); i++) {
+        usleep(10000);
+        look(dir);
+    }
+    CHECK(!with(LEAK_DEVICE, name));
+}
+
 TEST(kinds_have_names)
 {
     CHECK_STR(leak_kind_name(LEAK_PROCESS), "process");
     CHECK_STR(leak_kind_name(LEAK_FILE), "file");
+    CHECK_STR(leak_kind_name(LEAK_DEVICE), "device");
 }

@@ -248,7 +248,7 @@ static bool name_ok(const char *name)
 int name_check(const char *name, const char *id_prefix, const char *field, struct err *err)
 {
     if (!name_ok(name))
-        return err_field(err, field, "lower-case letters, digits and hyphens only");
+        return err_field(err, field, "a name has lower-case letters, digits and hyphens only");
     if (strncmp(name, id_prefix, strlen(id_prefix)) == 0 && strlen(name) >= 20)
         return err_field(err, field, "must not look like an id");
     return 0;

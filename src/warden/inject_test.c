@@ -306,6 +306,9 @@ TEST(what_others_own_stays_theirs)
     snprintf(path, sizeof(path), "%s/closed", dir);
     autoclose int secret = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     CHECK(file >= 0 && secret >= 0);
+    snprintf(path, sizeof(path), "%s/neighbours", dir);
+    autoclose int next = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CHECK(next >= 0 && fchown(next, uid + 1, uid + 1) == 0); /* the map has one user, not some */
     struct rig_box box = rig_create(rig_spec("box"), "box");
     leave_as(state, dir, uid, ticket);
     CHECK_INT(mount_ticket("box", ticket, "/bind", 0), 0);
@@ -315,7 +318,7 @@ TEST(what_others_own_stays_theirs)
              0);
     check_sh(&box,
              "! cat /bind/closed && ! sh -c 'echo x > /bind/roots' &&"
-             "! chown 0 /bind/roots && ! chmod 666 /bind/closed",
+             "! chown 0 /bind/roots && ! chmod 666 /bind/closed && ! cat /bind/neighbours",
              INIT_AS_ROOT);
     snprintf(path, sizeof(path), "%s/mine", dir);
     CHECK_INT(stat(path, &st), 0);

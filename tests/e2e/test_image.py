@@ -291,12 +291,24 @@ def test_build_debian(server_, tmp_path):
     """With a mmdebstrap that is played: packages are not this test's business."""
     played = tmp_path / "mmdebstrap"
     (tmp_path / "tree.tar").write_bytes(base_layer())
-    played.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/args\n[ "$5" = - ] || exit 9\ncat {tmp_path}/tree.tar\n')
+    played.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/args\n[ "$#" -ge 4 ] || exit 9\ncat {tmp_path}/tree.tar\n')
     played.chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = atoll(server_, "image", "build-debian", "deb", "git", "curl", "--suite", "trixie", env=env)
     assert done.returncode == 0 and done.stdout == "deb\n", done
     assert (tmp_path / "args").read_text() == "--variant=minbase --format=tar --include=git,curl trixie -\n"
+    assert atoll(server_, "image", "build-debian", "bare", env=env).stdout == "bare\n"
+    assert (tmp_path / "args").read_text() == "--variant=minbase --format=tar bookworm -\n"
+    assert remove(server_, "bare").status == 200
+    # Nothing is asked of the server while packages are still being fetched: it would not wait so long.
+    played.write_text(f"#!/bin/sh\ncd {tmp_path}\ntouch busy\nwhile [ ! -e go ]; do sleep 0.1; done\ncat tree.tar\n")
+    with subprocess.Popen([harness.BIN, "image", "build-debian", "late", "--state", server_.state], env=env) as slow:
+        harness.wait_until((tmp_path / "busy").exists, 10, "mmdebstrap to begin")
+        time.sleep(0.5)
+        assert list((server_.state / "boxes").iterdir()) == [], "the import has begun"
+        (tmp_path / "go").touch()
+        assert slow.wait(30) == 0
+    assert remove(server_, "late").status == 200
     played.write_text("#!/bin/sh\nexit 3\n")
     failed = atoll(server_, "image", "build-debian", "other", env=env)
     assert failed.returncode != 0 and "mmdebstrap failed" in failed.stderr

@@ -1,0 +1,465 @@
+"""One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit."""
+from typing import Any, Dict, Literal, Mapping, Optional, Sequence
+
+from . import _models as models
+from ._transport import Caller, Content, Operation, Options, Page, Stream
+
+API_VERSION = "0.1.0"
+OPERATIONS: Dict[str, Operation] = {
+    "health.read": Operation("GET", "/api/v1/health"),
+    "version.read": Operation("GET", "/api/v1/version"),
+    "whoami.read": Operation("GET", "/api/v1/whoami"),
+    "metrics.read": Operation("GET", "/metrics"),
+    "token.create": Operation("POST", "/api/v1/tokens", creates=True),
+    "token.list": Operation("GET", "/api/v1/tokens"),
+    "token.revoke": Operation("DELETE", "/api/v1/tokens/{id}"),
+    "login.link": Operation("POST", "/api/v1/login-links", creates=True),
+    "event.read": Operation("GET", "/api/v1/events"),
+    "event.stream": Operation("GET", "/api/v1/events"),
+    "note.create": Operation("POST", "/api/v1/notes", creates=True),
+    "audit.read": Operation("GET", "/api/v1/audit"),
+    "audit.verify": Operation("GET", "/api/v1/audit/verify"),
+    "backup.create": Operation("POST", "/api/v1/backups", creates=True),
+    "backup.read": Operation("GET", "/api/v1/backups/{name}"),
+    "backup.delete": Operation("DELETE", "/api/v1/backups/{name}"),
+    "sandbox.create": Operation("POST", "/api/v1/sandboxes", creates=True),
+    "sandbox.list": Operation("GET", "/api/v1/sandboxes"),
+    "sandbox.read": Operation("GET", "/api/v1/sandboxes/{id}"),
+    "sandbox.delete": Operation("DELETE", "/api/v1/sandboxes/{id}"),
+    "sandbox.change": Operation("PATCH", "/api/v1/sandboxes/{id}"),
+    "sandbox.pause": Operation("POST", "/api/v1/sandboxes/{id}/pause"),
+    "sandbox.resume": Operation("POST", "/api/v1/sandboxes/{id}/resume"),
+    "sandbox.stop": Operation("POST", "/api/v1/sandboxes/{id}/stop"),
+    "sandbox.start": Operation("POST", "/api/v1/sandboxes/{id}/start"),
+    "sandbox.stats": Operation("GET", "/api/v1/sandboxes/{id}/stats"),
+    "sandbox.applied": Operation("GET", "/api/v1/sandboxes/{id}/applied"),
+    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
+    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
+    "exec.create": Operation("POST", "/api/v1/sandboxes/{id}/execs", creates=True),
+    "exec.list": Operation("GET", "/api/v1/sandboxes/{id}/execs"),
+    "exec.read": Operation("GET", "/api/v1/sandboxes/{id}/execs/{eid}"),
+    "exec.output": Operation("GET", "/api/v1/sandboxes/{id}/execs/{eid}/output"),
+    "exec.stdin": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/stdin"),
+    "exec.signal": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/signal"),
+    "exec.resize": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/resize"),
+    "file.read": Operation("GET", "/api/v1/sandboxes/{id}/files"),
+    "file.write": Operation("PUT", "/api/v1/sandboxes/{id}/files"),
+    "file.remove": Operation("DELETE", "/api/v1/sandboxes/{id}/files"),
+    "file.append": Operation("POST", "/api/v1/sandboxes/{id}/files/append"),
+    "file.list": Operation("GET", "/api/v1/sandboxes/{id}/files/list"),
+    "file.stat": Operation("GET", "/api/v1/sandboxes/{id}/files/stat"),
+    "file.mkdir": Operation("POST", "/api/v1/sandboxes/{id}/files/mkdir"),
+    "file.move": Operation("POST", "/api/v1/sandboxes/{id}/files/move"),
+    "tree.read": Operation("GET", "/api/v1/sandboxes/{id}/files/tree"),
+    "tree.write": Operation("PUT", "/api/v1/sandboxes/{id}/files/tree"),
+    "tree.manifest": Operation("GET", "/api/v1/sandboxes/{id}/files/manifest"),
+    "file.watch": Operation("GET", "/api/v1/sandboxes/{id}/files/watch"),
+    "volume.create": Operation("POST", "/api/v1/volumes", creates=True),
+    "volume.list": Operation("GET", "/api/v1/volumes"),
+    "volume.read": Operation("GET", "/api/v1/volumes/{volume}"),
+    "volume.change": Operation("PATCH", "/api/v1/volumes/{volume}"),
+    "volume.delete": Operation("DELETE", "/api/v1/volumes/{volume}"),
+    "snapshot.create": Operation("POST", "/api/v1/sandboxes/{id}/snapshots", creates=True),
+    "snapshot.list_of": Operation("GET", "/api/v1/sandboxes/{id}/snapshots"),
+    "snapshot.delete_of": Operation("DELETE", "/api/v1/sandboxes/{id}/snapshots/{snapshot}"),
+    "snapshot.list": Operation("GET", "/api/v1/snapshots"),
+    "snapshot.delete": Operation("DELETE", "/api/v1/snapshots/{snapshot}"),
+    "pool.list": Operation("GET", "/api/v1/pools"),
+    "pool.set": Operation("PUT", "/api/v1/pools/{name}"),
+    "image.import": Operation("POST", "/api/v1/images"),
+    "image.list": Operation("GET", "/api/v1/images"),
+    "image.read": Operation("GET", "/api/v1/images/{name}"),
+    "image.delete": Operation("DELETE", "/api/v1/images/{name}"),
+    "secret.list": Operation("GET", "/api/v1/secrets"),
+    "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
+    "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
+    "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
+}
+
+
+class Api(Caller):
+    def health_read(self, *, options: Optional[Options] = None) -> models.Health:
+        """State, version and load of the server."""
+        return self._json(OPERATIONS["health.read"], {}, {}, None, models.Health, options)
+
+    def version_read(self, *, options: Optional[Options] = None) -> Any:
+        """Version of the program and of the API."""
+        return self._any(OPERATIONS["version.read"], {}, {}, None, options)
+
+    def whoami_read(self, *, options: Optional[Options] = None) -> models.Whoami:
+        """Who the server takes the caller for."""
+        return self._json(OPERATIONS["whoami.read"], {}, {}, None, models.Whoami, options)
+
+    def metrics_read(self, *, options: Optional[Options] = None) -> Stream:
+        """Prometheus text."""
+        return self.send(OPERATIONS["metrics.read"], {}, {}, None, options)
+
+    def token_create(self, *, name: str, role: Literal["admin", "operator", "viewer", "agent", "sandbox"],
+                     tenant: Optional[str] = None, scopes: Optional[Sequence[str]] = None,
+                     ttl_ms: Optional[int] = None, signing: Optional[bool] = None,
+                     options: Optional[Options] = None) -> models.NewToken:
+        """Make a token. It is shown this once."""
+        body = {"name": name, "role": role, "tenant": tenant, "scopes": scopes, "ttl_ms": ttl_ms, "signing": signing}
+        return self._json(OPERATIONS["token.create"], {}, {}, body, models.NewToken, options)
+
+    def token_list(self, *, tenant: Optional[str] = None,
+                   options: Optional[Options] = None) -> Page[models.TokenInfo]:
+        """All tokens of the caller's tenant, oldest first, without the tokens themselves."""
+        return self._page(OPERATIONS["token.list"], {}, {"tenant": tenant}, None, models.TokenInfo, options)
+
+    def token_revoke(self, id: str, *, tenant: Optional[str] = None,
+                     options: Optional[Options] = None) -> models.TokenInfo:
+        """Revoke a token, by id or name; it stops working at once."""
+        return self._json(OPERATIONS["token.revoke"], {"id": id}, {"tenant": tenant}, None, models.TokenInfo, options)
+
+    def login_link(self, *, options: Optional[Options] = None) -> models.LoginLink:
+        """A one-time link that logs a browser in with the caller's role."""
+        return self._json(OPERATIONS["login.link"], {}, {}, None, models.LoginLink, options)
+
+    def event_read(self, *, since: Optional[int] = None, limit: Optional[int] = None, type: Optional[str] = None,
+                   object: Optional[str] = None, options: Optional[Options] = None) -> Any:
+        """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
+        on live."""
+        return self._any(OPERATIONS["event.read"], {},
+                         {"since": since, "limit": limit, "type": type, "object": object}, None, options)
+
+    def event_stream(self, *, since: Optional[int] = None, limit: Optional[int] = None, type: Optional[str] = None,
+                     object: Optional[str] = None, options: Optional[Options] = None) -> Stream:
+        """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
+        on live."""
+        return self.send(OPERATIONS["event.stream"], {},
+                         {"since": since, "limit": limit, "type": type, "object": object}, None, options)
+
+    def note_create(self, *, text: str, options: Optional[Options] = None) -> models.NoteInfo:
+        """Write a note into the event log, where everyone who listens sees it."""
+        body = {"text": text}
+        return self._json(OPERATIONS["note.create"], {}, {}, body, models.NoteInfo, options)
+
+    def audit_read(self, *, since: Optional[int] = None, limit: Optional[int] = None,
+                   options: Optional[Options] = None) -> Any:
+        """Audit rows after number `since`, oldest first; without it the newest."""
+        return self._any(OPERATIONS["audit.read"], {}, {"since": since, "limit": limit}, None, options)
+
+    def audit_verify(self, *, options: Optional[Options] = None) -> models.AuditVerdict:
+        """Check the hash chain from the first row to the last."""
+        return self._json(OPERATIONS["audit.verify"], {}, {}, None, models.AuditVerdict, options)
+
+    def backup_create(self, *, name: str, options: Optional[Options] = None) -> models.BackupInfo:
+        """A consistent copy of the store, made while it serves. Refuses to overwrite."""
+        body = {"name": name}
+        return self._json(OPERATIONS["backup.create"], {}, {}, body, models.BackupInfo, options)
+
+    def backup_read(self, name: str, *, options: Optional[Options] = None) -> Stream:
+        """Download a backup."""
+        return self.send(OPERATIONS["backup.read"], {"name": name}, {}, None, options)
+
+    def backup_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
+        """Remove a backup from the server's disk."""
+        return self._any(OPERATIONS["backup.delete"], {"name": name}, {}, None, options)
+
+    def sandbox_create(self, *, name: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
+                       memory: Optional[int] = None, pids: Optional[int] = None, cpu_percent: Optional[int] = None,
+                       disk: Optional[int] = None, inodes: Optional[int] = None, nofile: Optional[int] = None,
+                       ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
+                       labels: Optional[Mapping[str, str]] = None,
+                       storage: Optional[Literal["memory", "disk"]] = None, image: Optional[str] = None,
+                       from_snapshot: Optional[str] = None, volumes: Optional[Sequence[models.VolumeMount]] = None,
+                       binds: Optional[Sequence[models.BindMount]] = None,
+                       files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
+                       nesting: Optional[bool] = None, sys: Optional[bool] = None,
+                       options: Optional[Options] = None) -> models.SandboxInfo:
+        """Make a sandbox; answered when it runs."""
+        body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
+                "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
+                "storage": storage, "image": image, "from_snapshot": from_snapshot, "volumes": volumes,
+                "binds": binds, "files": files, "idle": idle, "nesting": nesting, "sys": sys}
+        return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
+
+    def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None,
+                     options: Optional[Options] = None) -> Page[models.SandboxInfo]:
+        """The caller's sandboxes, oldest first; `label` is KEY or KEY=VALUE."""
+        return self._page(OPERATIONS["sandbox.list"], {}, {"state": state, "label": label}, None, models.SandboxInfo,
+                          options)
+
+    def sandbox_read(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
+        """One sandbox, by id, by name, or by the beginning of its id."""
+        return self._json(OPERATIONS["sandbox.read"], {"id": id}, {}, None, models.SandboxInfo, options)
+
+    def sandbox_delete(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
+        """Kill everything in it and forget it, its commands and their output."""
+        return self._json(OPERATIONS["sandbox.delete"], {"id": id}, {}, None, models.SandboxInfo, options)
+
+    def sandbox_change(self, id: str, *, memory: Optional[int] = None, pids: Optional[int] = None,
+                       cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+                       ttl_ms: Optional[int] = None, labels: Optional[Mapping[str, str]] = None,
+                       idle: Optional[models.IdlePolicy] = None,
+                       options: Optional[Options] = None) -> models.SandboxInfo:
+        """Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
+        stays."""
+        body = {"memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk, "inodes": inodes,
+                "ttl_ms": ttl_ms, "labels": labels, "idle": idle}
+        return self._json(OPERATIONS["sandbox.change"], {"id": id}, {}, body, models.SandboxInfo, options)
+
+    def sandbox_pause(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
+        """Freeze every process in it."""
+        return self._json(OPERATIONS["sandbox.pause"], {"id": id}, {}, None, models.SandboxInfo, options)
+
+    def sandbox_resume(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
+        """Let it go on after a pause."""
+        return self._json(OPERATIONS["sandbox.resume"], {"id": id}, {}, None, models.SandboxInfo, options)
+
+    def sandbox_stop(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
+        """Kill everything in it. Its files, its commands and their output stay; refused with storage memory,
+        where the files would not."""
+        return self._json(OPERATIONS["sandbox.stop"], {"id": id}, {}, None, models.SandboxInfo, options)
+
+    def sandbox_start(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
+        """Let a stopped one run again, with the files and limits it had and its volumes."""
+        return self._json(OPERATIONS["sandbox.start"], {"id": id}, {}, None, models.SandboxInfo, options)
+
+    def sandbox_stats(self, id: str, *, options: Optional[Options] = None) -> models.SandboxStats:
+        """What it uses now, as the kernel counts it."""
+        return self._json(OPERATIONS["sandbox.stats"], {"id": id}, {}, None, models.SandboxStats, options)
+
+    def sandbox_applied(self, id: str, *, options: Optional[Options] = None) -> Any:
+        """What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits."""
+        return self._any(OPERATIONS["sandbox.applied"], {"id": id}, {}, None, options)
+
+    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
+                     labels: Optional[Mapping[str, str]] = None,
+                     options: Optional[Options] = None) -> models.SandboxInfo:
+        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
+        goes on there, and does not run in the copy."""
+        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
+        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
+
+    def sandbox_rollback(self, id: str, *, snapshot: str,
+                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
+        """Give it back the files of one of its snapshots. Its commands end."""
+        body = {"snapshot": snapshot}
+        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
+
+    def exec_create(self, id: str, *, wait: Optional[int] = None, argv: Optional[Sequence[str]] = None,
+                    command: Optional[str] = None, cwd: Optional[str] = None,
+                    user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
+                    tty: Optional[bool] = None, stdin_open: Optional[bool] = None, rows: Optional[int] = None,
+                    cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                    files: Optional[Sequence[models.FileRule]] = None,
+                    options: Optional[Options] = None) -> models.ExecInfo:
+        """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
+        time is over."""
+        body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files}
+        return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
+
+    def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
+        """The commands of a sandbox that are kept, oldest first."""
+        return self._page(OPERATIONS["exec.list"], {"id": id}, {}, None, models.ExecInfo, options)
+
+    def exec_read(self, id: str, eid: str, *, wait: Optional[int] = None,
+                  options: Optional[Options] = None) -> models.ExecInfo:
+        """One command; with `wait` (milliseconds), when it has ended or that time is over, and with its output."""
+        return self._json(OPERATIONS["exec.read"], {"id": id, "eid": eid}, {"wait": wait}, None, models.ExecInfo,
+                          options)
+
+    def exec_output(self, id: str, eid: str, *, stream: Optional[str] = None, from_: Optional[int] = None,
+                    follow: Optional[int] = None, options: Optional[Options] = None) -> Stream:
+        """Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended.
+        410 when that position is no longer kept."""
+        return self.send(OPERATIONS["exec.output"], {"id": id, "eid": eid},
+                         {"stream": stream, "from": from_, "follow": follow}, None, options)
+
+    def exec_stdin(self, id: str, eid: str, content: Content, *, eof: Optional[int] = None,
+                   options: Optional[Options] = None) -> models.ExecStdinResult:
+        """The body, of any type, to the command's input; with `eof`=1 that was all. Answered when the command's
+        pipe has taken it."""
+        return self._json(OPERATIONS["exec.stdin"], {"id": id, "eid": eid}, {"eof": eof}, content,
+                          models.ExecStdinResult, options)
+
+    def exec_signal(self, id: str, eid: str, *, signal: str, tree: Optional[bool] = None,
+                    options: Optional[Options] = None) -> models.ExecInfo:
+        """A signal to the command's process group, or to everything it started."""
+        body = {"signal": signal, "tree": tree}
+        return self._json(OPERATIONS["exec.signal"], {"id": id, "eid": eid}, {}, body, models.ExecInfo, options)
+
+    def exec_resize(self, id: str, eid: str, *, rows: int, cols: int,
+                    options: Optional[Options] = None) -> models.ExecInfo:
+        """Another size for the command's terminal."""
+        body = {"rows": rows, "cols": cols}
+        return self._json(OPERATIONS["exec.resize"], {"id": id, "eid": eid}, {}, body, models.ExecInfo, options)
+
+    def file_read(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                  options: Optional[Options] = None) -> Stream:
+        """The bytes of a regular file; Range is honoured. In all of these, `path` is percent-encoded bytes,
+        relative to /workspace unless absolute, and `user` (agent or root) whose rights count."""
+        return self.send(OPERATIONS["file.read"], {"id": id}, {"path": path, "user": user}, None, options)
+
+    def file_write(self, id: str, content: Content, *, path: Optional[str] = None, user: Optional[str] = None,
+                   mode: Optional[str] = None, sync: Optional[int] = None,
+                   options: Optional[Options] = None) -> models.FileInfo:
+        """The body, of any type and size, becomes the file at once when all of it has arrived; `mode` is octal
+        (as before, or 644), `sync`=1 waits for the disk."""
+        return self._json(OPERATIONS["file.write"], {"id": id},
+                          {"path": path, "user": user, "mode": mode, "sync": sync}, content, models.FileInfo, options)
+
+    def file_remove(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                    recursive: Optional[int] = None, options: Optional[Options] = None) -> Any:
+        """Remove a file or an empty directory, or with `recursive`=1 a whole tree."""
+        return self._any(OPERATIONS["file.remove"], {"id": id}, {"path": path, "user": user, "recursive": recursive},
+                         None, options)
+
+    def file_append(self, id: str, content: Content, *, path: Optional[str] = None, user: Optional[str] = None,
+                    sync: Optional[int] = None, options: Optional[Options] = None) -> models.FileInfo:
+        """The body behind what the file holds; it is made if it is not there."""
+        return self._json(OPERATIONS["file.append"], {"id": id}, {"path": path, "user": user, "sync": sync}, content,
+                          models.FileInfo, options)
+
+    def file_list(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                  after: Optional[str] = None, limit: Optional[int] = None,
+                  options: Optional[Options] = None) -> Page[models.FileInfo]:
+        """What is in a directory, sorted by name: `items` behind the name `after`, at most `limit`, and whether
+        there are `more`."""
+        return self._page(OPERATIONS["file.list"], {"id": id},
+                          {"path": path, "user": user, "after": after, "limit": limit}, None, models.FileInfo,
+                          options)
+
+    def file_stat(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                  follow: Optional[int] = None, options: Optional[Options] = None) -> models.FileInfo:
+        """About one file; of a symlink itself unless `follow`=1."""
+        return self._json(OPERATIONS["file.stat"], {"id": id}, {"path": path, "user": user, "follow": follow}, None,
+                          models.FileInfo, options)
+
+    def file_mkdir(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                   mode: Optional[str] = None, parents: Optional[int] = None,
+                   options: Optional[Options] = None) -> Any:
+        """Make a directory (`mode` octal, 755); with `parents`=1 those above it too, and one that is there
+        already will do."""
+        return self._any(OPERATIONS["file.mkdir"], {"id": id},
+                         {"path": path, "user": user, "mode": mode, "parents": parents}, None, options)
+
+    def file_move(self, id: str, *, path: Optional[str] = None, to: Optional[str] = None, user: Optional[str] = None,
+                  replace: Optional[int] = None, options: Optional[Options] = None) -> Any:
+        """Another name for `path`; one that is taken only with `replace`=1."""
+        return self._any(OPERATIONS["file.move"], {"id": id},
+                         {"path": path, "to": to, "user": user, "replace": replace}, None, options)
+
+    def tree_read(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                  options: Optional[Options] = None) -> Stream:
+        """Everything below a directory as a tar archive, sorted: directories, files, symlinks. Cut off if it
+        cannot be completed."""
+        return self.send(OPERATIONS["tree.read"], {"id": id}, {"path": path, "user": user}, None, options)
+
+    def tree_write(self, id: str, content: Content, *, path: Optional[str] = None, user: Optional[str] = None,
+                   options: Optional[Options] = None) -> models.TreeWriteResult:
+        """The body, a tar archive (ustar, pax, GNU long names; not compressed), unpacked into a directory that is
+        there. Names that lead out of it, devices and sparse files are refused; what came before stays."""
+        return self._json(OPERATIONS["tree.write"], {"id": id}, {"path": path, "user": user}, content,
+                          models.TreeWriteResult, options)
+
+    def tree_manifest(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                      options: Optional[Options] = None) -> Stream:
+        """Everything below a directory, sorted, one JSON object a line, with the digests of regular files. Cut
+        off if it cannot be completed."""
+        return self.send(OPERATIONS["tree.manifest"], {"id": id}, {"path": path, "user": user}, None, options)
+
+    def file_watch(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
+                   recursive: Optional[int] = None, options: Optional[Options] = None) -> Stream:
+        """Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when
+        some were missed. Best effort with `recursive`=1."""
+        return self.send(OPERATIONS["file.watch"], {"id": id}, {"path": path, "user": user, "recursive": recursive},
+                         None, options)
+
+    def volume_create(self, *, name: str, bytes: int, options: Optional[Options] = None) -> models.VolumeInfo:
+        """Make a volume: a tree of files that sandboxes can share and that outlives them."""
+        body = {"name": name, "bytes": bytes}
+        return self._json(OPERATIONS["volume.create"], {}, {}, body, models.VolumeInfo, options)
+
+    def volume_list(self, *, options: Optional[Options] = None) -> Page[models.VolumeInfo]:
+        """The caller's volumes, oldest first."""
+        return self._page(OPERATIONS["volume.list"], {}, {}, None, models.VolumeInfo, options)
+
+    def volume_read(self, volume: str, *, options: Optional[Options] = None) -> models.VolumeDetail:
+        """One volume, by name or id, and how much of it is used."""
+        return self._json(OPERATIONS["volume.read"], {"volume": volume}, {}, None, models.VolumeDetail, options)
+
+    def volume_change(self, volume: str, *, bytes: int, options: Optional[Options] = None) -> models.VolumeInfo:
+        """Give a volume another size."""
+        body = {"bytes": bytes}
+        return self._json(OPERATIONS["volume.change"], {"volume": volume}, {}, body, models.VolumeInfo, options)
+
+    def volume_delete(self, volume: str, *, options: Optional[Options] = None) -> models.VolumeInfo:
+        """Remove a volume and what is in it; refused while a sandbox names it."""
+        return self._json(OPERATIONS["volume.delete"], {"volume": volume}, {}, None, models.VolumeInfo, options)
+
+    def snapshot_create(self, id: str, *, name: str, options: Optional[Options] = None) -> models.SnapshotInfo:
+        """Keep the files of a sandbox as they are now, under a name. What runs is frozen for that moment. Volumes
+        are not part of it."""
+        body = {"name": name}
+        return self._json(OPERATIONS["snapshot.create"], {"id": id}, {}, body, models.SnapshotInfo, options)
+
+    def snapshot_list_of(self, id: str, *, options: Optional[Options] = None) -> Page[models.SnapshotInfo]:
+        """The snapshots of a sandbox, oldest first."""
+        return self._page(OPERATIONS["snapshot.list_of"], {"id": id}, {}, None, models.SnapshotInfo, options)
+
+    def snapshot_delete_of(self, id: str, snapshot: str, *, options: Optional[Options] = None) -> models.SnapshotInfo:
+        """Remove a snapshot of a sandbox, by name or id."""
+        return self._json(OPERATIONS["snapshot.delete_of"], {"id": id, "snapshot": snapshot}, {}, None,
+                          models.SnapshotInfo, options)
+
+    def snapshot_list(self, *, options: Optional[Options] = None) -> Page[models.SnapshotInfo]:
+        """All snapshots of the caller, oldest first; they outlive their sandboxes."""
+        return self._page(OPERATIONS["snapshot.list"], {}, {}, None, models.SnapshotInfo, options)
+
+    def snapshot_delete(self, snapshot: str, *, options: Optional[Options] = None) -> models.SnapshotInfo:
+        """Remove a snapshot, by id, or by a name that only one has."""
+        return self._json(OPERATIONS["snapshot.delete"], {"snapshot": snapshot}, {}, None, models.SnapshotInfo,
+                          options)
+
+    def pool_list(self, *, options: Optional[Options] = None) -> Page[models.PoolInfo]:
+        """The pools of warm sandboxes, and how many stand ready."""
+        return self._page(OPERATIONS["pool.list"], {}, {}, None, models.PoolInfo, options)
+
+    def pool_set(self, name: str, *, size: int, image: Optional[str] = None,
+                 user: Optional[Literal["agent", "root"]] = None, storage: Optional[Literal["memory", "disk"]] = None,
+                 options: Optional[Options] = None) -> models.PoolInfo:
+        """Make, change or (size 0) remove a pool. Creations of the same image, user and storage take a warm
+        sandbox from it."""
+        body = {"size": size, "image": image, "user": user, "storage": storage}
+        return self._json(OPERATIONS["pool.set"], {"name": name}, {}, body, models.PoolInfo, options)
+
+    def image_import(self, content: Content, *, name: Optional[str] = None,
+                     options: Optional[Options] = None) -> models.ImageInfo:
+        """The body, a root tree, a `docker save` archive or an OCI layout as tar (plain, gzip, xz, zstd), becomes
+        the image `name`. Answered when it is unpacked; `image.progress` events tell how far it is."""
+        return self._json(OPERATIONS["image.import"], {}, {"name": name}, content, models.ImageInfo, options)
+
+    def image_list(self, *, options: Optional[Options] = None) -> Page[models.ImageInfo]:
+        """The images, oldest first."""
+        return self._page(OPERATIONS["image.list"], {}, {}, None, models.ImageInfo, options)
+
+    def image_read(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
+        """One image."""
+        return self._json(OPERATIONS["image.read"], {"name": name}, {}, None, models.ImageInfo, options)
+
+    def image_delete(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
+        """Remove it, and the layers that no other image has. 409 while a sandbox or a snapshot needs it."""
+        return self._json(OPERATIONS["image.delete"], {"name": name}, {}, None, models.ImageInfo, options)
+
+    def secret_list(self, *, options: Optional[Options] = None) -> Page[models.SecretInfo]:
+        """Names and ages of the tenant's secrets; never a value."""
+        return self._page(OPERATIONS["secret.list"], {}, {}, None, models.SecretInfo, options)
+
+    def secret_create(self, *, agent_id: str, options: Optional[Options] = None) -> models.NewSecret:
+        """Make the secret of an agent; shown this once, kept as a hash."""
+        body = {"agent_id": agent_id}
+        return self._json(OPERATIONS["secret.create"], {}, {}, body, models.NewSecret, options)
+
+    def secret_put(self, name: str, *, value: str, options: Optional[Options] = None) -> models.SecretInfo:
+        """Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored,
+        and no route gives it back."""
+        body = {"value": value}
+        return self._json(OPERATIONS["secret.put"], {"name": name}, {}, body, models.SecretInfo, options)
+
+    def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
+        """Forget a secret. An agent that had it is disconnected."""
+        return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)

@@ -1,0 +1,293 @@
+"""The client: which server, and its nouns."""
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Union
+
+from . import _endpoint
+from . import _models as models
+from ._api import Api
+from ._errors import ConnectionFailed, RequestTimeout, Unavailable
+from ._model import parse_time
+from ._process import Patience
+from ._sandbox import LIFE_SECONDS, Sandbox, User
+from ._sse import events
+from ._transport import Content, Options, Stream, Transport
+
+Storage = Literal["memory", "disk"]
+Role = Literal["admin", "operator", "viewer", "agent", "sandbox"]
+IMPORT_SECONDS = 1800.0  # an image is unpacked before the answer
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened; seq is its number, to go on from."""
+    seq: int
+    time: datetime
+    type: str
+    object: str
+    data: Dict[str, Any]
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> "Event":
+        return cls(raw["seq"], parse_time(raw["time"]), raw["type"], raw["object"], raw["data"])
+
+
+class Sandboxes:
+    def __init__(self, client: "Client") -> None:
+        self._client, self._api = client, client.api
+
+    def create(self, *, name: Optional[str] = None, image: Optional[str] = None, user: Optional[User] = None,
+               storage: Optional[Storage] = None, memory: Optional[int] = None, pids: Optional[int] = None,
+               cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+               nofile: Optional[int] = None, ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
+               labels: Optional[Mapping[str, str]] = None, from_snapshot: Optional[str] = None,
+               volumes: Optional[Sequence[models.VolumeMount]] = None,
+               binds: Optional[Sequence[models.BindMount]] = None,
+               files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
+               nesting: Optional[bool] = None, sys: Optional[bool] = None,
+               idempotency_key: Optional[str] = None) -> Sandbox:
+        """Makes one, which runs when this returns. Limits are bytes, times milliseconds."""
+        return Sandbox(self._client, self._api.sandbox_create(
+            name=name, image=image, user=user, storage=storage, memory=memory, pids=pids, cpu_percent=cpu_percent,
+            disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
+            from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, nesting=nesting,
+            sys=sys, options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
+
+    def list(self, *, state: Optional[str] = None, label: Optional[str] = None) -> List[Sandbox]:
+        """The caller's, oldest first; label is KEY or KEY=VALUE."""
+        return [Sandbox(self._client, info) for info in self._api.sandbox_list(state=state, label=label).items]
+
+    def get(self, id: str) -> Sandbox:
+        """By id, by name, or by the beginning of its id."""
+        return Sandbox(self._client, self._api.sandbox_read(id))
+
+
+class Images:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def load(self, archive: Content, name: str) -> models.ImageInfo:
+        """A root tree, a `docker save` archive or an OCI layout as tar (plain, gzip, xz, zstd): bytes, an open file
+        or an iterable of bytes."""
+        return self._api.image_import(archive, name=name, options=Options(timeout=IMPORT_SECONDS))
+
+    def list(self) -> List[models.ImageInfo]:
+        return self._api.image_list().items
+
+    def get(self, name: str) -> models.ImageInfo:
+        return self._api.image_read(name)
+
+    def delete(self, name: str) -> models.ImageInfo:
+        return self._api.image_delete(name)
+
+
+class Volumes:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def create(self, name: str, bytes: int) -> models.VolumeInfo:
+        return self._api.volume_create(name=name, bytes=bytes)
+
+    def list(self) -> List[models.VolumeInfo]:
+        return self._api.volume_list().items
+
+    def get(self, name: str) -> models.VolumeDetail:
+        """With how much of it is used."""
+        return self._api.volume_read(name)
+
+    def resize(self, name: str, bytes: int) -> models.VolumeInfo:
+        return self._api.volume_change(name, bytes=bytes)
+
+    def delete(self, name: str) -> models.VolumeInfo:
+        return self._api.volume_delete(name)
+
+
+class Snapshots:
+    """All of the caller's; they outlive their sandboxes. Made by Sandbox.snapshot()."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def list(self) -> List[models.SnapshotInfo]:
+        return self._api.snapshot_list().items
+
+    def delete(self, snapshot: str) -> models.SnapshotInfo:
+        return self._api.snapshot_delete(snapshot)
+
+
+class Pools:
+    """Sandboxes made ahead, which a creation takes."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def set(self, name: str, size: int, *, image: Optional[str] = None, user: Optional[User] = None,
+            storage: Optional[Storage] = None) -> models.PoolInfo:
+        """Makes or changes one; size 0 removes it."""
+        return self._api.pool_set(name, size=size, image=image, user=user, storage=storage)
+
+    def list(self) -> List[models.PoolInfo]:
+        return self._api.pool_list().items
+
+
+class Tokens:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def create(self, name: str, role: Role, *, tenant: Optional[str] = None, scopes: Optional[Sequence[str]] = None,
+               ttl_ms: Optional[int] = None, signing: Optional[bool] = None) -> models.NewToken:
+        """The token itself is in the answer, this once."""
+        return self._api.token_create(name=name, role=role, tenant=tenant, scopes=scopes, ttl_ms=ttl_ms,
+                                      signing=signing)
+
+    def list(self, tenant: Optional[str] = None) -> List[models.TokenInfo]:
+        return self._api.token_list(tenant=tenant).items
+
+    def revoke(self, id: str, tenant: Optional[str] = None) -> models.TokenInfo:
+        """By id or name; it stops working at once."""
+        return self._api.token_revoke(id, tenant=tenant)
+
+
+class Secrets:
+    """Values that the server keeps sealed and never gives back, and what agents connect with."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def put(self, name: str, value: str) -> models.SecretInfo:
+        return self._api.secret_put(name, value=value)
+
+    def create_for_agent(self, agent_id: str) -> models.NewSecret:
+        """The secret itself is in the answer, this once."""
+        return self._api.secret_create(agent_id=agent_id)
+
+    def list(self) -> List[models.SecretInfo]:
+        """Names and ages, never a value."""
+        return self._api.secret_list().items
+
+    def delete(self, name: str) -> None:
+        self._api.secret_delete(name)
+
+
+class Events:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def list(self, since: int = 0, *, limit: Optional[int] = None, type: Optional[str] = None,
+             object: Optional[str] = None) -> List[Event]:
+        """A page of those after a number, oldest first."""
+        page = self._api.event_read(since=since, limit=limit, type=type, object=object)
+        return [Event.from_json(raw) for raw in page["items"]]
+
+    def note(self, text: str) -> models.NoteInfo:
+        """Writes an event that everyone who listens sees."""
+        return self._api.note_create(text=text)
+
+    def stream(self, since: Optional[int] = None, *, type: Optional[str] = None, object: Optional[str] = None,
+               idle: float = 60.0, patience: float = 60.0) -> Iterator[Event]:
+        """Events as they happen: after number `since`, or from now on. Comes back after a broken connection and
+        goes on behind the last one it gave. Gone when the server no longer keeps what would be next."""
+        tries = Patience(patience)
+        if since is None:
+            since = int(self._api.event_read(limit=1, since=0)["head"])
+        while True:
+            try:
+                with self._open(since, type, object, idle) as answer:
+                    for event in events(answer):
+                        if event.event == "reset":
+                            break
+                        tries.progress()
+                        since = int(event.id)
+                        yield Event.from_json(json.loads(event.data))
+                tries.wait(ConnectionFailed("the stream of events ends again and again"))
+            except RequestTimeout:
+                tries.progress()  # nothing happened
+            except (ConnectionFailed, Unavailable) as e:
+                tries.wait(e)
+
+    def _open(self, since: int, type: Optional[str], object: Optional[str], idle: float) -> Stream:
+        options = Options(timeout=idle, headers={"Accept": "text/event-stream"})
+        return self._api.event_stream(since=since, type=type, object=object, options=options)
+
+
+class Audit:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def list(self, since: Optional[int] = None, limit: Optional[int] = None) -> List[Dict[str, Any]]:
+        """Rows after a number, oldest first; without it the newest."""
+        rows: List[Dict[str, Any]] = self._api.audit_read(since=since, limit=limit)["items"]
+        return rows
+
+    def verify(self) -> models.AuditVerdict:
+        return self._api.audit_verify(options=Options(timeout=IMPORT_SECONDS))
+
+
+class Backups:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def create(self, name: str) -> models.BackupInfo:
+        return self._api.backup_create(name=name, options=Options(timeout=IMPORT_SECONDS))
+
+    def download(self, name: str) -> Stream:
+        return self._api.backup_read(name)
+
+    def delete(self, name: str) -> None:
+        self._api.backup_delete(name)
+
+
+class Client:
+    """A server and its nouns. Without arguments it is found as the command line finds it: ATOLL_ADDR and
+    ATOLL_TOKEN, ATOLL_CONTEXT, ATOLL_STATE, the current context, the local server's socket.
+
+    `timeout` is seconds for each step of a request (to connect, to send, to be answered), `retries` how often
+    one is repeated where that is safe. Usable from several threads.
+    """
+
+    def __init__(self, address: Optional[str] = None, token: Optional[str] = None, *, state: Optional[str] = None,
+                 context: Optional[str] = None, ca: Optional[str] = None, timeout: float = 30.0,
+                 retries: int = 5) -> None:
+        self.endpoint = _endpoint.find(address, token, state, context, ca)
+        self.timeout = timeout
+        self._transport = Transport(self.endpoint, timeout, retries)
+        self.api = Api(self._transport)  # every operation as it is; the rest is comfort over it
+        self.sandboxes = Sandboxes(self)
+        self.images = Images(self.api)
+        self.volumes = Volumes(self.api)
+        self.snapshots = Snapshots(self.api)
+        self.pools = Pools(self.api)
+        self.tokens = Tokens(self.api)
+        self.secrets = Secrets(self.api)
+        self.events = Events(self.api)
+        self.audit = Audit(self.api)
+        self.backups = Backups(self.api)
+
+    def health(self) -> models.Health:
+        return self.api.health_read()
+
+    def version(self) -> Dict[str, Any]:
+        found: Dict[str, Any] = self.api.version_read()
+        return found
+
+    def whoami(self) -> models.Whoami:
+        return self.api.whoami_read()
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        with self.api.metrics_read() as answer:
+            return answer.read().decode()
+
+    def login_link(self) -> models.LoginLink:
+        """A one-time link that logs a browser in."""
+        return self.api.login_link()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,660 @@
+"""What the API takes and gives, as types. Made by tools/gen-sdk from the route tables; do not edit."""
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Dict, List, Literal, Optional, Sequence, TypedDict
+
+from ._model import Model, Special
+
+
+@dataclass(frozen=True)
+class Health(Model):
+    # What it is doing
+    status: str = ""
+    # Of the program
+    version: str = ""
+    # Whether it takes requests
+    ready: bool = False
+    # The store's file; a large one is checked while it serves, a damaged one is read but not written
+    store: str = ""
+    # When this process began to serve
+    started_at: Optional[datetime] = None
+    # Since then, in milliseconds
+    uptime_ms: int = 0
+    # Open event streams
+    subscribers: int = 0
+    # Calls under way on workers
+    calls: int = 0
+    _special: ClassVar[Special] = {
+        "started_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class Whoami(Model):
+    # Token or session id, or unix:UID
+    id: str = ""
+    # The name it was given
+    name: str = ""
+    # What it may do
+    role: str = ""
+    # Whose objects it sees
+    tenant: str = ""
+    # How it was recognised
+    via: str = ""
+    # Comma list; empty means all that the role may
+    scopes: str = ""
+    # When it ends; null for never
+    expires_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "expires_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class NewToken(Model):
+    # tok…
+    id: str = ""
+    # What it is for
+    name: str = ""
+    # What it may do
+    role: str = ""
+    # Whose objects it sees
+    tenant: str = ""
+    # Comma list; empty means all that the role may
+    scopes: str = ""
+    # May sign requests
+    signing: bool = False
+    # When it was made
+    created_at: Optional[datetime] = None
+    # When it ends; null for never
+    expires_at: Optional[datetime] = None
+    # The token itself, shown this once; null when replayed by Idempotency-Key
+    token: Optional[str] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "expires_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class TokenInfo(Model):
+    # tok…
+    id: str = ""
+    # What it is for
+    name: str = ""
+    # What it may do
+    role: str = ""
+    # Whose objects it sees
+    tenant: str = ""
+    # Comma list; empty means all that the role may
+    scopes: str = ""
+    # May sign requests
+    signing: bool = False
+    # When it was made
+    created_at: Optional[datetime] = None
+    # When it ends; null for never
+    expires_at: Optional[datetime] = None
+    # When it was last used, to about a minute; null for not yet
+    used_at: Optional[datetime] = None
+    # When it was revoked; null while it lives
+    revoked_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "expires_at": datetime,
+        "used_at": datetime,
+        "revoked_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class LoginLink(Model):
+    # To be opened in a browser, once
+    url_path: str = ""
+    # The same with the address that the server listens on; null when it has only a Unix socket
+    url: Optional[str] = None
+    # When the link stops working
+    expires_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "expires_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class NoteInfo(Model):
+    # Its event number
+    seq: int = 0
+    # When it was written
+    time: Optional[datetime] = None
+    # Who wrote it
+    by: str = ""
+    # The note
+    text: str = ""
+    _special: ClassVar[Special] = {
+        "time": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class AuditVerdict(Model):
+    # Whether every row fits
+    ok: bool = False
+    # Rows checked
+    rows: int = 0
+    # The first row that does not fit; 0 when all do
+    bad_seq: int = 0
+    # What is wrong with it
+    why: str = ""
+    # Hash of the last row; note it elsewhere to detect a rollback
+    head: str = ""
+
+
+@dataclass(frozen=True)
+class BackupInfo(Model):
+    # File name
+    name: str = ""
+    # Where the server put it
+    path: str = ""
+    # Its size
+    bytes: int = 0
+
+
+class _VolumeMountRequired(TypedDict):
+    volume: str
+    path: str
+
+
+class VolumeMount(_VolumeMountRequired, total=False):
+    read_only: bool
+
+
+class _BindMountRequired(TypedDict):
+    ticket: str
+    path: str
+
+
+class BindMount(_BindMountRequired, total=False):
+    read_only: bool
+
+
+class FileRule(TypedDict):
+    path: str
+    access: Literal["read", "write"]
+
+
+class IdlePolicy(TypedDict):
+    after_ms: int
+    action: Literal["pause", "stop", "delete"]
+
+
+@dataclass(frozen=True)
+class SandboxInfoVolume(Model):
+    # Name or id of a volume
+    volume: str = ""
+    # Where it is put; absolute, made if it is not there
+    path: str = ""
+    # Nothing in it can be changed from here
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class SandboxInfoBind(Model):
+    # Where it is
+    path: str = ""
+    # Nothing in it can be changed
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class SandboxInfoFile(Model):
+    # A file or directory inside, absolute; it and all below it
+    path: str = ""
+    # read: read and execute; write: everything
+    access: str = ""
+
+
+@dataclass(frozen=True)
+class SandboxInfoIdle(Model):
+    # Milliseconds without a running command, a reader of output or a request about it
+    after_ms: int = 0
+    # Then it is paused, stopped or deleted; a command wakes it from the first two
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class SandboxInfo(Model):
+    # sb…
+    id: str = ""
+    # Its name; null when it has none
+    name: Optional[str] = None
+    # creating, running, paused, stopped or failed
+    state: str = ""
+    # Why it stopped or failed; null while it is well
+    reason: Optional[str] = None
+    # Its idle policy paused or stopped it; a command wakes it
+    asleep: bool = False
+    # memory or disk
+    storage: str = ""
+    # What it began with; null for the programs of the machine
+    image: Optional[str] = None
+    # Who commands run as
+    user: str = ""
+    # Bytes of memory it may use
+    memory: int = 0
+    # Processes and threads it may have
+    pids: int = 0
+    # 100 is one core
+    cpu_percent: int = 0
+    # Bytes it may write
+    disk: int = 0
+    # Files it may make; 0 on a disk, where its bytes bound them
+    inodes: int = 0
+    # Open descriptors of each process
+    nofile: int = 0
+    # Lifetime; 0 for none
+    ttl_ms: int = 0
+    # Environment of every command
+    env: Dict[str, str] = field(default_factory=dict)
+    # Anything, to find it again
+    labels: Dict[str, str] = field(default_factory=dict)
+    # Volumes in it
+    volumes: List[SandboxInfoVolume] = field(default_factory=list)
+    # Directories of the machine in it
+    binds: List[SandboxInfoBind] = field(default_factory=list)
+    # What its commands can open besides the standard places; empty: no such policy
+    files: List[SandboxInfoFile] = field(default_factory=list)
+    # What happens when nobody uses it
+    idle: Optional[SandboxInfoIdle] = None
+    # May tools inside make sandboxes of their own?
+    nesting: bool = False
+    # Has it a read-only /sys?
+    sys: bool = False
+    # Commands that run now
+    execs_running: int = 0
+    # Who made it
+    by: str = ""
+    # When it was made
+    created_at: Optional[datetime] = None
+    # When its state last changed
+    changed_at: Optional[datetime] = None
+    # When it will be deleted; null for never
+    expires_at: Optional[datetime] = None
+    # In the answer to its creation: cold, or warm out of a pool; otherwise null
+    start: Optional[str] = None
+    # Likewise: microseconds from the request until it ran; otherwise 0
+    create_us: int = 0
+    _special: ClassVar[Special] = {
+        "volumes": SandboxInfoVolume,
+        "binds": SandboxInfoBind,
+        "files": SandboxInfoFile,
+        "idle": SandboxInfoIdle,
+        "created_at": datetime,
+        "changed_at": datetime,
+        "expires_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class SandboxStats(Model):
+    # Processor time used, microseconds
+    cpu_us: int = 0
+    # Bytes of memory in use
+    memory: int = 0
+    # The most it has used
+    memory_peak: int = 0
+    # Processes and threads
+    pids: int = 0
+    # Processes that the kernel killed for want of memory
+    oom_kills: int = 0
+
+
+@dataclass(frozen=True)
+class SandboxRollbackResult(Model):
+    # The sandbox
+    id: str = ""
+    # Whose files it has now
+    snapshot: str = ""
+    # running if it ran or was paused before, otherwise stopped
+    state: str = ""
+    # Commands that ended by this
+    execs_ended: int = 0
+
+
+@dataclass(frozen=True)
+class ExecInfo(Model):
+    # ex…
+    id: str = ""
+    # Where it runs
+    sandbox: str = ""
+    # starting, running, exited or lost
+    state: str = ""
+    # Program and arguments
+    argv: List[str] = field(default_factory=list)
+    # Working directory
+    cwd: str = ""
+    # Who runs it
+    user: str = ""
+    # Has it a terminal?
+    tty: bool = False
+    # Was input to follow?
+    stdin_open: bool = False
+    # 0 for none
+    timeout_ms: int = 0
+    # Its own rules about files
+    files: List[SandboxInfoFile] = field(default_factory=list)
+    # It was started under rules about files, the sandbox's or its own
+    file_policy: bool = False
+    # Process id inside
+    pid: int = 0
+    # As a shell says it (128 + signal); -1 until it has exited
+    exit_code: int = 0
+    # That ended it, or 0
+    signal: int = 0
+    # Ended by timeout_ms
+    timed_out: bool = False
+    # Printed so far
+    stdout_bytes: int = 0
+    # Printed so far
+    stderr_bytes: int = 0
+    # Processor time, microseconds
+    user_us: int = 0
+    # Likewise, in the kernel
+    system_us: int = 0
+    # Most memory, kibibytes
+    maxrss_kb: int = 0
+    # Who started it
+    by: str = ""
+    # When it was started
+    started_at: Optional[datetime] = None
+    # When it ended; null until then
+    ended_at: Optional[datetime] = None
+    # The first of standard output, when it was waited for; otherwise null
+    output: Optional[str] = None
+    # Likewise, of standard error
+    errors: str = ""
+    _special: ClassVar[Special] = {
+        "files": SandboxInfoFile,
+        "started_at": datetime,
+        "ended_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class ExecStdinResult(Model):
+    # Taken of this body
+    bytes: int = 0
+    # Whether that was the end of input
+    eof: bool = False
+
+
+@dataclass(frozen=True)
+class FileInfo(Model):
+    # In a list its name, in a manifest its path below the directory, otherwise the path that was asked for;
+    # bytes that are no UTF-8 are shown as U+FFFD
+    name: str = ""
+    # The name's bytes where it is no UTF-8; otherwise null
+    name_base64: Optional[str] = None
+    # file, directory, symlink, fifo, socket, character_device or block_device
+    type: str = ""
+    # Permissions, octal: "0644"
+    mode: str = ""
+    # Owner, as seen inside
+    uid: int = 0
+    # Group, as seen inside
+    gid: int = 0
+    # Bytes
+    size: int = 0
+    # When its contents changed last
+    mtime: Optional[datetime] = None
+    # Where a symlink leads; otherwise null
+    link: Optional[str] = None
+    # As name_base64
+    link_base64: str = ""
+    # Digest of a readable file, in manifests; otherwise null
+    sha256: Optional[str] = None
+    _special: ClassVar[Special] = {
+        "mtime": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class TreeWriteResult(Model):
+    # Where
+    path: str = ""
+    # Bytes of contents that were unpacked
+    bytes: int = 0
+    # Files, directories and links
+    entries: int = 0
+
+
+@dataclass(frozen=True)
+class VolumeInfo(Model):
+    # vo…
+    id: str = ""
+    # Its name
+    name: str = ""
+    # ready, or lost: its disk is gone
+    state: str = ""
+    # How much may be written to it
+    bytes: int = 0
+    # Ids of those that name it
+    sandboxes: List[str] = field(default_factory=list)
+    # Who made it
+    by: str = ""
+    # When it was made
+    created_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class VolumeDetail(Model):
+    # vo…
+    id: str = ""
+    # Its name
+    name: str = ""
+    # ready, or lost: its disk is gone
+    state: str = ""
+    # How much may be written to it
+    bytes: int = 0
+    # Ids of those that name it
+    sandboxes: List[str] = field(default_factory=list)
+    # Who made it
+    by: str = ""
+    # When it was made
+    created_at: Optional[datetime] = None
+    # Bytes that are written
+    used: int = 0
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class SnapshotInfo(Model):
+    # sn…
+    id: str = ""
+    # Its name
+    name: str = ""
+    # Whose files it has; that one may be gone
+    sandbox: str = ""
+    # ready, or lost: its disk is gone
+    state: str = ""
+    # Size of the disk it was taken of
+    bytes: int = 0
+    # Who made it
+    by: str = ""
+    # When it was made
+    created_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class PoolInfo(Model):
+    # Its name
+    name: str = ""
+    # How many are to stand ready
+    size: int = 0
+    # How many do now
+    ready: int = 0
+    # null: the programs of this machine
+    image: Optional[str] = None
+    # agent or root
+    user: str = ""
+    # memory or disk
+    storage: str = ""
+    # Taken since the server process started
+    taken: int = 0
+    # Creations that fitted and found none ready
+    missed: int = 0
+    # Why the last making failed; null when it did not
+    error: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ImageInfoLayer(Model):
+    # Digest of the layer's tar; one that two images have is kept once
+    diff_id: str = ""
+    # Bytes in the archive
+    packed: int = 0
+    # Bytes of its files
+    bytes: int = 0
+    # Files, directories and links
+    entries: int = 0
+
+
+@dataclass(frozen=True)
+class ImageInfoConfig(Model):
+    # Environment of every command, below what sandbox and command say
+    env: List[str] = field(default_factory=list)
+    # root or 0: commands run as root unless said; anybody else: as agent
+    user: str = ""
+    # Working directory of commands that name none
+    workdir: str = ""
+    # What `atoll run` without a command runs, followed by `cmd`
+    entrypoint: List[str] = field(default_factory=list)
+    # See `entrypoint`
+    cmd: List[str] = field(default_factory=list)
+    # What its maker noted
+    labels: Dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImageInfo(Model):
+    # Its name, as a sandbox's `image`
+    name: str = ""
+    # Of its manifest (oci), its config (docker) or its tar
+    digest: str = ""
+    # tar, docker or oci
+    format: str = ""
+    # amd64, arm64
+    architecture: str = ""
+    # Of its files, shared layers included
+    bytes: int = 0
+    # The lowest first
+    layers: List[ImageInfoLayer] = field(default_factory=list)
+    # What its maker wishes for commands
+    config: Optional[ImageInfoConfig] = None
+    # How many sandboxes and snapshots need it; it can be removed when none does
+    sandboxes: int = 0
+    # Who imported it
+    by: str = ""
+    # When that was
+    created_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "layers": ImageInfoLayer,
+        "config": ImageInfoConfig,
+        "created_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class SecretInfo(Model):
+    # What it is asked for by
+    name: str = ""
+    # A value that was put here, or what an agent connects with
+    kind: str = ""
+    # Of an agent's: whose it is
+    agent_id: str = ""
+    # Of an agent's: the first 12 digits of its SHA-256
+    fingerprint: str = ""
+    # Of an agent's: a new one waits for its first use
+    rotation_pending: bool = False
+    # One more with each new value
+    version: int = 0
+    # Who put it here last
+    by: str = ""
+    # When it was first put here
+    created_at: Optional[datetime] = None
+    # When it was last replaced
+    changed_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "changed_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class NewSecret(Model):
+    # What it is asked for by
+    name: str = ""
+    # A value that was put here, or what an agent connects with
+    kind: str = ""
+    # Of an agent's: whose it is
+    agent_id: str = ""
+    # Of an agent's: the first 12 digits of its SHA-256
+    fingerprint: str = ""
+    # Of an agent's: a new one waits for its first use
+    rotation_pending: bool = False
+    # One more with each new value
+    version: int = 0
+    # Who put it here last
+    by: str = ""
+    # When it was first put here
+    created_at: Optional[datetime] = None
+    # When it was last replaced
+    changed_at: Optional[datetime] = None
+    # The secret itself, shown this once; null when replayed by Idempotency-Key
+    secret: Optional[str] = None
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "changed_at": datetime,
+    }
+
+
+__all__ = [
+    "AuditVerdict",
+    "BackupInfo",
+    "BindMount",
+    "ExecInfo",
+    "ExecStdinResult",
+    "FileInfo",
+    "FileRule",
+    "Health",
+    "IdlePolicy",
+    "ImageInfo",
+    "ImageInfoConfig",
+    "ImageInfoLayer",
+    "LoginLink",
+    "NewSecret",
+    "NewToken",
+    "NoteInfo",
+    "PoolInfo",
+    "SandboxInfo",
+    "SandboxInfoBind",
+    "SandboxInfoFile",
+    "SandboxInfoIdle",
+    "SandboxInfoVolume",
+    "SandboxRollbackResult",
+    "SandboxStats",
+    "SecretInfo",
+    "SnapshotInfo",
+    "TokenInfo",
+    "TreeWriteResult",
+    "VolumeDetail",
+    "VolumeInfo",
+    "VolumeMount",
+    "Whoami",
+]

@@ -1,0 +1,252 @@
+"""Commands in a sandbox: started, waited for, read from any position, given input and signals.
+
+The server keeps what a command prints, by position, so a reader that lost its connection comes back and
+names the position it had: no byte twice, none missing. Where the position is no longer kept, Gone says so.
+"""
+import base64
+import codecs
+import json
+import time
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Iterator, Literal, NamedTuple, Optional, Union, cast
+
+from ._errors import AtollError, CommandFailed, Conflict, ConnectionFailed, RequestTimeout, Unavailable
+from ._models import ExecInfo
+from ._sse import events
+from ._transport import PAUSE_FIRST, PAUSE_MAX, Content, Options
+
+if TYPE_CHECKING:
+    from ._sandbox import Sandbox
+
+WAIT_MS = 25000  # of one request that waits
+WAIT_SLACK = 15.0  # seconds over that for the answer
+STDIN_PIECE = 1 << 20
+STDIN_SECONDS = 600.0  # a command may read slowly
+ENDED = ("exited", "lost")
+
+
+class Position(NamedTuple):
+    """How many bytes of each stream have been read."""
+    stdout: int = 0
+    stderr: int = 0
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of what a command printed; position is the place behind it, to go on from."""
+    stream: Literal["stdout", "stderr"]
+    data: bytes
+    position: Position
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """How a command ended, with all that it printed."""
+    info: ExecInfo
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell says it: 128 + signal for one that a signal ended."""
+        return self.info.exit_code
+
+    @property
+    def timed_out(self) -> bool:
+        return self.info.timed_out
+
+    @property
+    def signal(self) -> int:
+        return self.info.signal
+
+    @property
+    def lost(self) -> bool:
+        """It ended with its sandbox or the machine; nobody knows how."""
+        return self.info.state == "lost"
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out and not self.lost
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error_text(self) -> str:
+        return self.stderr.decode("utf-8", "replace")
+
+    def check(self) -> "ExecResult":
+        """Itself if the command succeeded, otherwise CommandFailed."""
+        if self.ok:
+            return self
+        how = "was lost" if self.lost else "took too long" if self.timed_out else f"exited with {self.exit_code}"
+        last = self.error_text.strip().splitlines()[-1:]
+        raise CommandFailed(f"{' '.join(self.info.argv)[:200]} {how}" + "".join(": " + line[:500] for line in last))
+
+
+def pieces(data: Union[str, Content]) -> Iterator[bytes]:
+    """Input in pieces that one request can carry."""
+    if isinstance(data, str):
+        data = data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        view = memoryview(data)
+        for at in range(0, len(view), STDIN_PIECE):
+            yield bytes(view[at:at + STDIN_PIECE])
+    elif hasattr(data, "read"):
+        file = cast(IO[bytes], data)
+        yield from iter(lambda: file.read(STDIN_PIECE), b"")
+    else:
+        for one in data:
+            yield from pieces(one)
+
+
+class Patience:
+    """Pauses between attempts to come back; gives up when that has not helped for a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.progress()
+
+    def progress(self) -> None:
+        self._until, self._pause = time.monotonic() + self._seconds, PAUSE_FIRST
+
+    def wait(self, error: AtollError) -> None:
+        if time.monotonic() + self._pause > self._until:
+            raise error
+        time.sleep(self._pause)
+        self._pause = min(PAUSE_MAX, self._pause * 2)
+
+
+class Process:
+    """One command. `info` is what was last heard of it."""
+
+    def __init__(self, sandbox: "Sandbox", info: ExecInfo) -> None:
+        self.sandbox, self.info = sandbox, info
+        self._api = sandbox.client.api
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    def __repr__(self) -> str:
+        return f"<atoll.Process {self.id} {self.info.state}>"
+
+    @property
+    def ended(self) -> bool:
+        return self.info.state in ENDED
+
+    def refresh(self) -> ExecInfo:
+        self.info = self._api.exec_read(self.sandbox.id, self.id)
+        return self.info
+
+    # ---- waiting and reading ----
+
+    def wait(self, timeout: Optional[float] = None) -> ExecResult:
+        """Waits until it has ended; RequestTimeout when that takes longer than so many seconds. It goes on then."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not (self.ended and self.info.output is not None):
+            left = WAIT_MS if until is None else int((until - time.monotonic()) * 1000)
+            if left <= 0 and not self.ended:
+                raise RequestTimeout(f"{self.id} has not ended within {timeout} s")
+            wait = max(1, min(WAIT_MS, left))
+            self.info = self._api.exec_read(self.sandbox.id, self.id, wait=wait,
+                                            options=Options(timeout=wait / 1000 + WAIT_SLACK))
+        return ExecResult(self.info, self._whole("stdout", self.info.output, self.info.stdout_bytes),
+                          self._whole("stderr", self.info.errors, self.info.stderr_bytes))
+
+    def _whole(self, stream: Literal["stdout", "stderr"], text: Optional[str], size: int) -> bytes:
+        # The text in the answer is cut at its limit, and bytes that are no UTF-8 are shown as U+FFFD.
+        told = (text or "").encode("utf-8", "surrogatepass")
+        if len(told) == size and "\ufffd" not in (text or ""):
+            return told
+        return self.read(stream)
+
+    def read(self, stream: Literal["stdout", "stderr"] = "stdout", from_: Optional[int] = None) -> bytes:
+        """What is there of one stream, from a position or from the oldest byte kept."""
+        with self._api.exec_output(self.sandbox.id, self.id, stream=stream, from_=from_, follow=0) as answer:
+            return answer.read()
+
+    def output(self, position: Optional[Position] = None, *, idle: float = 60.0,
+               patience: float = 60.0) -> Iterator[Output]:
+        """What it prints, as it does, from a position on until it has ended; `info` then says how.
+
+        A connection that breaks, or is silent for `idle` seconds, is made anew and the output goes on where
+        it was; ConnectionFailed when that does not help for `patience` seconds.
+        """
+        at, tries = position, Patience(patience)
+        while True:
+            try:
+                for one in self._output_once(at, idle):
+                    tries.progress()
+                    at = one.position
+                    yield one
+                if self.ended:
+                    return
+                tries.wait(ConnectionFailed("the output ends again and again before the command"))
+            except RequestTimeout:
+                tries.progress()  # nothing was printed
+            except (ConnectionFailed, Unavailable) as e:
+                tries.wait(e)
+
+    def _output_once(self, at: Optional[Position], idle: float) -> Iterator[Output]:
+        headers = {"Accept": "text/event-stream"}
+        if at is not None:
+            headers["Last-Event-ID"] = f"{at.stdout},{at.stderr}"
+        options = Options(timeout=idle, headers=headers)
+        with self._api.exec_output(self.sandbox.id, self.id, options=options) as answer:
+            for event in events(answer):
+                if event.event == "exit":
+                    self.info = ExecInfo.from_json(json.loads(event.data))
+                    return
+                out, _, err = event.id.partition(",")
+                stream: Literal["stdout", "stderr"] = "stderr" if event.event == "stderr" else "stdout"
+                yield Output(stream, base64.b64decode(event.data), Position(int(out), int(err)))
+
+    def lines(self) -> Iterator[str]:
+        """Its standard output line by line, without line ends; standard error is passed over."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        rest = ""
+        for one in self.output():
+            if one.stream == "stdout":
+                *whole, rest = (rest + decoder.decode(one.data)).split("\n")
+                yield from whole
+        rest += decoder.decode(b"", True)
+        if rest:
+            yield rest
+
+    # ---- input, signals ----
+
+    def write(self, data: Union[str, Content], eof: bool = False) -> int:
+        """To its standard input (stdin_open); returns when the command's pipe has taken all of it."""
+        total, options = 0, Options(timeout=STDIN_SECONDS)
+        for piece in pieces(data):
+            total += self._api.exec_stdin(self.sandbox.id, self.id, piece, options=options).bytes
+        if eof:
+            self.close_stdin()
+        return total
+
+    def close_stdin(self) -> None:
+        self._api.exec_stdin(self.sandbox.id, self.id, b"", eof=1, options=Options(timeout=STDIN_SECONDS))
+
+    def feed(self, data: Union[str, Content]) -> None:
+        """All of its input and the end of it. One that ends without reading it is no error."""
+        try:
+            self.write(data, eof=True)
+        except Conflict:
+            pass
+
+    def signal(self, signal: Union[str, int], tree: bool = False) -> None:
+        """TERM, "SIGINT", 9…; to its process group, or with tree to everything that it started."""
+        self.info = self._api.exec_signal(self.sandbox.id, self.id, signal=str(signal), tree=tree)
+
+    def kill(self) -> None:
+        self.signal("KILL", tree=True)
+
+    def resize(self, rows: int, cols: int) -> None:
+        self.info = self._api.exec_resize(self.sandbox.id, self.id, rows=rows, cols=cols)
+

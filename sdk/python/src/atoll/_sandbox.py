@@ -1,0 +1,157 @@
+"""One sandbox: its commands, its files, its life."""
+from typing import TYPE_CHECKING, Any, List, Literal, Mapping, Optional, Sequence, Union
+
+from . import _models as models
+from ._errors import NotFound
+from ._files import Files
+from ._process import WAIT_MS, WAIT_SLACK, ExecResult, Process
+from ._transport import Content, Options
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+User = Literal["agent", "root"]
+Command = Union[str, Sequence[str]]
+LIFE_SECONDS = 120.0  # to start, stop, copy
+
+
+class Sandbox:
+    """`info` is what was last heard of it. As a context manager it is deleted in the end."""
+
+    def __init__(self, client: "Client", info: models.SandboxInfo) -> None:
+        self.client, self.info = client, info
+        self._api = client.api
+        self.files = Files(self)
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    @property
+    def name(self) -> Optional[str]:
+        return self.info.name
+
+    @property
+    def state(self) -> str:
+        """creating, running, paused, stopped or failed, as last heard; see refresh()."""
+        return self.info.state
+
+    def __repr__(self) -> str:
+        return f"<atoll.Sandbox {self.id} {self.state}>"
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.delete()
+        except NotFound:
+            pass
+
+    # ---- commands ----
+
+    def spawn(self, command: Command, *, cwd: Optional[str] = None, user: Optional[User] = None,
+              env: Optional[Mapping[str, str]] = None, tty: bool = False, stdin_open: bool = False,
+              rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+              files: Optional[Sequence[models.FileRule]] = None) -> Process:
+        """Starts a command: a list is a program and its arguments, a text a line for the shell."""
+        return self._exec(0, command, cwd=cwd, user=user, env=env, tty=tty, stdin_open=stdin_open, rows=rows,
+                          cols=cols, timeout_ms=timeout_ms, files=files)
+
+    def exec(self, command: Command, *, stdin: Union[None, str, Content] = None, cwd: Optional[str] = None,
+             user: Optional[User] = None, env: Optional[Mapping[str, str]] = None,
+             timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
+             check: bool = False) -> ExecResult:
+        """Runs a command and waits for its end. `timeout_ms` kills it and everything that it started; `check`
+        makes a CommandFailed of anything but exit code 0."""
+        if stdin is None:
+            process = self._exec(WAIT_MS, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files)
+        else:
+            process = self._exec(0, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files,
+                                 stdin_open=True)
+            process.feed(stdin)
+        result = process.wait()
+        return result.check() if check else result
+
+    def _exec(self, wait: int, command: Command, *, cwd: Optional[str], user: Optional[User],
+              env: Optional[Mapping[str, str]], timeout_ms: Optional[int],
+              files: Optional[Sequence[models.FileRule]], tty: bool = False, stdin_open: bool = False,
+              rows: Optional[int] = None, cols: Optional[int] = None) -> Process:
+        line, argv = (command, None) if isinstance(command, str) else (None, list(command))
+        info = self._api.exec_create(
+            self.id, wait=wait or None, argv=argv, command=line, cwd=cwd, user=user, env=env, tty=tty or None,
+            stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
+            options=Options(timeout=wait / 1000 + self.client.timeout + WAIT_SLACK))
+        return Process(self, info)
+
+    def processes(self) -> List[Process]:
+        """Its commands that are kept, oldest first."""
+        return [Process(self, info) for info in self._api.exec_list(self.id).items]
+
+    def process(self, id: str) -> Process:
+        """One of them, to be read or waited for by another client than the one that started it."""
+        return Process(self, self._api.exec_read(self.id, id))
+
+    # ---- life ----
+
+    def refresh(self) -> models.SandboxInfo:
+        self.info = self._api.sandbox_read(self.id)
+        return self.info
+
+    def pause(self) -> None:
+        self.info = self._api.sandbox_pause(self.id)
+
+    def resume(self) -> None:
+        self.info = self._api.sandbox_resume(self.id)
+
+    def stop(self) -> None:
+        """Kills everything in it; its files stay (storage disk)."""
+        self.info = self._api.sandbox_stop(self.id, options=Options(timeout=LIFE_SECONDS))
+
+    def start(self) -> None:
+        """Lets a stopped one run again."""
+        self.info = self._api.sandbox_start(self.id, options=Options(timeout=LIFE_SECONDS))
+
+    def delete(self) -> None:
+        """It and everything in it, for good."""
+        self.info = self._api.sandbox_delete(self.id, options=Options(timeout=LIFE_SECONDS))
+
+    def update(self, *, memory: Optional[int] = None, pids: Optional[int] = None, cpu_percent: Optional[int] = None,
+               disk: Optional[int] = None, inodes: Optional[int] = None, ttl_ms: Optional[int] = None,
+               labels: Optional[Mapping[str, str]] = None, idle: Optional[models.IdlePolicy] = None) -> None:
+        """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays."""
+        self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent, disk=disk,
+                                             inodes=inodes, ttl_ms=ttl_ms, labels=labels, idle=idle)
+
+    def fork(self, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
+             labels: Optional[Mapping[str, str]] = None) -> "Sandbox":
+        """Another sandbox with a copy of its files as they are now."""
+        return Sandbox(self.client, self._api.sandbox_fork(self.id, name=name, ttl_ms=ttl_ms, labels=labels,
+                                                           options=Options(timeout=LIFE_SECONDS)))
+
+    # ---- snapshots ----
+
+    def snapshot(self, name: str) -> models.SnapshotInfo:
+        """Keeps its files as they are now, under a name."""
+        return self._api.snapshot_create(self.id, name=name, options=Options(timeout=LIFE_SECONDS))
+
+    def snapshots(self) -> List[models.SnapshotInfo]:
+        return self._api.snapshot_list_of(self.id).items
+
+    def delete_snapshot(self, snapshot: str) -> models.SnapshotInfo:
+        return self._api.snapshot_delete_of(self.id, snapshot)
+
+    def rollback(self, snapshot: str) -> models.SandboxRollbackResult:
+        """Gives it back the files of a snapshot; its commands end."""
+        done = self._api.sandbox_rollback(self.id, snapshot=snapshot, options=Options(timeout=LIFE_SECONDS))
+        self.refresh()
+        return done
+
+    # ---- what it uses, what holds it ----
+
+    def stats(self) -> models.SandboxStats:
+        return self._api.sandbox_stats(self.id)
+
+    def applied(self) -> Any:
+        """What isolates it, as the kernel tells."""
+        return self._api.sandbox_applied(self.id)

@@ -1,0 +1,453 @@
+// One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
+import type * as models from "./models.js";
+import { Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+
+export const API_VERSION = "0.1.0";
+
+export const operations = {
+    "health.read": { method: "GET", path: "/api/v1/health" },
+    "version.read": { method: "GET", path: "/api/v1/version" },
+    "whoami.read": { method: "GET", path: "/api/v1/whoami" },
+    "metrics.read": { method: "GET", path: "/metrics" },
+    "token.create": { method: "POST", path: "/api/v1/tokens", creates: true },
+    "token.list": { method: "GET", path: "/api/v1/tokens" },
+    "token.revoke": { method: "DELETE", path: "/api/v1/tokens/{id}" },
+    "login.link": { method: "POST", path: "/api/v1/login-links", creates: true },
+    "event.read": { method: "GET", path: "/api/v1/events" },
+    "event.stream": { method: "GET", path: "/api/v1/events" },
+    "note.create": { method: "POST", path: "/api/v1/notes", creates: true },
+    "audit.read": { method: "GET", path: "/api/v1/audit" },
+    "audit.verify": { method: "GET", path: "/api/v1/audit/verify" },
+    "backup.create": { method: "POST", path: "/api/v1/backups", creates: true },
+    "backup.read": { method: "GET", path: "/api/v1/backups/{name}" },
+    "backup.delete": { method: "DELETE", path: "/api/v1/backups/{name}" },
+    "sandbox.create": { method: "POST", path: "/api/v1/sandboxes", creates: true },
+    "sandbox.list": { method: "GET", path: "/api/v1/sandboxes" },
+    "sandbox.read": { method: "GET", path: "/api/v1/sandboxes/{id}" },
+    "sandbox.delete": { method: "DELETE", path: "/api/v1/sandboxes/{id}" },
+    "sandbox.change": { method: "PATCH", path: "/api/v1/sandboxes/{id}" },
+    "sandbox.pause": { method: "POST", path: "/api/v1/sandboxes/{id}/pause" },
+    "sandbox.resume": { method: "POST", path: "/api/v1/sandboxes/{id}/resume" },
+    "sandbox.stop": { method: "POST", path: "/api/v1/sandboxes/{id}/stop" },
+    "sandbox.start": { method: "POST", path: "/api/v1/sandboxes/{id}/start" },
+    "sandbox.stats": { method: "GET", path: "/api/v1/sandboxes/{id}/stats" },
+    "sandbox.applied": { method: "GET", path: "/api/v1/sandboxes/{id}/applied" },
+    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
+    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
+    "exec.create": { method: "POST", path: "/api/v1/sandboxes/{id}/execs", creates: true },
+    "exec.list": { method: "GET", path: "/api/v1/sandboxes/{id}/execs" },
+    "exec.read": { method: "GET", path: "/api/v1/sandboxes/{id}/execs/{eid}" },
+    "exec.output": { method: "GET", path: "/api/v1/sandboxes/{id}/execs/{eid}/output" },
+    "exec.stdin": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/stdin" },
+    "exec.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/signal" },
+    "exec.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/resize" },
+    "file.read": { method: "GET", path: "/api/v1/sandboxes/{id}/files" },
+    "file.write": { method: "PUT", path: "/api/v1/sandboxes/{id}/files" },
+    "file.remove": { method: "DELETE", path: "/api/v1/sandboxes/{id}/files" },
+    "file.append": { method: "POST", path: "/api/v1/sandboxes/{id}/files/append" },
+    "file.list": { method: "GET", path: "/api/v1/sandboxes/{id}/files/list" },
+    "file.stat": { method: "GET", path: "/api/v1/sandboxes/{id}/files/stat" },
+    "file.mkdir": { method: "POST", path: "/api/v1/sandboxes/{id}/files/mkdir" },
+    "file.move": { method: "POST", path: "/api/v1/sandboxes/{id}/files/move" },
+    "tree.read": { method: "GET", path: "/api/v1/sandboxes/{id}/files/tree" },
+    "tree.write": { method: "PUT", path: "/api/v1/sandboxes/{id}/files/tree" },
+    "tree.manifest": { method: "GET", path: "/api/v1/sandboxes/{id}/files/manifest" },
+    "file.watch": { method: "GET", path: "/api/v1/sandboxes/{id}/files/watch" },
+    "volume.create": { method: "POST", path: "/api/v1/volumes", creates: true },
+    "volume.list": { method: "GET", path: "/api/v1/volumes" },
+    "volume.read": { method: "GET", path: "/api/v1/volumes/{volume}" },
+    "volume.change": { method: "PATCH", path: "/api/v1/volumes/{volume}" },
+    "volume.delete": { method: "DELETE", path: "/api/v1/volumes/{volume}" },
+    "snapshot.create": { method: "POST", path: "/api/v1/sandboxes/{id}/snapshots", creates: true },
+    "snapshot.list_of": { method: "GET", path: "/api/v1/sandboxes/{id}/snapshots" },
+    "snapshot.delete_of": { method: "DELETE", path: "/api/v1/sandboxes/{id}/snapshots/{snapshot}" },
+    "snapshot.list": { method: "GET", path: "/api/v1/snapshots" },
+    "snapshot.delete": { method: "DELETE", path: "/api/v1/snapshots/{snapshot}" },
+    "pool.list": { method: "GET", path: "/api/v1/pools" },
+    "pool.set": { method: "PUT", path: "/api/v1/pools/{name}" },
+    "image.import": { method: "POST", path: "/api/v1/images" },
+    "image.list": { method: "GET", path: "/api/v1/images" },
+    "image.read": { method: "GET", path: "/api/v1/images/{name}" },
+    "image.delete": { method: "DELETE", path: "/api/v1/images/{name}" },
+    "secret.list": { method: "GET", path: "/api/v1/secrets" },
+    "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
+    "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
+    "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
+} satisfies Record<string, Operation>;
+
+export class Api extends Caller {
+    /** State, version and load of the server. */
+    healthRead(options?: Options): Promise<models.Health> {
+        return this.json(operations["health.read"], {}, {}, undefined, options);
+    }
+
+    /** Version of the program and of the API. */
+    versionRead(options?: Options): Promise<unknown> {
+        return this.json(operations["version.read"], {}, {}, undefined, options);
+    }
+
+    /** Who the server takes the caller for. */
+    whoamiRead(options?: Options): Promise<models.Whoami> {
+        return this.json(operations["whoami.read"], {}, {}, undefined, options);
+    }
+
+    /** Prometheus text. */
+    metricsRead(options?: Options): Promise<Response> {
+        return this.stream(operations["metrics.read"], {}, {}, undefined, options);
+    }
+
+    /** Make a token. It is shown this once. */
+    tokenCreate(body: models.TokenSpec, options?: Options): Promise<models.NewToken> {
+        return this.json(operations["token.create"], {}, {}, body, options);
+    }
+
+    /** All tokens of the caller's tenant, oldest first, without the tokens themselves. */
+    tokenList(query: { tenant?: string }, options?: Options): Promise<Page<models.TokenInfo>> {
+        return this.json(operations["token.list"], {}, query, undefined, options);
+    }
+
+    /** Revoke a token, by id or name; it stops working at once. */
+    tokenRevoke(id: string, query: { tenant?: string }, options?: Options): Promise<models.TokenInfo> {
+        return this.json(operations["token.revoke"], { id }, query, undefined, options);
+    }
+
+    /** A one-time link that logs a browser in with the caller's role. */
+    loginLink(options?: Options): Promise<models.LoginLink> {
+        return this.json(operations["login.link"], {}, {}, undefined, options);
+    }
+
+    /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
+     *  live. */
+    eventRead(query: { since?: number; limit?: number; type?: string; object?: string },
+        options?: Options): Promise<unknown> {
+        return this.json(operations["event.read"], {}, query, undefined, options);
+    }
+
+    /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
+     *  live. */
+    eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
+        options?: Options): Promise<Response> {
+        return this.stream(operations["event.stream"], {}, query, undefined, options);
+    }
+
+    /** Write a note into the event log, where everyone who listens sees it. */
+    noteCreate(body: models.NoteCreateRequest, options?: Options): Promise<models.NoteInfo> {
+        return this.json(operations["note.create"], {}, {}, body, options);
+    }
+
+    /** Audit rows after number `since`, oldest first; without it the newest. */
+    auditRead(query: { since?: number; limit?: number }, options?: Options): Promise<unknown> {
+        return this.json(operations["audit.read"], {}, query, undefined, options);
+    }
+
+    /** Check the hash chain from the first row to the last. */
+    auditVerify(options?: Options): Promise<models.AuditVerdict> {
+        return this.json(operations["audit.verify"], {}, {}, undefined, options);
+    }
+
+    /** A consistent copy of the store, made while it serves. Refuses to overwrite. */
+    backupCreate(body: models.BackupCreateRequest, options?: Options): Promise<models.BackupInfo> {
+        return this.json(operations["backup.create"], {}, {}, body, options);
+    }
+
+    /** Download a backup. */
+    backupRead(name: string, options?: Options): Promise<Response> {
+        return this.stream(operations["backup.read"], { name }, {}, undefined, options);
+    }
+
+    /** Remove a backup from the server's disk. */
+    backupDelete(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["backup.delete"], { name }, {}, undefined, options);
+    }
+
+    /** Make a sandbox; answered when it runs. */
+    sandboxCreate(body: models.SandboxSpec, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.create"], {}, {}, body, options);
+    }
+
+    /** The caller's sandboxes, oldest first; `label` is KEY or KEY=VALUE. */
+    sandboxList(query: { state?: string; label?: string }, options?: Options): Promise<Page<models.SandboxInfo>> {
+        return this.json(operations["sandbox.list"], {}, query, undefined, options);
+    }
+
+    /** One sandbox, by id, by name, or by the beginning of its id. */
+    sandboxRead(id: string, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.read"], { id }, {}, undefined, options);
+    }
+
+    /** Kill everything in it and forget it, its commands and their output. */
+    sandboxDelete(id: string, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.delete"], { id }, {}, undefined, options);
+    }
+
+    /** Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
+     *  stays. */
+    sandboxChange(id: string, body: models.SandboxChange, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.change"], { id }, {}, body, options);
+    }
+
+    /** Freeze every process in it. */
+    sandboxPause(id: string, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.pause"], { id }, {}, undefined, options);
+    }
+
+    /** Let it go on after a pause. */
+    sandboxResume(id: string, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.resume"], { id }, {}, undefined, options);
+    }
+
+    /** Kill everything in it. Its files, its commands and their output stay; refused with storage memory, where
+     *  the files would not. */
+    sandboxStop(id: string, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.stop"], { id }, {}, undefined, options);
+    }
+
+    /** Let a stopped one run again, with the files and limits it had and its volumes. */
+    sandboxStart(id: string, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.start"], { id }, {}, undefined, options);
+    }
+
+    /** What it uses now, as the kernel counts it. */
+    sandboxStats(id: string, options?: Options): Promise<models.SandboxStats> {
+        return this.json(operations["sandbox.stats"], { id }, {}, undefined, options);
+    }
+
+    /** What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits. */
+    sandboxApplied(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["sandbox.applied"], { id }, {}, undefined, options);
+    }
+
+    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
+     *  on there, and does not run in the copy. */
+    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
+    }
+
+    /** Give it back the files of one of its snapshots. Its commands end. */
+    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
+        options?: Options): Promise<models.SandboxRollbackResult> {
+        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
+    }
+
+    /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that time
+     *  is over. */
+    execCreate(id: string, query: { wait?: number }, body: models.ExecSpec,
+        options?: Options): Promise<models.ExecInfo> {
+        return this.json(operations["exec.create"], { id }, query, body, options);
+    }
+
+    /** The commands of a sandbox that are kept, oldest first. */
+    execList(id: string, options?: Options): Promise<Page<models.ExecInfo>> {
+        return this.json(operations["exec.list"], { id }, {}, undefined, options);
+    }
+
+    /** One command; with `wait` (milliseconds), when it has ended or that time is over, and with its output. */
+    execRead(id: string, eid: string, query: { wait?: number }, options?: Options): Promise<models.ExecInfo> {
+        return this.json(operations["exec.read"], { id, eid }, query, undefined, options);
+    }
+
+    /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended. 410
+     *  when that position is no longer kept. */
+    execOutput(id: string, eid: string, query: { stream?: string; from?: number; follow?: number },
+        options?: Options): Promise<Response> {
+        return this.stream(operations["exec.output"], { id, eid }, query, undefined, options);
+    }
+
+    /** The body, of any type, to the command's input; with `eof`=1 that was all. Answered when the command's pipe
+     *  has taken it. */
+    execStdin(id: string, eid: string, query: { eof?: number }, body: Content,
+        options?: Options): Promise<models.ExecStdinResult> {
+        return this.json(operations["exec.stdin"], { id, eid }, query, body, options);
+    }
+
+    /** A signal to the command's process group, or to everything it started. */
+    execSignal(id: string, eid: string, body: models.ExecSignalRequest, options?: Options): Promise<models.ExecInfo> {
+        return this.json(operations["exec.signal"], { id, eid }, {}, body, options);
+    }
+
+    /** Another size for the command's terminal. */
+    execResize(id: string, eid: string, body: models.ExecResizeRequest, options?: Options): Promise<models.ExecInfo> {
+        return this.json(operations["exec.resize"], { id, eid }, {}, body, options);
+    }
+
+    /** The bytes of a regular file; Range is honoured. In all of these, `path` is percent-encoded bytes, relative
+     *  to /workspace unless absolute, and `user` (agent or root) whose rights count. */
+    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+        return this.stream(operations["file.read"], { id }, query, undefined, options);
+    }
+
+    /** The body, of any type and size, becomes the file at once when all of it has arrived; `mode` is octal (as
+     *  before, or 644), `sync`=1 waits for the disk. */
+    fileWrite(id: string, query: { path?: string; user?: string; mode?: string; sync?: number }, body: Content,
+        options?: Options): Promise<models.FileInfo> {
+        return this.json(operations["file.write"], { id }, query, body, options);
+    }
+
+    /** Remove a file or an empty directory, or with `recursive`=1 a whole tree. */
+    fileRemove(id: string, query: { path?: string; user?: string; recursive?: number },
+        options?: Options): Promise<unknown> {
+        return this.json(operations["file.remove"], { id }, query, undefined, options);
+    }
+
+    /** The body behind what the file holds; it is made if it is not there. */
+    fileAppend(id: string, query: { path?: string; user?: string; sync?: number }, body: Content,
+        options?: Options): Promise<models.FileInfo> {
+        return this.json(operations["file.append"], { id }, query, body, options);
+    }
+
+    /** What is in a directory, sorted by name: `items` behind the name `after`, at most `limit`, and whether there
+     *  are `more`. */
+    fileList(id: string, query: { path?: string; user?: string; after?: string; limit?: number },
+        options?: Options): Promise<Page<models.FileInfo>> {
+        return this.json(operations["file.list"], { id }, query, undefined, options);
+    }
+
+    /** About one file; of a symlink itself unless `follow`=1. */
+    fileStat(id: string, query: { path?: string; user?: string; follow?: number },
+        options?: Options): Promise<models.FileInfo> {
+        return this.json(operations["file.stat"], { id }, query, undefined, options);
+    }
+
+    /** Make a directory (`mode` octal, 755); with `parents`=1 those above it too, and one that is there already
+     *  will do. */
+    fileMkdir(id: string, query: { path?: string; user?: string; mode?: string; parents?: number },
+        options?: Options): Promise<unknown> {
+        return this.json(operations["file.mkdir"], { id }, query, undefined, options);
+    }
+
+    /** Another name for `path`; one that is taken only with `replace`=1. */
+    fileMove(id: string, query: { path?: string; to?: string; user?: string; replace?: number },
+        options?: Options): Promise<unknown> {
+        return this.json(operations["file.move"], { id }, query, undefined, options);
+    }
+
+    /** Everything below a directory as a tar archive, sorted: directories, files, symlinks. Cut off if it cannot
+     *  be completed. */
+    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+        return this.stream(operations["tree.read"], { id }, query, undefined, options);
+    }
+
+    /** The body, a tar archive (ustar, pax, GNU long names; not compressed), unpacked into a directory that is
+     *  there. Names that lead out of it, devices and sparse files are refused; what came before stays. */
+    treeWrite(id: string, query: { path?: string; user?: string }, body: Content,
+        options?: Options): Promise<models.TreeWriteResult> {
+        return this.json(operations["tree.write"], { id }, query, body, options);
+    }
+
+    /** Everything below a directory, sorted, one JSON object a line, with the digests of regular files. Cut off if
+     *  it cannot be completed. */
+    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+        return this.stream(operations["tree.manifest"], { id }, query, undefined, options);
+    }
+
+    /** Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when some
+     *  were missed. Best effort with `recursive`=1. */
+    fileWatch(id: string, query: { path?: string; user?: string; recursive?: number },
+        options?: Options): Promise<Response> {
+        return this.stream(operations["file.watch"], { id }, query, undefined, options);
+    }
+
+    /** Make a volume: a tree of files that sandboxes can share and that outlives them. */
+    volumeCreate(body: models.VolumeSpec, options?: Options): Promise<models.VolumeInfo> {
+        return this.json(operations["volume.create"], {}, {}, body, options);
+    }
+
+    /** The caller's volumes, oldest first. */
+    volumeList(options?: Options): Promise<Page<models.VolumeInfo>> {
+        return this.json(operations["volume.list"], {}, {}, undefined, options);
+    }
+
+    /** One volume, by name or id, and how much of it is used. */
+    volumeRead(volume: string, options?: Options): Promise<models.VolumeDetail> {
+        return this.json(operations["volume.read"], { volume }, {}, undefined, options);
+    }
+
+    /** Give a volume another size. */
+    volumeChange(volume: string, body: models.VolumeChangeRequest, options?: Options): Promise<models.VolumeInfo> {
+        return this.json(operations["volume.change"], { volume }, {}, body, options);
+    }
+
+    /** Remove a volume and what is in it; refused while a sandbox names it. */
+    volumeDelete(volume: string, options?: Options): Promise<models.VolumeInfo> {
+        return this.json(operations["volume.delete"], { volume }, {}, undefined, options);
+    }
+
+    /** Keep the files of a sandbox as they are now, under a name. What runs is frozen for that moment. Volumes are
+     *  not part of it. */
+    snapshotCreate(id: string, body: models.SnapshotSpec, options?: Options): Promise<models.SnapshotInfo> {
+        return this.json(operations["snapshot.create"], { id }, {}, body, options);
+    }
+
+    /** The snapshots of a sandbox, oldest first. */
+    snapshotListOf(id: string, options?: Options): Promise<Page<models.SnapshotInfo>> {
+        return this.json(operations["snapshot.list_of"], { id }, {}, undefined, options);
+    }
+
+    /** Remove a snapshot of a sandbox, by name or id. */
+    snapshotDeleteOf(id: string, snapshot: string, options?: Options): Promise<models.SnapshotInfo> {
+        return this.json(operations["snapshot.delete_of"], { id, snapshot }, {}, undefined, options);
+    }
+
+    /** All snapshots of the caller, oldest first; they outlive their sandboxes. */
+    snapshotList(options?: Options): Promise<Page<models.SnapshotInfo>> {
+        return this.json(operations["snapshot.list"], {}, {}, undefined, options);
+    }
+
+    /** Remove a snapshot, by id, or by a name that only one has. */
+    snapshotDelete(snapshot: string, options?: Options): Promise<models.SnapshotInfo> {
+        return this.json(operations["snapshot.delete"], { snapshot }, {}, undefined, options);
+    }
+
+    /** The pools of warm sandboxes, and how many stand ready. */
+    poolList(options?: Options): Promise<Page<models.PoolInfo>> {
+        return this.json(operations["pool.list"], {}, {}, undefined, options);
+    }
+
+    /** Make, change or (size 0) remove a pool. Creations of the same image, user and storage take a warm sandbox
+     *  from it. */
+    poolSet(name: string, body: models.PoolSpec, options?: Options): Promise<models.PoolInfo> {
+        return this.json(operations["pool.set"], { name }, {}, body, options);
+    }
+
+    /** The body, a root tree, a `docker save` archive or an OCI layout as tar (plain, gzip, xz, zstd), becomes the
+     *  image `name`. Answered when it is unpacked; `image.progress` events tell how far it is. */
+    imageImport(query: { name?: string }, body: Content, options?: Options): Promise<models.ImageInfo> {
+        return this.json(operations["image.import"], {}, query, body, options);
+    }
+
+    /** The images, oldest first. */
+    imageList(options?: Options): Promise<Page<models.ImageInfo>> {
+        return this.json(operations["image.list"], {}, {}, undefined, options);
+    }
+
+    /** One image. */
+    imageRead(name: string, options?: Options): Promise<models.ImageInfo> {
+        return this.json(operations["image.read"], { name }, {}, undefined, options);
+    }
+
+    /** Remove it, and the layers that no other image has. 409 while a sandbox or a snapshot needs it. */
+    imageDelete(name: string, options?: Options): Promise<models.ImageInfo> {
+        return this.json(operations["image.delete"], { name }, {}, undefined, options);
+    }
+
+    /** Names and ages of the tenant's secrets; never a value. */
+    secretList(options?: Options): Promise<Page<models.SecretInfo>> {
+        return this.json(operations["secret.list"], {}, {}, undefined, options);
+    }
+
+    /** Make the secret of an agent; shown this once, kept as a hash. */
+    secretCreate(body: models.SecretCreateRequest, options?: Options): Promise<models.NewSecret> {
+        return this.json(operations["secret.create"], {}, {}, body, options);
+    }
+
+    /** Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored, and
+     *  no route gives it back. */
+    secretPut(name: string, body: models.SecretPutRequest, options?: Options): Promise<models.SecretInfo> {
+        return this.json(operations["secret.put"], { name }, {}, body, options);
+    }
+
+    /** Forget a secret. An agent that had it is disconnected. */
+    secretDelete(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["secret.delete"], { name }, {}, undefined, options);
+    }
+}

@@ -1,0 +1,717 @@
+// What the API takes and gives, as types. Made by tools/gen-sdk from the route tables; do not edit.
+
+export interface Health {
+    /** What it is doing */
+    status: string;
+    /** Of the program */
+    version: string;
+    /** Whether it takes requests */
+    ready: boolean;
+    /** The store's file; a large one is checked while it serves, a damaged one is read but not written */
+    store: string;
+    /** When this process began to serve */
+    started_at: string | null;
+    /** Since then, in milliseconds */
+    uptime_ms: number;
+    /** Open event streams */
+    subscribers: number;
+    /** Calls under way on workers */
+    calls: number;
+}
+
+export interface Whoami {
+    /** Token or session id, or unix:UID */
+    id: string;
+    /** The name it was given */
+    name: string;
+    /** What it may do */
+    role: string;
+    /** Whose objects it sees */
+    tenant: string;
+    /** How it was recognised */
+    via: string;
+    /** Comma list; empty means all that the role may */
+    scopes: string;
+    /** When it ends; null for never */
+    expires_at: string | null;
+}
+
+export interface TokenSpec {
+    /** What it is for; unique among live tokens */
+    name: string;
+    /** What it may do */
+    role: "admin" | "operator" | "viewer" | "agent" | "sandbox";
+    /** Whose objects it sees; the caller's own unless an admin says otherwise */
+    tenant?: string;
+    /** Actions such as token.* or event.read; none means all that the role may */
+    scopes?: string[];
+    /** Lifetime in milliseconds; without it the token does not expire */
+    ttl_ms?: number;
+    /** May also sign requests (HMAC) */
+    signing?: boolean;
+}
+
+export interface NewToken {
+    /** tok… */
+    id: string;
+    /** What it is for */
+    name: string;
+    /** What it may do */
+    role: string;
+    /** Whose objects it sees */
+    tenant: string;
+    /** Comma list; empty means all that the role may */
+    scopes: string;
+    /** May sign requests */
+    signing: boolean;
+    /** When it was made */
+    created_at: string | null;
+    /** When it ends; null for never */
+    expires_at: string | null;
+    /** The token itself, shown this once; null when replayed by Idempotency-Key */
+    token: string | null;
+}
+
+export interface TokenInfo {
+    /** tok… */
+    id: string;
+    /** What it is for */
+    name: string;
+    /** What it may do */
+    role: string;
+    /** Whose objects it sees */
+    tenant: string;
+    /** Comma list; empty means all that the role may */
+    scopes: string;
+    /** May sign requests */
+    signing: boolean;
+    /** When it was made */
+    created_at: string | null;
+    /** When it ends; null for never */
+    expires_at: string | null;
+    /** When it was last used, to about a minute; null for not yet */
+    used_at: string | null;
+    /** When it was revoked; null while it lives */
+    revoked_at: string | null;
+}
+
+export interface LoginLink {
+    /** To be opened in a browser, once */
+    url_path: string;
+    /** The same with the address that the server listens on; null when it has only a Unix socket */
+    url: string | null;
+    /** When the link stops working */
+    expires_at: string | null;
+}
+
+export interface NoteCreateRequest {
+    /** What is to be remembered */
+    text: string;
+}
+
+export interface NoteInfo {
+    /** Its event number */
+    seq: number;
+    /** When it was written */
+    time: string | null;
+    /** Who wrote it */
+    by: string;
+    /** The note */
+    text: string;
+}
+
+export interface AuditVerdict {
+    /** Whether every row fits */
+    ok: boolean;
+    /** Rows checked */
+    rows: number;
+    /** The first row that does not fit; 0 when all do */
+    bad_seq: number;
+    /** What is wrong with it */
+    why: string;
+    /** Hash of the last row; note it elsewhere to detect a rollback */
+    head: string;
+}
+
+export interface BackupCreateRequest {
+    /** File name: letters, digits, - _ and . */
+    name: string;
+}
+
+export interface BackupInfo {
+    /** File name */
+    name: string;
+    /** Where the server put it */
+    path: string;
+    /** Its size */
+    bytes: number;
+}
+
+export interface VolumeMount {
+    /** Name or id of a volume */
+    volume: string;
+    /** Where it is put; absolute, made if it is not there */
+    path: string;
+    /** Nothing in it can be changed from here */
+    read_only?: boolean;
+}
+
+export interface BindMount {
+    /** What the server's door gave for a directory of its machine, in hex; good once */
+    ticket: string;
+    /** Where it is put; absolute, made if it is not there */
+    path: string;
+    /** Nothing in it can be changed from here */
+    read_only?: boolean;
+}
+
+export interface FileRule {
+    /** A file or directory inside, absolute; it and all below it */
+    path: string;
+    /** read: read and execute; write: everything */
+    access: "read" | "write";
+}
+
+export interface IdlePolicy {
+    /** Milliseconds without a running command, a reader of output or a request about it */
+    after_ms: number;
+    /** Then it is paused, stopped or deleted; a command wakes it from the first two */
+    action: "pause" | "stop" | "delete";
+}
+
+export interface SandboxSpec {
+    /** A name of its own within the tenant; may be used instead of the id */
+    name?: string;
+    /** Who commands run as unless they say otherwise; root is nobody outside, but has a few capabilities inside.
+     *  agent unless said */
+    user?: "agent" | "root";
+    /** Bytes of memory; 1 GiB unless said */
+    memory?: number;
+    /** Processes and threads at once; 512 unless said */
+    pids?: number;
+    /** Share of processor time, 100 is one core; 200 unless said */
+    cpu_percent?: number;
+    /** Bytes of everything written inside; with storage memory half of memory unless said, with storage disk 8 GiB */
+    disk?: number;
+    /** Files and directories made inside, with storage memory; 100000 unless said */
+    inodes?: number;
+    /** Open descriptors of each process; 1024 unless said */
+    nofile?: number;
+    /** Lifetime in milliseconds, after which it is deleted; without it, until deleted */
+    ttl_ms?: number;
+    /** Environment of every command */
+    env?: Record<string, string>;
+    /** Anything, to find it again */
+    labels?: Record<string, string>;
+    /** Where what it writes goes: memory is gone when it ends, disk stays over stop and start. disk unless said,
+     *  where the machine can */
+    storage?: "memory" | "disk";
+    /** What it begins with; the programs of this machine unless said */
+    image?: string;
+    /** Begin with the files of this snapshot (id, or a name that only one has) */
+    from_snapshot?: string;
+    /** Volumes in it */
+    volumes?: VolumeMount[];
+    /** Directories of the machine in it; gone after a stop */
+    binds?: BindMount[];
+    /** With any, commands can open only what they name, besides the standard places: /usr, /lib*, /bin, /sbin and
+     *  /etc to read, /dev, /proc and /tmp to write. Not for file requests of this API */
+    files?: FileRule[];
+    /** What happens when nobody uses it; without it, nothing */
+    idle?: IdlePolicy;
+    /** Tools inside may make sandboxes of their own: user namespaces and mounts are allowed, /proc is not masked
+     *  and Landlock does not guard files */
+    nesting?: boolean;
+    /** A read-only /sys; without it, none */
+    sys?: boolean;
+}
+
+export interface SandboxInfoVolume {
+    /** Name or id of a volume */
+    volume: string;
+    /** Where it is put; absolute, made if it is not there */
+    path: string;
+    /** Nothing in it can be changed from here */
+    read_only: boolean;
+}
+
+export interface SandboxInfoBind {
+    /** Where it is */
+    path: string;
+    /** Nothing in it can be changed */
+    read_only: boolean;
+}
+
+export interface SandboxInfoFile {
+    /** A file or directory inside, absolute; it and all below it */
+    path: string;
+    /** read: read and execute; write: everything */
+    access: string;
+}
+
+export interface SandboxInfoIdle {
+    /** Milliseconds without a running command, a reader of output or a request about it */
+    after_ms: number;
+    /** Then it is paused, stopped or deleted; a command wakes it from the first two */
+    action: string;
+}
+
+export interface SandboxInfo {
+    /** sb… */
+    id: string;
+    /** Its name; null when it has none */
+    name: string | null;
+    /** creating, running, paused, stopped or failed */
+    state: string;
+    /** Why it stopped or failed; null while it is well */
+    reason: string | null;
+    /** Its idle policy paused or stopped it; a command wakes it */
+    asleep: boolean;
+    /** memory or disk */
+    storage: string;
+    /** What it began with; null for the programs of the machine */
+    image: string | null;
+    /** Who commands run as */
+    user: string;
+    /** Bytes of memory it may use */
+    memory: number;
+    /** Processes and threads it may have */
+    pids: number;
+    /** 100 is one core */
+    cpu_percent: number;
+    /** Bytes it may write */
+    disk: number;
+    /** Files it may make; 0 on a disk, where its bytes bound them */
+    inodes: number;
+    /** Open descriptors of each process */
+    nofile: number;
+    /** Lifetime; 0 for none */
+    ttl_ms: number;
+    /** Environment of every command */
+    env: Record<string, string>;
+    /** Anything, to find it again */
+    labels: Record<string, string>;
+    /** Volumes in it */
+    volumes: SandboxInfoVolume[];
+    /** Directories of the machine in it */
+    binds: SandboxInfoBind[];
+    /** What its commands can open besides the standard places; empty: no such policy */
+    files: SandboxInfoFile[];
+    /** What happens when nobody uses it */
+    idle: SandboxInfoIdle | null;
+    /** May tools inside make sandboxes of their own? */
+    nesting: boolean;
+    /** Has it a read-only /sys? */
+    sys: boolean;
+    /** Commands that run now */
+    execs_running: number;
+    /** Who made it */
+    by: string;
+    /** When it was made */
+    created_at: string | null;
+    /** When its state last changed */
+    changed_at: string | null;
+    /** When it will be deleted; null for never */
+    expires_at: string | null;
+    /** In the answer to its creation: cold, or warm out of a pool; otherwise null */
+    start: string | null;
+    /** Likewise: microseconds from the request until it ran; otherwise 0 */
+    create_us: number;
+}
+
+export interface SandboxChange {
+    /** Bytes of memory */
+    memory?: number;
+    /** Processes and threads at once */
+    pids?: number;
+    /** Share of processor time, 100 is one core */
+    cpu_percent?: number;
+    /** Bytes of everything written inside; below what is used, nothing can be written until enough is removed */
+    disk?: number;
+    /** Files and directories made inside, with storage memory */
+    inodes?: number;
+    /** Lifetime from now, in milliseconds; 0 until it is deleted */
+    ttl_ms?: number;
+    /** Instead of those it has */
+    labels?: Record<string, string>;
+    /** What happens when nobody uses it */
+    idle?: IdlePolicy;
+}
+
+export interface SandboxStats {
+    /** Processor time used, microseconds */
+    cpu_us: number;
+    /** Bytes of memory in use */
+    memory: number;
+    /** The most it has used */
+    memory_peak: number;
+    /** Processes and threads */
+    pids: number;
+    /** Processes that the kernel killed for want of memory */
+    oom_kills: number;
+}
+
+export interface SandboxForkRequest {
+    /** Of the new one; without it, none */
+    name?: string;
+    /** Lifetime of the new one; without it, until it is deleted */
+    ttl_ms?: number;
+    /** Of the new one; without it, the same */
+    labels?: Record<string, string>;
+}
+
+export interface SandboxRollbackRequest {
+    /** Name of a snapshot of this sandbox, or id of any */
+    snapshot: string;
+}
+
+export interface SandboxRollbackResult {
+    /** The sandbox */
+    id: string;
+    /** Whose files it has now */
+    snapshot: string;
+    /** running if it ran or was paused before, otherwise stopped */
+    state: string;
+    /** Commands that ended by this */
+    execs_ended: number;
+}
+
+export interface ExecSpec {
+    /** Program and arguments; the program is looked for in PATH */
+    argv?: string[];
+    /** A line for /bin/sh -c, instead of argv */
+    command?: string;
+    /** Working directory, absolute; unless said /workspace, or what the image says */
+    cwd?: string;
+    /** Who runs it; the sandbox's user unless said */
+    user?: "agent" | "root";
+    /** More environment, over the sandbox's */
+    env?: Record<string, string>;
+    /** A terminal instead of pipes */
+    tty?: boolean;
+    /** Input will follow; otherwise it is empty */
+    stdin_open?: boolean;
+    /** Of the terminal */
+    rows?: number;
+    /** Of the terminal */
+    cols?: number;
+    /** Then it and everything it started is killed; without it, never */
+    timeout_ms?: number;
+    /** With any, it can open only what they name, besides the standard places (see the sandbox's); never more than
+     *  the sandbox's rules leave open */
+    files?: FileRule[];
+}
+
+export interface ExecInfo {
+    /** ex… */
+    id: string;
+    /** Where it runs */
+    sandbox: string;
+    /** starting, running, exited or lost */
+    state: string;
+    /** Program and arguments */
+    argv: string[];
+    /** Working directory */
+    cwd: string;
+    /** Who runs it */
+    user: string;
+    /** Has it a terminal? */
+    tty: boolean;
+    /** Was input to follow? */
+    stdin_open: boolean;
+    /** 0 for none */
+    timeout_ms: number;
+    /** Its own rules about files */
+    files: SandboxInfoFile[];
+    /** It was started under rules about files, the sandbox's or its own */
+    file_policy: boolean;
+    /** Process id inside */
+    pid: number;
+    /** As a shell says it (128 + signal); -1 until it has exited */
+    exit_code: number;
+    /** That ended it, or 0 */
+    signal: number;
+    /** Ended by timeout_ms */
+    timed_out: boolean;
+    /** Printed so far */
+    stdout_bytes: number;
+    /** Printed so far */
+    stderr_bytes: number;
+    /** Processor time, microseconds */
+    user_us: number;
+    /** Likewise, in the kernel */
+    system_us: number;
+    /** Most memory, kibibytes */
+    maxrss_kb: number;
+    /** Who started it */
+    by: string;
+    /** When it was started */
+    started_at: string | null;
+    /** When it ended; null until then */
+    ended_at: string | null;
+    /** The first of standard output, when it was waited for; otherwise null */
+    output: string | null;
+    /** Likewise, of standard error */
+    errors: string;
+}
+
+export interface ExecStdinResult {
+    /** Taken of this body */
+    bytes: number;
+    /** Whether that was the end of input */
+    eof: boolean;
+}
+
+export interface ExecSignalRequest {
+    /** TERM, SIGINT, 9… */
+    signal: string;
+    /** To everything it started too, not to its process group alone */
+    tree?: boolean;
+}
+
+export interface ExecResizeRequest {
+    /** Lines */
+    rows: number;
+    /** Columns */
+    cols: number;
+}
+
+export interface FileInfo {
+    /** In a list its name, in a manifest its path below the directory, otherwise the path that was asked for;
+     *  bytes that are no UTF-8 are shown as U+FFFD */
+    name: string;
+    /** The name's bytes where it is no UTF-8; otherwise null */
+    name_base64: string | null;
+    /** file, directory, symlink, fifo, socket, character_device or block_device */
+    type: string;
+    /** Permissions, octal: "0644" */
+    mode: string;
+    /** Owner, as seen inside */
+    uid: number;
+    /** Group, as seen inside */
+    gid: number;
+    /** Bytes */
+    size: number;
+    /** When its contents changed last */
+    mtime: string | null;
+    /** Where a symlink leads; otherwise null */
+    link: string | null;
+    /** As name_base64 */
+    link_base64: string;
+    /** Digest of a readable file, in manifests; otherwise null */
+    sha256: string | null;
+}
+
+export interface TreeWriteResult {
+    /** Where */
+    path: string;
+    /** Bytes of contents that were unpacked */
+    bytes: number;
+    /** Files, directories and links */
+    entries: number;
+}
+
+export interface VolumeSpec {
+    /** Lower-case letters, digits and hyphens */
+    name: string;
+    /** How much may be written to it */
+    bytes: number;
+}
+
+export interface VolumeInfo {
+    /** vo… */
+    id: string;
+    /** Its name */
+    name: string;
+    /** ready, or lost: its disk is gone */
+    state: string;
+    /** How much may be written to it */
+    bytes: number;
+    /** Ids of those that name it */
+    sandboxes: string[];
+    /** Who made it */
+    by: string;
+    /** When it was made */
+    created_at: string | null;
+}
+
+export interface VolumeDetail {
+    /** vo… */
+    id: string;
+    /** Its name */
+    name: string;
+    /** ready, or lost: its disk is gone */
+    state: string;
+    /** How much may be written to it */
+    bytes: number;
+    /** Ids of those that name it */
+    sandboxes: string[];
+    /** Who made it */
+    by: string;
+    /** When it was made */
+    created_at: string | null;
+    /** Bytes that are written */
+    used: number;
+}
+
+export interface VolumeChangeRequest {
+    /** How much may be written to it; below what is used, nothing more can be */
+    bytes: number;
+}
+
+export interface SnapshotSpec {
+    /** Lower-case letters, digits and hyphens; its own within the sandbox */
+    name: string;
+}
+
+export interface SnapshotInfo {
+    /** sn… */
+    id: string;
+    /** Its name */
+    name: string;
+    /** Whose files it has; that one may be gone */
+    sandbox: string;
+    /** ready, or lost: its disk is gone */
+    state: string;
+    /** Size of the disk it was taken of */
+    bytes: number;
+    /** Who made it */
+    by: string;
+    /** When it was made */
+    created_at: string | null;
+}
+
+export interface PoolInfo {
+    /** Its name */
+    name: string;
+    /** How many are to stand ready */
+    size: number;
+    /** How many do now */
+    ready: number;
+    /** null: the programs of this machine */
+    image: string | null;
+    /** agent or root */
+    user: string;
+    /** memory or disk */
+    storage: string;
+    /** Taken since the server process started */
+    taken: number;
+    /** Creations that fitted and found none ready */
+    missed: number;
+    /** Why the last making failed; null when it did not */
+    error: string | null;
+}
+
+export interface PoolSpec {
+    /** Sandboxes that stand ready; 0 removes the pool */
+    size: number;
+    /** What they begin with; the programs of this machine unless said */
+    image?: string;
+    /** agent unless said */
+    user?: "agent" | "root";
+    /** memory unless said */
+    storage?: "memory" | "disk";
+}
+
+export interface ImageInfoLayer {
+    /** Digest of the layer's tar; one that two images have is kept once */
+    diff_id: string;
+    /** Bytes in the archive */
+    packed: number;
+    /** Bytes of its files */
+    bytes: number;
+    /** Files, directories and links */
+    entries: number;
+}
+
+export interface ImageInfoConfig {
+    /** Environment of every command, below what sandbox and command say */
+    env: string[];
+    /** root or 0: commands run as root unless said; anybody else: as agent */
+    user: string;
+    /** Working directory of commands that name none */
+    workdir: string;
+    /** What `atoll run` without a command runs, followed by `cmd` */
+    entrypoint: string[];
+    /** See `entrypoint` */
+    cmd: string[];
+    /** What its maker noted */
+    labels: Record<string, string>;
+}
+
+export interface ImageInfo {
+    /** Its name, as a sandbox's `image` */
+    name: string;
+    /** Of its manifest (oci), its config (docker) or its tar */
+    digest: string;
+    /** tar, docker or oci */
+    format: string;
+    /** amd64, arm64 */
+    architecture: string;
+    /** Of its files, shared layers included */
+    bytes: number;
+    /** The lowest first */
+    layers: ImageInfoLayer[];
+    /** What its maker wishes for commands */
+    config: ImageInfoConfig | null;
+    /** How many sandboxes and snapshots need it; it can be removed when none does */
+    sandboxes: number;
+    /** Who imported it */
+    by: string;
+    /** When that was */
+    created_at: string | null;
+}
+
+export interface SecretInfo {
+    /** What it is asked for by */
+    name: string;
+    /** A value that was put here, or what an agent connects with */
+    kind: string;
+    /** Of an agent's: whose it is */
+    agent_id: string;
+    /** Of an agent's: the first 12 digits of its SHA-256 */
+    fingerprint: string;
+    /** Of an agent's: a new one waits for its first use */
+    rotation_pending: boolean;
+    /** One more with each new value */
+    version: number;
+    /** Who put it here last */
+    by: string;
+    /** When it was first put here */
+    created_at: string | null;
+    /** When it was last replaced */
+    changed_at: string | null;
+}
+
+export interface SecretCreateRequest {
+    /** The agent that will connect with it */
+    agent_id: string;
+}
+
+export interface NewSecret {
+    /** What it is asked for by */
+    name: string;
+    /** A value that was put here, or what an agent connects with */
+    kind: string;
+    /** Of an agent's: whose it is */
+    agent_id: string;
+    /** Of an agent's: the first 12 digits of its SHA-256 */
+    fingerprint: string;
+    /** Of an agent's: a new one waits for its first use */
+    rotation_pending: boolean;
+    /** One more with each new value */
+    version: number;
+    /** Who put it here last */
+    by: string;
+    /** When it was first put here */
+    created_at: string | null;
+    /** When it was last replaced */
+    changed_at: string | null;
+    /** The secret itself, shown this once; null when replayed by Idempotency-Key */
+    secret: string | null;
+}
+
+export interface SecretPutRequest {
+    /** Kept sealed; no route gives it back */
+    value: string;
+}
