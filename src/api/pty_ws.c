@@ -214,7 +214,7 @@ static int do_join(struct peer *peer, const struct json *payload, struct err *er
 
     if (peer->in)
         return err_set(err, ERR_INVALID, "joined already");
-    if (session_find(peer->socket.api, peer->socket.who.tenant, peer->session, &peer->exec, err) <
+    if (terminal_by_id(peer->socket.api, peer->socket.who.tenant, peer->session, &peer->exec, err) <
         0)
         return -1;
     if (may_type(&peer->socket.who) && !str_is(role, "observer"))

@@ -14,8 +14,8 @@
 
 /* ---- finding ---- */
 
-int session_find(struct api *api, const char *tenant, const char *id, struct box_exec **out,
-                 struct err *err)
+int terminal_by_id(struct api *api, const char *tenant, const char *id, struct box_exec **out,
+                   struct err *err)
 {
     struct err ignored;
 
@@ -471,8 +471,8 @@ static int session_delete(struct call *call, struct err *err)
     struct box_exec *exec;
     bool known = false;
 
-    if (session_find((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
-                     err) < 0)
+    if (terminal_by_id((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
+                       err) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(signals); i++)
         known |= signals[i].number == number;
@@ -496,7 +496,7 @@ static int session_screen(struct call *call, struct err *err)
     struct err ignored;
     uint64_t position;
 
-    if (session_find((struct api *)call->api, call->who.tenant, id, &exec, &ignored) < 0 ||
+    if (terminal_by_id((struct api *)call->api, call->who.tenant, id, &exec, &ignored) < 0 ||
         !box_exec_term(exec))
         return err_set(err, ERR_NOT_FOUND, "session '%.64s' not tracked", id);
     struct screen *screen = term_screen(box_exec_term(exec), &position, err);
@@ -577,8 +577,8 @@ static int session_transcript(struct call *call, struct err *err)
 
     if (!ask.pattern)
         ask.pattern = call_query(call, "pattern");
-    if (session_find((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
-                     err) < 0 ||
+    if (terminal_by_id((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
+                       err) < 0 ||
         call_query_int(call, "from_seq", 0, INT64_MAX, 0, &ask.from, err) < 0 ||
         call_query_int(call, "to_seq", 0, INT64_MAX, INT64_MAX, &ask.to, err) < 0 ||
         call_query_int(call, "limit", 1, TRANSCRIPT_MAX, 500, &ask.limit, err) < 0)

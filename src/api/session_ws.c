@@ -203,7 +203,7 @@ static int do_join(struct hub *hub, const struct json *json, struct err *err)
     struct box_exec *exec;
     enum attach_why why;
 
-    if (session_find(hub->socket.api, hub->socket.who.tenant, id, &exec, err) < 0)
+    if (terminal_by_id(hub->socket.api, hub->socket.who.tenant, id, &exec, err) < 0)
         return -1;
     struct join *join = joined(hub, id);
     if (join)
