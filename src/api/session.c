@@ -602,7 +602,7 @@ static int session_transcript(struct call *call, struct err *err)
 #define AGENT_SESSIONS "/api/v1/agents/{id}/sessions"
 
 const struct route session_routes[] = {
-    { .name = "session.list",
+    { .name = "session.list_of",
       .method = "GET",
       .path = AGENT_SESSIONS,
       .on = ON_LOOP,
@@ -620,7 +620,7 @@ const struct route session_routes[] = {
       .flags = ROUTE_CREATES | ROUTE_AWAKE,
       .surface = SURFACE_HUB,
       .summary = "Start a terminal of 220 by 50; the answer says where it can be watched." },
-    { .name = "session.kill",
+    { .name = "session.kill_of",
       .method = "DELETE",
       .path = AGENT_SESSIONS "/{name}",
       .on = ON_LATER,

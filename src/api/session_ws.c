@@ -438,12 +438,13 @@ static int hub_ws(struct call *call, struct err *err)
 /* The original ignores the path; clients of it use the root. */
 #define HUB                                                                                        \
     .name = "session.socket", .method = "GET", .on = ON_STREAM, .roles = ROLE_LOOK, .fn = hub_ws,  \
-    .flags = ROUTE_WS, .surface = SURFACE_HUB
+    .surface = SURFACE_HUB
 
 const struct route session_ws_routes[] = {
-    { HUB, .path = "/ws",
+    { HUB, .path = "/ws", .flags = ROUTE_WS,
       .summary =
           "Many agents and sessions over one WebSocket, in JSON messages (docs/terminals.md)." },
-    { HUB, .path = "/", .summary = "The same under the path that existing clients use." },
+    { HUB, .path = "/", .flags = ROUTE_WS | ROUTE_HIDDEN,
+      .summary = "The same under the path that existing clients use." },
     { 0 },
 };
