@@ -41,7 +41,7 @@ TEST(a_screen_is_judged_by_its_last_line_that_shows_anything)
 {
     CHECK_INT(shown("Building\r\nCompiling\r\n", ""), 0);
     CHECK_INT(shown("one (y/n)\r\ntwo", ""), 0); /* a question that was answered */
-    CHECK_INT(shown("\033[K Add a custom script? [y/N]: \033[1;3r", "Add a custom script? [y/N]:"),
+    CHECK_INT(shown("\033[K Add a custom script? [y/N]: \033[1;3r", " Add a custom script? [y/N]:"),
               95);
     CHECK_INT(shown("\033[2;1Hagent@vm:~$ ", "agent@vm:~$"), 60);
     CHECK_INT(shown("agent@vm:~$", ""), 0);
