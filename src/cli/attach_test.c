@@ -1,6 +1,8 @@
 /* attach: the keys that detach, as people write them. */
 #include "cli/attach.h"
 
+#include <stdio.h>
+
 #include "base/test.h"
 
 static const char *keys_of(const char *text)
