@@ -146,7 +146,8 @@ $(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb
 CPPFLAGS += -isystem $(BUILD)/gen/pb
 LIB_OBJ += $(PROTOS:%.proto=$(BUILD)/obj/pb/%.pb-c.o) $(BUILD)/obj/gen/protos.o
 # The first build knows no dependencies yet.
-$(patsubst src/%.c,$(BUILD)/obj/%.o,$(wildcard src/api/*.c)): | $(PROTO_HEADERS)
+PROTO_USERS := $(wildcard $(addsuffix /*.c,$(addprefix src/,api link agent cli daemon)))
+$(PROTO_USERS:src/%.c=$(BUILD)/obj/%.o): | $(PROTO_HEADERS)
 
 # ---- compile and link ----------------------------------------------------------------------------
 
@@ -280,16 +281,18 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
-# ---- the test server for protocol peers ------------------------------------------------------------
+# ---- programs that tests talk to -------------------------------------------------------------------
 
-TEST_PROGRAMS += $(BUILD)/testd
+# testd: a server for protocol peers. screen: what our terminal shows, to compare with others.
+PEERS := testd screen
+TEST_PROGRAMS += $(PEERS:%=$(BUILD)/%)
 
-$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+$(PEERS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: tests/peers/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+$(PEERS:%=$(BUILD)/%): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -407,7 +410,10 @@ $(BUILD)/bench/box: tests/bench/box.c $(filter-out %/main.o %/supervise.o,$(WARD
                     $(BUILD)/musl/wire/init.o
 	@mkdir -p $(@D)
 	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include -std=gnu17 -O2 -Wall -Wextra -static -o $@ $^
-bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box
+$(BUILD)/bench/screen: tests/bench/screen.c $(BUILD)/libatoll.a
+	@mkdir -p $(@D)
+	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^ -lvterm -lm
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box $(BUILD)/bench/screen
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)

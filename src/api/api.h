@@ -158,6 +158,7 @@ struct api {
     struct bus *bus;
     struct auth *auth;
     struct boxes *boxes;
+    struct links *links;
     struct api_options options;
     int64_t started_ms;
     bool draining;

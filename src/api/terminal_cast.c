@@ -7,144 +7,94 @@
 #include "api/terminal.h"
 
 #include "base/clock.h"
+#include "term/cast.h"
 
-struct cast {
+struct recording {
     struct box_reader reader; /* to hear when the command is forgotten */
     struct list node;         /* of all */
     struct http_req *req;
     struct box_exec *exec;
     uint64_t next, end; /* frames */
-    uint64_t at;        /* position */
-    struct str_tail {   /* of a character that the next frame ends */
-        char bytes[4];
-        size_t len;
-    } tail;
+    struct cast cast;   /* as it is written */
     char who[ID_SIZE];
 };
 
-static void cast_free(struct cast *cast)
+static void recording_free(struct recording *rec)
 {
-    box_exec_unfollow(&cast->reader);
-    list_remove(&cast->node);
-    free(cast);
+    box_exec_unfollow(&rec->reader);
+    list_remove(&rec->node);
+    free(rec);
 }
 
-/* Bytes at the end that begin a character and do not end it. */
-static size_t unfinished(struct str data)
+static void put_head(struct recording *rec, struct buf *out)
 {
-    for (size_t back = 1; back <= MIN(data.n, (size_t)3); back++) {
-        unsigned char c = (unsigned char)data.p[data.n - back];
-
-        if (c < 0x80)
-            return 0;
-        if (c >= 0xc0)
-            return back < (c >= 0xf0 ? 4u : c >= 0xe0 ? 3u : 2u) ? back : 0;
-    }
-    return 0;
-}
-
-static void put_event(struct cast *cast, const struct term_frame *frame, const char *code,
-                      struct str data, struct buf *out)
-{
-    struct json_out json = json_to(out);
-    struct exec_view view;
-
-    box_exec_view(cast->exec, &view);
-    int64_t ms = MAX(frame->at_ms - view.started_at, (int64_t)0);
-    buf_printf(out, "[%lld.%03d,\"%s\",", (long long)(ms / 1000), (int)(ms % 1000), code);
-    json_put_str(&json, data);
-    buf_puts(out, "]\n");
-}
-
-static void put_output(struct cast *cast, const struct term_frame *frame, struct str data,
-                       bool last, struct buf *out)
-{
-    autobuf struct buf whole = { 0 };
-
-    buf_append(&whole, cast->tail.bytes, cast->tail.len);
-    buf_str(&whole, data);
-    cast->tail.len = last ? 0 : unfinished(buf_view(&whole));
-    whole.len -= cast->tail.len;
-    memcpy(cast->tail.bytes, whole.data + whole.len, cast->tail.len);
-    if (whole.len)
-        put_event(cast, frame, "o", buf_view(&whole), out);
-}
-
-static void put_head(struct cast *cast, struct buf *out)
-{
-    struct json_out json = json_to(out);
     struct exec_view view;
     struct term_frame frame;
     struct err ignored;
     unsigned rows, cols;
 
-    box_exec_view(cast->exec, &view);
-    term_first_size(box_exec_term(cast->exec), &rows, &cols);
-    if (cast->next && term_frame(box_exec_term(cast->exec), cast->next - 1, &frame, &ignored) > 0) {
+    box_exec_view(rec->exec, &view);
+    term_first_size(box_exec_term(rec->exec), &rows, &cols);
+    if (rec->next && term_frame(box_exec_term(rec->exec), rec->next - 1, &frame, &ignored) > 0) {
         rows = frame.rows;
         cols = frame.cols;
     }
-    json_open(&json, '{');
-    json_kv_int(&json, "version", 2);
-    json_kv_int(&json, "width", cols);
-    json_kv_int(&json, "height", rows);
-    json_kv_int(&json, "timestamp", view.started_at / 1000);
-    if (view.name)
-        json_kv_text(&json, "title", view.name);
-    json_key(&json, "env");
-    json_put_raw(&json, STR("{\"TERM\":\"xterm-256color\"}"));
-    json_close(&json, '}');
-    buf_putc(out, '\n');
+    struct cast_head head = { .rows = rows,
+                              .cols = cols,
+                              .start_ms = view.started_at,
+                              .wall_ms = view.started_at,
+                              .title = str_of(view.name),
+                              .term = STR("xterm-256color") };
+    cast_begin(&rec->cast, &head, out);
 }
 
 /* 1 there may be more, 0 that was all, -1 what comes next is gone. */
-static int put_frame(struct cast *cast, struct buf *out)
+static int put_frame(struct recording *rec, struct buf *out)
 {
     static char data[TERM_FRAME_MAX]; /* the loop thread's */
     struct term_frame frame;
     struct err err;
-    char size[24];
 
-    if (cast->next >= cast->end)
+    if (rec->next >= rec->end)
         return 0;
-    if (term_frame(box_exec_term(cast->exec), cast->next, &frame, &err) <= 0)
+    if (term_frame(box_exec_term(rec->exec), rec->next, &frame, &err) <= 0)
         return -1;
-    if (frame.kind == TERM_RESIZE) {
-        int len = snprintf(size, sizeof(size), "%ux%u", frame.cols, frame.rows);
-        put_event(cast, &frame, "r", (struct str){ size, (size_t)len }, out);
-    }
+    if (frame.kind == TERM_RESIZE)
+        cast_resize(&rec->cast, frame.at_ms, frame.rows, frame.cols, out);
     size_t len = 0;
     while (frame.kind == TERM_OUTPUT && frame.from + len < frame.to) {
-        ssize_t got = box_exec_read(cast->exec, INIT_OUT, frame.from + len, data + len,
+        ssize_t got = box_exec_read(rec->exec, INIT_OUT, frame.from + len, data + len,
                                     MIN((size_t)(frame.to - frame.from), sizeof(data)) - len, &err);
         if (got <= 0)
             return -1;
         len += (size_t)got;
     }
-    cast->next++;
+    rec->next++;
     if (len)
-        put_output(cast, &frame, (struct str){ data, len }, cast->next == cast->end, out);
+        cast_output(&rec->cast, frame.at_ms, (struct str){ data, len }, out);
+    if (rec->next == rec->end)
+        cast_end(&rec->cast, frame.at_ms, out);
     return 1;
 }
 
-static void cut(struct cast *cast, const char *why)
+static void cut(struct recording *rec, const char *why)
 {
-    struct http_req *req = cast->req;
+    struct http_req *req = rec->req;
 
-    cast_free(cast);
+    recording_free(rec);
     http_cut(req, why);
 }
 
-static void pump(struct cast *cast)
+static void pump(struct recording *rec)
 {
-    struct http_req *req = cast->req;
+    struct http_req *req = rec->req;
 
     for (;;) {
         autobuf struct buf text = { 0 };
-        int rc = put_frame(cast, &text);
+        int rc = put_frame(rec, &text);
 
         if (rc < 0) {
-            cut(cast, "recording beyond what is kept");
+            cut(rec, "recording beyond what is kept");
             return;
         }
         if (rc == 0)
@@ -152,13 +102,13 @@ static void pump(struct cast *cast)
         if (text.len && http_reply_write(req, buf_view(&text)) != HTTP_OK)
             return;
     }
-    cast_free(cast);
+    recording_free(rec);
     http_reply_end(req, NULL, 0);
 }
 
 static void on_req_gone(struct http_req *req)
 {
-    cast_free(req->app);
+    recording_free(req->app);
 }
 
 static void on_req_drain(struct http_req *req)
@@ -173,16 +123,16 @@ static void on_more(struct box_reader *reader)
 
 static void on_forgotten(struct box_reader *reader)
 {
-    cut(container_of(reader, struct cast, reader), "the command is no longer kept here");
+    cut(container_of(reader, struct recording, reader), "the command is no longer kept here");
 }
 
 void cast_streams_cut(struct api *api, const char *who)
 {
     list_each_safe (pos, &api->own->casts) {
-        struct cast *cast = list_entry(pos, struct cast, node);
+        struct recording *rec = list_entry(pos, struct recording, node);
 
-        if (strcmp(cast->who, who) == 0)
-            cut(cast, "the credential has ended");
+        if (strcmp(rec->who, who) == 0)
+            cut(rec, "the credential has ended");
     }
 }
 
@@ -195,25 +145,25 @@ int terminal_recording(struct call *call, struct err *err)
 
     if (call_terminal(call, &exec, err) < 0)
         return -1;
-    struct cast *cast = xnew(struct cast);
-    cast->exec = exec;
-    cast->req = req;
-    cast->reader = (struct box_reader){ .more = on_more, .gone = on_forgotten };
-    snprintf(cast->who, sizeof(cast->who), "%s", call->who.id);
-    term_range(box_exec_term(exec), &cast->next, &cast->end);
-    put_head(cast, &text);
+    struct recording *rec = xnew(struct recording);
+    rec->exec = exec;
+    rec->req = req;
+    rec->reader = (struct box_reader){ .more = on_more, .gone = on_forgotten };
+    snprintf(rec->who, sizeof(rec->who), "%s", call->who.id);
+    term_range(box_exec_term(exec), &rec->next, &rec->end);
+    put_head(rec, &text);
     unsigned count = call_headers(call, headers, CALL_EXTRA_MAX);
     headers[count++] = (struct http_header){ STR("content-type"), STR("application/x-asciicast") };
-    req->app = cast;
+    req->app = rec;
     req->on_gone = on_req_gone;
     req->on_drain = on_req_drain;
-    list_append(&((struct api *)call->api)->own->casts, &cast->node);
-    box_exec_follow(exec, &cast->reader);
+    list_append(&((struct api *)call->api)->own->casts, &rec->node);
+    box_exec_follow(exec, &rec->reader);
     http_reply_begin(req, 200, headers, count);
     http_slim(req);
     call->req = NULL;
     call_free(call);
     (void)http_reply_write(req, buf_view(&text));
-    pump(cast);
+    pump(rec);
     return 0;
 }

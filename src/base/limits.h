@@ -159,8 +159,9 @@
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
 #define BOX_OUT_MAX 4194304 /* bytes waiting to be sent to one init */
-#define EXECS_RUNNING_MAX 128 /* of one sandbox */
-#define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
+#define BOX_IN_MAX (BOX_OUT_MAX / 2) /* of which input of commands */
+#define EXECS_RUNNING_MAX 128        /* of one sandbox */
+#define EXECS_KEPT_MAX 256           /* ended ones of a sandbox; the oldest makes room */
 #define EXEC_ARGC_MAX 4096
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
@@ -229,6 +230,33 @@
 #define IMAGE_STEP_MS (30ll * 60 * 1000) /* for an unpacker with one layer, or to look at all */
 #define IMAGE_IMPORTS_MAX 4              /* at once */
 #define IMAGE_SCRATCH_BYTES (3ll * (16ll << 30)) /* where an upload is taken apart */
+
+/* Linked agents */
+#define LINK_MESSAGE_MAX 1048576   /* bytes of one message of an agent */
+#define LINK_CONTROL_PER_SECOND 50 /* messages that are no output */
+#define LINK_TEXT_MAX 255          /* host names and the like, as an agent says them */
+#define LINK_PROGRESS_MAX 16384    /* what it says about its setup */
+#define LINK_FRAMEWORKS_MAX 32
+#define LINK_PROVIDERS_MAX 16 /* of one */
+#define LINK_REPORT_MAX 256   /* commands that a report may name */
+#define LINK_RUNNING_MAX 64   /* commands of one agent */
+#define LINK_KEPT_MAX 256     /* ended ones; the oldest makes room */
+#define LINK_ARGS_MAX 4096
+#define LINK_WORD_MAX 131072    /* bytes of one argument */
+#define LINK_COMMAND_MAX 786432 /* of all of them, and the environment */
+#define LINK_TIMEOUT_MAX_S 86400
+#define LINK_STDIN_MAX 65536    /* of one message to a command */
+#define LINK_EXEC_TIMEOUT_S 300 /* of Exec, unless it says otherwise */
+#define LINK_HEARTBEAT_S 30     /* what we ask for */
+#define LINK_CHECK_MS 15000
+#define LINK_STALE_MS 60000   /* without a word */
+#define LINK_GONE_MS 90000    /* then disconnected */
+#define LINK_REMOVE_MS 300000 /* and not connected: its commands are lost */
+#define LINK_GRACE_S 5        /* for a command that is to end */
+#define CRASH_LOOP_COUNT 5
+#define CRASH_WINDOW_MS 600000
+#define CRASH_SHORT_MS 60000
+#define CRASH_HEALTHY_MS 300000
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

@@ -393,6 +393,7 @@ static const struct known state_files[] = {
     { "data", false },
     { "boxes", false },
     { "images", false },
+    { "records", false },
     { "atoll.sock", true },
     { "door.sock", true },
     { "disks.img", false },

@@ -138,6 +138,51 @@ static char *read_texts(int fd, size_t len)
 
 /* ---- descriptors ---- */
 
+/*
+ * Pipes are made ahead, for one command: when the end of the last one was told nobody waits. Before
+ * the first there are none, so that who never runs anything holds none.
+ */
+static int ahead[INIT_STREAMS][2] = { { -1, -1 }, { -1, -1 } };
+static bool ahead_due;
+
+/* Our end of it, the `ours`-th, does not block. */
+static bool pipe_make(int pair[2], int ours)
+{
+    if (pipe2(pair, O_CLOEXEC) < 0) {
+        pair[0] = pair[1] = -1;
+        return false;
+    }
+    fcntl(pair[ours], F_SETFL, O_NONBLOCK);
+    return true;
+}
+
+static bool pipe_take(int stream, int pair[2])
+{
+    if (ahead[stream][0] < 0)
+        return pipe_make(pair, 0);
+    memcpy(pair, ahead[stream], sizeof(ahead[stream]));
+    ahead[stream][0] = ahead[stream][1] = -1;
+    return true;
+}
+
+void exec_ahead(void)
+{
+    for (int s = 0; ahead_due && s < INIT_STREAMS; s++)
+        if (ahead[s][0] < 0)
+            (void)pipe_make(ahead[s], 0);
+    ahead_due = false;
+}
+
+/* Input that is at its end: one for all, as nothing can be changed about it. */
+static int no_input(void)
+{
+    static int fd = -1;
+
+    if (fd < 0)
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd;
+}
+
 struct ends {
     int ours[3], theirs[3]; /* by 0 input, 1 output, 2 errors; -1 for none */
 };
@@ -151,22 +196,21 @@ static void close_all(int *fds)
 
 static bool make_pipes(struct ends *ends, bool input)
 {
-    for (int i = 0; i < 3; i++) {
-        int pair[2];
+    int pair[2];
 
-        if (i == 0 && !input) {
-            ends->theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-            if (ends->theirs[0] < 0)
-                return false;
-            continue;
-        }
-        if (pipe2(pair, O_CLOEXEC) < 0)
+    if (input) {
+        if (!pipe_make(pair, 1))
             return false;
-        ends->ours[i] = pair[i == 0 ? 1 : 0];
-        ends->theirs[i] = pair[i == 0 ? 0 : 1];
-        fcntl(ends->ours[i], F_SETFL, O_NONBLOCK);
+        ends->ours[0] = pair[1];
+        ends->theirs[0] = pair[0];
     }
-    return true;
+    for (int s = 0; s < INIT_STREAMS; s++) {
+        if (!pipe_take(s, pair))
+            return false;
+        ends->ours[s + 1] = pair[0];
+        ends->theirs[s + 1] = pair[1];
+    }
+    return input || no_input() >= 0;
 }
 
 static bool make_tty(struct ends *ends, const struct init_exec *wish)
@@ -233,6 +277,8 @@ static bool start_with(uint32_t id, const struct init_exec *wish, struct spawn *
         return false;
     }
     memcpy(spawn_->stdio, ends.theirs, sizeof(ends.theirs));
+    if (spawn_->stdio[0] < 0)
+        spawn_->stdio[0] = no_input();
     spawn_->tty = tty;
     spawn_->as_root = wish->flags & INIT_AS_ROOT;
     spawn_->nofile = wish->nofile;
@@ -376,6 +422,7 @@ void exec_reaped(struct exec *exec, int status, const void *rusage)
 {
     const struct rusage *used = rusage;
 
+    ahead_due = true;
     exec->ended = true;
     exec->grace_ms = now_ms() + EXEC_GRACE_MS;
     exec->end.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

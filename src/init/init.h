@@ -80,6 +80,7 @@ void exec_reaped(struct exec *exec, int status, const void *rusage);
 /* Both streams are over, or their time is: EXITED may be said. */
 bool exec_finished(const struct exec *exec, int64_t now_ms);
 void exec_forget(struct exec *exec);
+void exec_ahead(void); /* when all was said: what the next one needs */
 
 /* ---- spawn.c: the new process ---- */
 
@@ -156,6 +157,8 @@ enum watch_kind { WATCH_LISTEN, WATCH_LINK, WATCH_SIGNAL, WATCH_OUT, WATCH_ERR, 
 bool watch_fd(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec);
 void watch_change(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec);
 int64_t now_ms(void);
+/* Closes it when this round's answers are on their way. */
+void close_late(int fd);
 
 /* ---- link.c: the connection ---- */
 

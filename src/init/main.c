@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,8 @@
 #define ROUND_EVENTS 64
 
 static int epoll_fd, signal_fd;
+static int late[2 * INIT_STREAMS]; /* to be closed when all was said */
+static size_t late_count;
 static uint32_t link_waits; /* what the connection is watched for */
 
 int64_t now_ms(void)
@@ -49,6 +52,22 @@ void watch_change(int fd, uint32_t events, enum watch_kind kind, const struct ex
     struct epoll_event event = { .events = events, .data.u64 = tag(kind, exec) };
 
     epoll_ctl(epoll_fd, events ? EPOLL_CTL_MOD : EPOLL_CTL_DEL, fd, &event);
+}
+
+void close_late(int fd)
+{
+    if (late_count < ARRAY_LEN(late))
+        late[late_count++] = fd;
+    else
+        close(fd);
+}
+
+/* The end of a round: nobody waits for this. */
+static void tidy(void)
+{
+    while (late_count)
+        close(late[--late_count]);
+    exec_ahead();
 }
 
 static void reap(void)
@@ -174,6 +193,9 @@ static void set_up(void)
     sigset_t child;
     bool linked = fcntl(INIT_LINK_FD, F_SETFD, FD_CLOEXEC) == 0; /* before the number is taken */
 
+    if (chdir("/") < 0) /* where looking up a working directory begins */
+        _exit(70);
+    umask(022); /* for commands, too */
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_PDEATHSIG, 0); /* from here on we outlive the warden */
     sigemptyset(&child);
@@ -206,5 +228,6 @@ int main(void)
             dispatch(&events[i]);
         link_flush();
         mind_the_link();
+        tidy();
     }
 }

@@ -82,7 +82,7 @@ int out_fill(struct out *out)
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    close(out->fd); /* end of a pipe; EIO of a terminal whose last user has left */
+    close_late(out->fd); /* end of a pipe; EIO of a terminal whose last user has left */
     out->fd = -1;
     if (out->begin == out->end)
         ring_free(out);

@@ -97,6 +97,7 @@ static void rig_turn(void)
         dispatch(&events[i]);
     link_flush();
     mind_the_link();
+    tidy();
 }
 
 static void rig_begin(void)

@@ -64,6 +64,16 @@ static int keep_caps(uint64_t keep)
     return 0;
 }
 
+/* Supplementary groups: there are none where the warden could drop them. */
+static int leave_groups(void)
+{
+    static int groups = -1;
+
+    if (groups < 0)
+        groups = (int)syscall(SYS_getgroups, 0, NULL);
+    return groups ? (int)syscall(SYS_setgroups, 0, NULL) : 0;
+}
+
 /* For who does not execve, which would do it: what is held now is no more than `keep` either. */
 static int hold_caps(uint64_t keep)
 {
@@ -93,11 +103,11 @@ static int become_user(struct spawn *spawn)
     if (spawn->as_root)
         return spawn->builtin && hold_caps(ROOT_CAPS) < 0 ? fail(spawn, INIT_STEP_USER, errno) : 0;
     /* Raw: the library's versions would look for other threads in the shared memory. */
-    if (syscall(SYS_setgroups, 0, NULL) < 0 ||
+    if (leave_groups() < 0 ||
         syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
         syscall(SYS_setresuid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
-    return spawn->builtin && hold_caps(0) < 0 ? fail(spawn, INIT_STEP_USER, errno) : 0;
+    return 0; /* nothing is held any more: who was root and is not has lost it */
 }
 
 static bool below(const char *path, const char *dir)
@@ -107,14 +117,16 @@ static bool below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == 0);
 }
 
-/* Looked up as the user, inside, through no magic link; and what it turned out to be is judged. */
+/*
+ * Looked up as the user, from our own (the root), through no magic link; and what it turned out to
+ * be is judged.
+ */
 static int enter_cwd(struct spawn *spawn)
 {
     struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                             .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
     char path[4096];
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int dir = root < 0 ? -1 : (int)syscall(SYS_openat2, root, spawn->cwd, &how, sizeof(how));
+    int dir = (int)syscall(SYS_openat2, AT_FDCWD, spawn->cwd, &how, sizeof(how));
 
     if (dir < 0 || fchdir(dir) < 0 || syscall(SYS_getcwd, path, sizeof(path)) < 0)
         return fail(spawn, INIT_STEP_CWD, errno);
@@ -184,7 +196,6 @@ int spawn_become(struct spawn *spawn)
 
         syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, NULL); /* only ever lowers it */
     }
-    umask(022);
     /* The one that we changed; we began with none changed. Not shared: CLONE_SIGHAND is off. */
     sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     sigemptyset(&none);

@@ -51,7 +51,8 @@ bool box_fault_here(enum box_step step);
 
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
-    int boxes_fd;       /* STATE/boxes: a directory per box */
+    int boxes_fd;       /* STATE/boxes: a socket per box */
+    int records_fd;     /* STATE/records */
     int skeleton_fd;    /* lower layer of the default image */
     int usr_fd;         /* the host's /usr */
     int init_fd;        /* sealed memfd with atoll-init */
@@ -166,7 +167,7 @@ struct box_report {
  */
 must_use int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                        int userns, int netns, struct box_begun *out, enum box_step *step);
-/* Removes cgroups and directory; -1 and EBUSY: again in a moment. From any half-made state. */
+/* Removes cgroups and socket; -1 and EBUSY: again in a moment. From any half-made state. */
 must_use int box_unmake(const struct box_host *host, const char *id);
 /* A new connection to the init of a box that runs. */
 must_use int box_connect(const struct box_host *host, const char *id);
@@ -214,12 +215,14 @@ struct box_record {
 
 /* Fills in what identifies the process `pid`. */
 must_use int record_of(pid_t pid, struct box_record *out);
+must_use int records_open(int state_fd);
+void records_close(struct box_host *host, int state_fd); /* none left: no file either */
 must_use int record_write(const struct box_host *host, struct box_record *record);
-void record_remove(const struct box_host *host, const char *id);
-/* A pidfd of the very process that the record of `id` names, or -1. */
-must_use int record_find(const struct box_host *host, const char *id, struct box_record *out);
-/* Calls fn for every directory of a box. */
-void record_each(const struct box_host *host, void (*fn)(const char id[BOX_ID_SIZE]));
+void record_remove(const struct box_host *host, uint32_t slot);
+/* A pidfd of the very process that the record names, or -1. */
+must_use int record_process(const struct box_record *record);
+void records_each(const struct box_host *host, void (*fn)(const struct box_record *record));
+void sockets_each(const struct box_host *host, void (*fn)(const char id[BOX_ID_SIZE]));
 
 /* ---- applied.c ---- */
 

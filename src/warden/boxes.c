@@ -18,6 +18,7 @@
 #include "warden/disk.h"
 
 struct box_host box_host = { .boxes_fd = -1,
+                             .records_fd = -1,
                              .skeleton_fd = -1,
                              .usr_fd = -1,
                              .init_fd = -1,
@@ -152,38 +153,33 @@ static int dir_make(int at, const char *name)
     return openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* A box on disk: taken over if its process 1 is the one that was recorded, else removed. */
-static void adopt_or_remove(const char id[BOX_ID_SIZE])
+/* Taken over if its process 1 is the one that was recorded. */
+static void adopt(const struct box_record *record)
 {
-    struct box_record record;
-    autoclose int pidfd = record_find(&box_host, id, &record);
-    struct epoll_event event = { .events = EPOLLIN, .data.u32 = 0 };
+    autoclose int pidfd = table_find(record->id) ? -1 : record_process(record);
+    struct epoll_event event = { .events = EPOLLIN, .data.u32 = record->slot };
+    struct box *box = table_at(record->slot);
 
-    if (pidfd >= 0 && table_at(record.slot)->state == BOX_FREE) {
-        struct box *box = table_at(record.slot);
-
-        event.data.u32 = record.slot;
-        if (epoll_ctl(adopted_fd, EPOLL_CTL_ADD, pidfd, &event) == 0) {
-            table_take(box, id, BOX_RUNNING);
-            table_set_pid(box, record.pid);
-            box->landlock_abi = record.landlock_abi;
-            box->frozen = true;
-            box->nested = record.nested;
-            table_set_upper(box, record.upper);
-            box->pidfd = take_fd(&pidfd);
-            return;
-        }
+    if (pidfd < 0 || epoll_ctl(adopted_fd, EPOLL_CTL_ADD, pidfd, &event) < 0) {
+        record_remove(&box_host, record->slot);
+        return;
     }
-    log_info("removing what is left of a sandbox", kv_str("box", id));
-    record_remove(&box_host, id);
-    for (int i = 0; i < 2000 && (cgroup_kill(id) || box_unmake(&box_host, id) < 0); i++)
-        poll(NULL, 0, 1); /* at the start nothing else waits for us */
+    table_take(box, record->id, BOX_RUNNING);
+    table_set_pid(box, record->pid);
+    box->landlock_abi = record->landlock_abi;
+    box->frozen = true;
+    box->nested = record->nested;
+    table_set_upper(box, record->upper);
+    box->pidfd = take_fd(&pidfd);
 }
 
 static void remove_unknown(const char id[BOX_ID_SIZE])
 {
-    if (!table_find(id))
-        adopt_or_remove(id);
+    if (table_find(id))
+        return;
+    log_info("removing what is left of a sandbox", kv_str("box", id));
+    for (int i = 0; i < 2000 && (cgroup_kill(id) || box_unmake(&box_host, id) < 0); i++)
+        poll(NULL, 0, 1); /* at the start nothing else waits for us */
 }
 
 static int cgroups_open(int state_fd)
@@ -203,6 +199,8 @@ static const char *host_open(int state_fd)
 {
     if ((box_host.boxes_fd = dir_make(state_fd, "boxes")) < 0)
         return "the directory of sandboxes";
+    if ((box_host.records_fd = records_open(state_fd)) < 0)
+        return "the records of sandboxes";
     if ((box_host.skeleton_fd = skeleton_open(state_fd, !box_host.rootless)) < 0)
         return "the default image";
     if ((box_host.usr_fd = open("/usr", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
@@ -253,7 +251,8 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         return -1;
     if (box_host.rootless)
         rootless_count();
-    record_each(&box_host, adopt_or_remove);
+    records_each(&box_host, adopt);
+    sockets_each(&box_host, remove_unknown);
     cgroup_each(remove_unknown);
     rootless_sweep();
     for (const struct box *box = table_next(0); box; box = table_next(table_slot(box) + 1))
@@ -303,6 +302,8 @@ void boxes_close(void)
     jobs_close();
     disks_close();
     pool_empty();
+    if (box_host.records_fd >= 0)
+        records_close(&box_host, state);
     for (struct box *box = table_next(0); box; box = table_next(table_slot(box) + 1))
         table_leave(box);
     cgroup_close(true);

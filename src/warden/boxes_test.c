@@ -495,9 +495,10 @@ TEST(a_record_that_names_another_process_is_not_believed)
         for (;;)
             pause();
     struct box_host host = { .boxes_fd = -1 };
-    snprintf(path, sizeof(path), "%s/boxes", state);
-    host.boxes_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    CHECK(mkdirat(host.boxes_fd, "forged", 0700) == 0);
+    snprintf(path, sizeof(path), "%s/boxes/forged", state);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    snprintf(path, sizeof(path), "%s/records", state);
+    host.records_fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK(record_of(bystander, &record) == 0);
     record.start++; /* the number is reused */
     CHECK(record_write(&host, &record) == 0);
@@ -508,6 +509,6 @@ TEST(a_record_that_names_another_process_is_not_believed)
     CHECK_INT(waitpid(bystander, NULL, WNOHANG), 0); /* lives */
     kill(bystander, SIGKILL);
     waitpid(bystander, NULL, 0);
-    close(host.boxes_fd);
+    close(host.records_fd);
     rig_close();
 }

@@ -42,7 +42,7 @@ static void end_begin(struct box *box)
         table_pending_remove(box);
     box->state = BOX_ENDING;
     box->tries = 0;
-    record_remove(&box_host, box->id);
+    record_remove(&box_host, table_slot(box));
     close_one(&box->link);
     close_one(&box->report);
     table_due_off(box);

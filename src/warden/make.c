@@ -1,6 +1,6 @@
 /*
  * Making and unmaking a box, seen from outside. The parent prepares what can be prepared before
- * (directory, cgroups, socket, copies of mounts), clones, and does not wait: the report pipe closes
+ * (cgroups, socket, copies of mounts), clones, and does not wait: the report pipe closes
  * by itself when the child has become atoll-init, or carries the step and errno of what failed.
  */
 #include <errno.h>
@@ -18,7 +18,6 @@
 
 #include "warden/disk.h"
 
-#define BOX_SOCKET "init.sock"
 #define LISTEN_BACKLOG 4
 
 #ifdef ATOLL_FAULTS
@@ -41,27 +40,22 @@ bool box_fault_now(void)
 }
 #endif
 
-static int box_dir(const struct box_host *host, const char *id)
-{
-    return openat(host->boxes_fd, id, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-}
-
 /* By a path below /proc/self/fd, so that no length and no symlink matters. */
-static void socket_name(int dir, struct sockaddr_un *out)
+static void socket_name(const struct box_host *host, const char *id, struct sockaddr_un *out)
 {
     *out = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/" BOX_SOCKET, dir);
+    snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/%.*s", host->boxes_fd,
+             BOX_ID_SIZE, id);
 }
 
 static int make_listener(const struct box_host *host, const char *id)
 {
     struct sockaddr_un name;
-    autoclose int dir = box_dir(host, id);
     autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    if (dir < 0 || fd < 0)
+    if (fd < 0)
         return -1;
-    socket_name(dir, &name);
+    socket_name(host, id, &name);
     if (bind(fd, (struct sockaddr *)&name, sizeof(name)) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
         return -1;
     return take_fd(&fd);
@@ -70,12 +64,11 @@ static int make_listener(const struct box_host *host, const char *id)
 int box_connect(const struct box_host *host, const char *id)
 {
     struct sockaddr_un name;
-    autoclose int dir = box_dir(host, id);
     autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (dir < 0 || fd < 0)
+    if (fd < 0)
         return -1;
-    socket_name(dir, &name);
+    socket_name(host, id, &name);
     if (connect(fd, (struct sockaddr *)&name, sizeof(name)) < 0)
         return -1; /* EAGAIN: an init that does not take connections */
     return take_fd(&fd);
@@ -84,7 +77,6 @@ int box_connect(const struct box_host *host, const char *id)
 static int prepare(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
                    int link[2], enum box_step *step)
 {
-    TRY(BOX_STEP_RECORD, mkdirat(host->boxes_fd, spec->id, 0700));
     TRY(BOX_STEP_CGROUP, cgroup_make(spec->id, spec));
     TRY(BOX_STEP_CGROUP, cgroup_doors(spec->id, &fds->doors));
     TRY(BOX_STEP_SOCKET, fds->listen = make_listener(host, spec->id));
@@ -207,9 +199,5 @@ int box_unmake(const struct box_host *host, const char *id)
 {
     if (cgroup_remove(id) < 0)
         return -1;
-    record_remove(host, id);
-    autoclose int dir = box_dir(host, id);
-    if (dir >= 0 && unlinkat(dir, BOX_SOCKET, 0) < 0 && errno != ENOENT)
-        return -1;
-    return unlinkat(host->boxes_fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
+    return unlinkat(host->boxes_fd, id, 0) < 0 && errno != ENOENT ? -1 : 0;
 }

@@ -347,9 +347,18 @@ static int make_masks(const struct root *root)
     return 0;
 }
 
+/*
+ * The new root goes over the old one, as the root of every machine lies over the one that it booted
+ * with. What is beneath (lean.c's few names, and the stage) is of this box or of nobody, no path
+ * leads there, and nobody inside has power over this mount namespace; in a copy of it, the kernel
+ * keeps the cover locked. To take the old root away instead, the kernel would wait until no
+ * processor can still be looking at it: a part of a millisecond, and several on a busy machine.
+ */
 static int enter_root(int root)
 {
-    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0)
+    if (fchdir(root) < 0 ||
+        syscall(SYS_move_mount, root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
+        chroot(".") < 0)
         return -1;
     return chdir("/");
 }

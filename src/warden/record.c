@@ -1,11 +1,13 @@
 /*
- * What is on disk about a box: STATE/boxes/ID/ with its socket and, once it runs, a record.
+ * What is on disk about a box: its socket, STATE/boxes/ID, and once it runs a record, in its slot
+ * of STATE/records. A record is a few bytes written over others: a file for each would be made and
+ * removed with every box, which takes a file system longer than the rest of the bookkeeping.
  *
- * A directory without a record that names a living process is a box that was being made or unmade
- * when the warden died, or one of before a reboot: it is removed with all that belongs to it. So
- * the record is written last and removed first, and nothing needs to be flushed: after a reboot
- * there is nothing to find. A process is the one meant when number, start time, pid namespace and
- * the machine's boot id are all the same.
+ * A socket without a record that names a living process is a box that was being made or unmade when
+ * the warden died, or one of before a reboot: it is removed with all that belongs to it. So the
+ * record is written last and removed first, and nothing needs to be flushed: after a reboot there
+ * is nothing to find. A process is the one meant when number, start time, pid namespace and the
+ * machine's boot id are all the same.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +23,7 @@
 #include "warden/box.h"
 
 #define RECORD_MAGIC 0x42584c41u /* "ALXB" */
-#define RECORD_FILE "box"
+#define RECORDS "records"
 
 static ssize_t read_text(const char *path, char *out, size_t size)
 {
@@ -40,6 +42,17 @@ static uint32_t sum_of(const struct box_record *record)
     for (size_t i = 0; i < offsetof(struct box_record, sum); i++)
         sum = (sum ^ bytes[i]) * 16777619u;
     return sum;
+}
+
+static int boot_id(char out[sizeof((struct box_record){ 0 }.boot)])
+{
+    static char text[64];
+
+    if (!*text && read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) < 36)
+        return -1;
+    memset(out, 0, sizeof((struct box_record){ 0 }.boot));
+    memcpy(out, text, 36);
+    return 0;
 }
 
 int record_of(pid_t pid, struct box_record *out)
@@ -62,66 +75,96 @@ int record_of(pid_t pid, struct box_record *out)
         errno = EPROTO;
         return -1;
     }
-    if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(out->boot)) < 36)
+    if (boot_id(out->boot) < 0)
         return -1;
-    text[36] = 0;
-    memset(out->boot, 0, sizeof(out->boot));
-    memcpy(out->boot, text, 36);
     out->pid = pid;
     out->pidns = ns.st_ino;
     out->start = start;
     return 0;
 }
 
+static off_t place_of(uint32_t slot)
+{
+    return (off_t)slot * (off_t)sizeof(struct box_record);
+}
+
+int records_open(int state_fd)
+{
+    return openat(state_fd, RECORDS, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 int record_write(const struct box_host *host, struct box_record *record)
 {
-    char path[BOX_ID_SIZE + 8];
-
     record->magic = RECORD_MAGIC;
     record->size = sizeof(*record);
     record->sum = sum_of(record);
-    snprintf(path, sizeof(path), "%s/" RECORD_FILE, record->id);
-    autoclose int fd =
-        openat(host->boxes_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return fd < 0 || write(fd, record, sizeof(*record)) != (ssize_t)sizeof(*record) ? -1 : 0;
+    ssize_t put = pwrite(host->records_fd, record, sizeof(*record), place_of(record->slot));
+    if (put == (ssize_t)sizeof(*record))
+        return 0;
+    if (put >= 0)
+        errno = ENOSPC;
+    return -1;
 }
 
-void record_remove(const struct box_host *host, const char *id)
+void record_remove(const struct box_host *host, uint32_t slot)
 {
-    char path[BOX_ID_SIZE + 8];
+    static const struct box_record none;
 
-    snprintf(path, sizeof(path), "%s/" RECORD_FILE, id);
-    unlinkat(host->boxes_fd, path, 0);
+    (void)!pwrite(host->records_fd, &none, sizeof(none), place_of(slot));
 }
 
-static bool record_read(const struct box_host *host, const char *id, struct box_record *out)
+static bool record_ok(const struct box_record *record, uint32_t slot)
 {
-    char path[BOX_ID_SIZE + 8];
-
-    snprintf(path, sizeof(path), "%s/" RECORD_FILE, id);
-    autoclose int fd = openat(host->boxes_fd, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    return fd >= 0 && read(fd, out, sizeof(*out)) == (ssize_t)sizeof(*out) &&
-           out->magic == RECORD_MAGIC && out->size == sizeof(*out) && out->sum == sum_of(out) &&
-           memchr(out->id, 0, sizeof(out->id)) && strcmp(out->id, id) == 0 && out->pid > 1 &&
-           out->slot < BOX_SLOTS;
+    return record->magic == RECORD_MAGIC && record->size == sizeof(*record) &&
+           record->sum == sum_of(record) && memchr(record->id, 0, sizeof(record->id)) &&
+           box_id_ok(record->id) && record->pid > 1 && record->slot == slot;
 }
 
-int record_find(const struct box_host *host, const char *id, struct box_record *out)
+void records_each(const struct box_host *host, void (*fn)(const struct box_record *record))
+{
+    struct box_record record;
+
+    for (uint32_t slot = 0; slot < BOX_SLOTS; slot++) {
+        ssize_t got = pread(host->records_fd, &record, sizeof(record), place_of(slot));
+
+        if (got != (ssize_t)sizeof(record))
+            return; /* no box was ever beyond */
+        if (record_ok(&record, slot))
+            fn(&record);
+    }
+}
+
+static bool any;
+
+static void see(const struct box_record *record)
+{
+    any = record->pid > 0;
+}
+
+void records_close(struct box_host *host, int state_fd)
+{
+    any = false;
+    records_each(host, see);
+    if (!any)
+        unlinkat(state_fd, RECORDS, 0);
+    close(host->records_fd);
+    host->records_fd = -1;
+}
+
+int record_process(const struct box_record *record)
 {
     struct box_record now = { 0 };
 
-    if (!record_read(host, id, out))
-        return -1;
     /* First the descriptor, then the look: so it is this process that was looked at. */
-    autoclose int pidfd = (int)syscall(SYS_pidfd_open, out->pid, 0);
-    if (pidfd < 0 || record_of(out->pid, &now) < 0 || now.start != out->start ||
-        now.pidns != out->pidns || memcmp(now.boot, out->boot, sizeof(now.boot)) != 0 ||
+    autoclose int pidfd = (int)syscall(SYS_pidfd_open, record->pid, 0);
+    if (pidfd < 0 || record_of(record->pid, &now) < 0 || now.start != record->start ||
+        now.pidns != record->pidns || memcmp(now.boot, record->boot, sizeof(now.boot)) != 0 ||
         syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0)
         return -1;
     return take_fd(&pidfd);
 }
 
-void record_each(const struct box_host *host, void (*fn)(const char id[BOX_ID_SIZE]))
+void sockets_each(const struct box_host *host, void (*fn)(const char id[BOX_ID_SIZE]))
 {
     int fd = openat(host->boxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);

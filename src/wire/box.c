@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct disk_rows) <= WIRE_PAYLOAD, "fits a message");
 
 /* clang-format off */
 static const char *const step_names[BOX_STEPS] = {
-    [BOX_STEP_NONE] = "none", [BOX_STEP_SPEC] = "check of the request", [BOX_STEP_RECORD] = "record on disk",
+    [BOX_STEP_NONE] = "none", [BOX_STEP_SPEC] = "check of the request",
     [BOX_STEP_CGROUP] = "cgroups and limits", [BOX_STEP_SOCKET] = "control socket",
     [BOX_STEP_USERNS] = "user namespace", [BOX_STEP_LOWER] = "image layer",
     [BOX_STEP_NETNS] = "network namespace", [BOX_STEP_CLONE] = "clone",

@@ -32,7 +32,7 @@
  * answer to the first LIST tells whether this machine can have disks at all (ENOTSUP).
  *
  * Whatever ends a box, everything of it is gone when DIED or the answer to DESTROY is said: its
- * processes, cgroups, mounts and its directory. The warden chooses the range of user ids.
+ * processes, cgroups, mounts and its socket. The warden chooses the range of user ids.
  *
  * errno in status: EINVAL malformed, EEXIST an id in use, ENOENT no such box, ENOSPC no free slot,
  * EAGAIN too many creations under way, ENOTSUP not on this machine or not as this user; otherwise
@@ -261,7 +261,7 @@ struct box_died {
 /* clang-format off */
 enum box_step {
     BOX_STEP_NONE,
-    BOX_STEP_SPEC, BOX_STEP_RECORD, BOX_STEP_CGROUP, BOX_STEP_SOCKET, BOX_STEP_USERNS, BOX_STEP_LOWER,
+    BOX_STEP_SPEC, BOX_STEP_CGROUP, BOX_STEP_SOCKET, BOX_STEP_USERNS, BOX_STEP_LOWER,
     BOX_STEP_NETNS, BOX_STEP_CLONE, BOX_STEP_ENTER_CGROUP, BOX_STEP_ENTER_NETNS, BOX_STEP_MOUNTNS, BOX_STEP_SCRATCH,
     BOX_STEP_UPPER, BOX_STEP_OVERLAY, BOX_STEP_ROOT, BOX_STEP_USR, BOX_STEP_PROC, BOX_STEP_DEV,
     BOX_STEP_PTS, BOX_STEP_SHM, BOX_STEP_TMP, BOX_STEP_SYS, BOX_STEP_TOOL, BOX_STEP_MASKS, BOX_STEP_PIVOT, BOX_STEP_HOSTNAME,

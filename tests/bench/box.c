@@ -4,7 +4,8 @@
  *
  * box cycle ROUNDS STATE [NAME=COMMAND…]: create, /bin/true, destroy. `cold` takes namespaces from
  * the pool, `fresh` makes them on the way; `warm` is a command in one made before, `exec` one in
- * one that runs; `pause`; `spawn`, `vfork` and each COMMAND (words, no quotes) for comparison.
+ * one that runs; `pause`; `spawn`, `vfork` and each COMMAND (words, no quotes) for comparison;
+ * `inside` is vfork+exec by a program that runs in a sandbox: what is left to us is the rest.
  *
  * box loop SECONDS STATE [COMMAND…]: the number of cycles, or of runs of COMMAND.
  *
@@ -14,6 +15,8 @@
  * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
  *
  * box disk ROUNDS STATE: what is about disks (disk.h).
+ *
+ * box inside 1 -: in a sandbox, for the first: each byte of input is a round of vfork+exec.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -94,6 +97,17 @@ static void ask(struct wire_msg *msg)
     }
 }
 
+static void send_frame(int link, uint16_t type, uint32_t exec, const void *body, size_t len)
+{
+    static char frame[INIT_FRAME_MAX];
+    struct init_head head = { INIT_MAGIC, type, 0, exec, (uint32_t)len };
+
+    memcpy(frame, &head, sizeof(head));
+    memcpy(frame + sizeof(head), body, len);
+    if (send(link, frame, sizeof(head) + len, MSG_NOSIGNAL) < 0)
+        die("send");
+}
+
 static void run_true(int link)
 {
     static uint32_t number;
@@ -138,7 +152,7 @@ static void settle(void) /* off the request path */
     }
 }
 
-static struct made create(unsigned number)
+static struct made create_with(unsigned number, uint32_t flags)
 {
     struct made made;
     struct wire_msg spec = { .verb = WIRE_BOX_CREATE,
@@ -147,7 +161,8 @@ static struct made create(unsigned number)
                                        .disk = 64u << 20,
                                        .inodes = 4096,
                                        .cpu_percent = 200,
-                                       .nofile = 1024 } };
+                                       .nofile = 1024,
+                                       .flags = flags } };
 
     snprintf(spec.spec.id, sizeof(spec.spec.id), "bench%u", number);
     memcpy(made.id, spec.spec.id, sizeof(made.id));
@@ -155,6 +170,11 @@ static struct made create(unsigned number)
     made.pidfd = heard_fds[0];
     made.link = heard_fds[1];
     return made;
+}
+
+static struct made create(unsigned number)
+{
+    return create_with(number, 0);
 }
 
 static void ask_name(uint16_t verb, const struct made *made)
@@ -189,9 +209,9 @@ static void clear(void)
 
 /* ---- the loop ---- */
 
-enum own { SPAWN, VFORK, COLD, FRESH, WARM, EXEC, PAUSE, OWN };
-static const char *const own_names[OWN] = { "spawn", "vfork", "cold", "fresh",
-                                            "warm",  "exec",  "pause" };
+enum own { SPAWN, VFORK, INSIDE, COLD, FRESH, WARM, EXEC, PAUSE, OWN };
+static const char *const own_names[OWN] = { "spawn", "vfork", "inside", "cold",
+                                            "fresh", "warm",  "exec",   "pause" };
 static double times[OWN + PEERS_MAX][ROUNDS_MAX];
 
 /* Before each measurement: what the kernel still clears away of the one before is not its cost. */
@@ -240,6 +260,57 @@ static double vfork_round(void)
     return now_us() - begin;
 }
 
+/* ---- the same by a program in a sandbox ---- */
+
+static void serve_inside(void)
+{
+    char byte;
+
+    while (read(0, &byte, 1) == 1) {
+        double took = vfork_round();
+
+        if (write(1, &took, sizeof(took)) != (ssize_t)sizeof(took))
+            _exit(1);
+    }
+}
+
+static struct made begin_inside(void)
+{
+    static const char text[] = "/run/atoll\0inside\0001\0-\0/";
+    struct init_exec wish = { .flags = INIT_STDIN_OPEN, .argc = 4, .text_len = sizeof(text) };
+    char body[sizeof(wish) + sizeof(text)];
+
+    boxes_tool(open("/proc/self/exe", O_PATH | O_CLOEXEC));
+    struct made made = create_with(3, BOX_WITH_TOOL);
+    memcpy(body, &wish, sizeof(wish));
+    memcpy(body + sizeof(wish), text, sizeof(text));
+    send_frame(made.link, INIT_EXEC, 1, body, sizeof(body));
+    return made;
+}
+
+static double inside_round(const struct made *made)
+{
+    static char in[INIT_FRAME_MAX];
+    struct init_head head;
+    struct init_output out;
+    struct init_ack ack = { 0 };
+    double took;
+
+    send_frame(made->link, INIT_STDIN, 1, "", 1);
+    do {
+        if (recv(made->link, in, sizeof(in), 0) < (ssize_t)sizeof(head))
+            die("recv");
+        memcpy(&head, in, sizeof(head));
+        if (head.type == INIT_EXITED)
+            die("inside");
+    } while (head.type != INIT_OUTPUT);
+    memcpy(&out, in + sizeof(head), sizeof(out));
+    memcpy(&took, in + sizeof(head) + sizeof(out), sizeof(took));
+    ack.position[INIT_OUT] = out.position + sizeof(took);
+    send_frame(made->link, INIT_ACK, 1, &ack, sizeof(ack));
+    return took;
+}
+
 static void split(char *text, char **argv)
 {
     int argc = 0;
@@ -267,7 +338,7 @@ static void run_cycles(int rounds, int argc, char **argv)
         *is = 0;
         split(is + 1, words[i]);
     }
-    struct made running = create(1);
+    struct made running = create(1), inside = begin_inside();
     run_true(running.link);
     for (int i = -3; i < rounds; i++) {
         double t[OWN + PEERS_MAX] = { 0 };
@@ -276,6 +347,8 @@ static void run_cycles(int rounds, int argc, char **argv)
         t[SPAWN] = spawn_round(plain);
         rest();
         t[VFORK] = vfork_round();
+        rest();
+        t[INSIDE] = inside_round(&inside);
         t[COLD] = cycle(true);
         t[FRESH] = cycle(false);
         struct made warm = create(2);
@@ -301,6 +374,7 @@ static void run_cycles(int rounds, int argc, char **argv)
             times[k][i] = t[k];
     }
     destroy(&running);
+    destroy(&inside);
     for (int k = 0; k < OWN + peers; k++) {
         printf("%s", k < OWN ? own_names[k] : argv[k - OWN]);
         for (int i = 0; i < rounds; i++)
@@ -391,22 +465,11 @@ static void run_many(unsigned count)
     printf("destroy_ms %.0f\n", (now_us() - begin) / 1e3);
     settle();
     cgroup_each(see);
-    record_each(&box_host, see);
+    sockets_each(&box_host, see);
     printf("left %u\n", left);
 }
 
 /* ---- terminals ---- */
-
-static void send_frame(int link, uint16_t type, uint32_t exec, const void *body, size_t len)
-{
-    static char frame[INIT_FRAME_MAX];
-    struct init_head head = { INIT_MAGIC, type, 0, exec, (uint32_t)len };
-
-    memcpy(frame, &head, sizeof(head));
-    memcpy(frame + sizeof(head), body, len);
-    if (send(link, frame, sizeof(head) + len, MSG_NOSIGNAL) < 0)
-        die("send");
-}
 
 static double pty_through_init(int link, uint32_t exec, size_t bytes)
 {
@@ -505,6 +568,10 @@ int main(int argc, char **argv)
     long number = argc > 3 ? strtol(argv[2], NULL, 10) : 0;
     sigset_t child;
 
+    if (strcmp(mode, "inside") == 0) {
+        serve_inside();
+        return 0;
+    }
     if (number < 1 || number > ROUNDS_MAX)
         return fprintf(stderr, "usage: box cycle|loop|many|pty|disk NUMBER STATE […]\n"), 64;
     int state = open(argv[3], O_PATH | O_DIRECTORY | O_CLOEXEC);

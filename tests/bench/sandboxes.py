@@ -136,6 +136,8 @@ def cycle(bench):
         mine, theirs = statistics.median(got[ours]) / 1000, statistics.median(got[peer]) / 1000
         bench.row(what, mine, theirs, mine / theirs, f"<= {most} x", mine / theirs <= most, "ms")
 
+    inside, outside = statistics.median(got["inside"]) / 1000, statistics.median(got["vfork"]) / 1000
+    bench.row("vfork+exec by a program in a sandbox vs outside", inside, outside, inside / outside, "", True, "ms")
     against("first exec in a warm sandbox vs posix_spawn", "warm", "spawn", 1.15)
     against("exec in a running sandbox vs vfork+exec", "exec", "vfork", 1.3)
     against("  vs crun exec", "exec", "crun-exec", 0.1)

@@ -24,6 +24,11 @@ POLICY = {
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
     **{f"secret.{verb}": {"admin"} for verb in ("list", "create", "put", "delete", "delete_of")},
+    **{f"agent.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
+    **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")},
+    **{f"agent.{verb}": {"admin"} for verb in ("destroy", "delete", "rotate_secret")},
+    **{f"command.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
+    **{f"command.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
     "pool.list": PEOPLE, "pool.set": {"admin"},
     **{f"image.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"image.{verb}": STEER | {"agent"} for verb in ("import", "delete")},

@@ -1,6 +1,6 @@
 // One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
 import type * as models from "./models.js";
-import { Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+import { type Answer, Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
 
 export const API_VERSION = "0.1.0";
 
@@ -73,15 +73,20 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
-    "terminal.create": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals", creates: true },
-    "terminal.list": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals" },
-    "terminal.read": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
-    "terminal.kill": { method: "DELETE", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
-    "terminal.attach": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/ws" },
-    "terminal.screen": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/screen" },
-    "terminal.recording": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/recording" },
-    "terminal.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/signal" },
-    "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
+    "agent.list": { method: "GET", path: "/api/v1/agents" },
+    "agent.read": { method: "GET", path: "/api/v1/agents/{id}" },
+    "agent.delete": { method: "DELETE", path: "/api/v1/agents/{id}" },
+    "agent.start": { method: "POST", path: "/api/v1/agents/{id}/start" },
+    "agent.stop": { method: "POST", path: "/api/v1/agents/{id}/stop" },
+    "agent.destroy": { method: "POST", path: "/api/v1/agents/{id}/destroy" },
+    "agent.rotate_secret": { method: "POST", path: "/api/v1/agents/{id}/rotate-secret" },
+    "command.create": { method: "POST", path: "/api/v1/agents/{id}/commands", creates: true },
+    "command.list": { method: "GET", path: "/api/v1/agents/{id}/commands" },
+    "command.read": { method: "GET", path: "/api/v1/agents/{id}/commands/{cid}" },
+    "command.output": { method: "GET", path: "/api/v1/agents/{id}/commands/{cid}/output" },
+    "command.stdin": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/stdin" },
+    "command.signal": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/signal" },
+    "command.resize": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/resize" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
@@ -101,7 +106,7 @@ export class Api extends Caller {
     }
 
     /** Prometheus text. */
-    metricsRead(options?: Options): Promise<Response> {
+    metricsRead(options?: Options): Promise<Answer> {
         return this.stream(operations["metrics.read"], {}, {}, undefined, options);
     }
 
@@ -135,7 +140,7 @@ export class Api extends Caller {
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. */
     eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["event.stream"], {}, query, undefined, options);
     }
 
@@ -160,7 +165,7 @@ export class Api extends Caller {
     }
 
     /** Download a backup. */
-    backupRead(name: string, options?: Options): Promise<Response> {
+    backupRead(name: string, options?: Options): Promise<Answer> {
         return this.stream(operations["backup.read"], { name }, {}, undefined, options);
     }
 
@@ -258,7 +263,7 @@ export class Api extends Caller {
     /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended. 410
      *  when that position is no longer kept. */
     execOutput(id: string, eid: string, query: { stream?: string; from?: number; follow?: number },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["exec.output"], { id, eid }, query, undefined, options);
     }
 
@@ -281,7 +286,7 @@ export class Api extends Caller {
 
     /** The bytes of a regular file; Range is honoured. In all of these, `path` is percent-encoded bytes, relative
      *  to /workspace unless absolute, and `user` (agent or root) whose rights count. */
-    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["file.read"], { id }, query, undefined, options);
     }
 
@@ -332,7 +337,7 @@ export class Api extends Caller {
 
     /** Everything below a directory as a tar archive, sorted: directories, files, symlinks. Cut off if it cannot
      *  be completed. */
-    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.read"], { id }, query, undefined, options);
     }
 
@@ -345,14 +350,14 @@ export class Api extends Caller {
 
     /** Everything below a directory, sorted, one JSON object a line, with the digests of regular files. Cut off if
      *  it cannot be completed. */
-    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.manifest"], { id }, query, undefined, options);
     }
 
     /** Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when some
      *  were missed. Best effort with `recursive`=1. */
     fileWatch(id: string, query: { path?: string; user?: string; recursive?: number },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["file.watch"], { id }, query, undefined, options);
     }
 
@@ -460,53 +465,81 @@ export class Api extends Caller {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
     }
 
-    /** Start a command with a terminal; a shell, unless `argv` or `command` says otherwise. */
-    terminalCreate(id: string, body: models.ExecSpec, options?: Options): Promise<models.TerminalInfo> {
-        return this.json(operations["terminal.create"], { id }, {}, body, options);
+    /** Linked agents, and the caller's sandboxes as agents. What is empty is left out; times are Unix
+     *  milliseconds. */
+    agentList(options?: Options): Promise<unknown> {
+        return this.json(operations["agent.list"], {}, {}, undefined, options);
     }
 
-    /** The terminals of a sandbox that are kept, oldest first. */
-    terminalList(id: string, options?: Options): Promise<Page<models.TerminalInfo>> {
-        return this.json(operations["terminal.list"], { id }, {}, undefined, options);
+    /** One agent, by its id; or a sandbox, by name or id. */
+    agentRead(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["agent.read"], { id }, {}, undefined, options);
     }
 
-    /** One terminal, by id or name. */
-    terminalRead(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
-        return this.json(operations["terminal.read"], { id, tid }, {}, undefined, options);
+    /** Delete a sandbox with its files. */
+    agentDelete(id: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["agent.delete"], { id }, query, undefined, options);
     }
 
-    /** Kill its command and everything that it started; what was printed is kept. */
-    terminalKill(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
-        return this.json(operations["terminal.kill"], { id, tid }, {}, undefined, options);
+    /** Start a sandbox that is stopped. */
+    agentStart(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["agent.start"], { id }, {}, undefined, options);
     }
 
-    /** Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on, or
-     *  from a picture of the screen. */
-    terminalAttach(id: string, tid: string, query: { from?: number; role?: string; take?: number },
-        options?: Options): Promise<Response> {
-        return this.stream(operations["terminal.attach"], { id, tid }, query, undefined, options);
+    /** Stop a sandbox; its files stay. */
+    agentStop(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["agent.stop"], { id }, {}, undefined, options);
     }
 
-    /** What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character with
-     *  its looks; with `format`=text plain text. */
-    terminalScreen(id: string, tid: string, query: { format?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["terminal.screen"], { id, tid }, query, undefined, options);
+    /** Stop a sandbox at once; its files stay. */
+    agentDestroy(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["agent.destroy"], { id }, {}, undefined, options);
     }
 
-    /** What is kept of it, with its times, as an asciicast (version 2). */
-    terminalRecording(id: string, tid: string, options?: Options): Promise<Response> {
-        return this.stream(operations["terminal.recording"], { id, tid }, {}, undefined, options);
+    /** Give an agent another secret, over its link; the old one holds until the new one was used, or for the
+     *  grace. */
+    agentRotateSecret(id: string, query: { grace_seconds?: number }, options?: Options): Promise<unknown> {
+        return this.json(operations["agent.rotate_secret"], { id }, query, undefined, options);
     }
 
-    /** A signal to the command's process group, or to everything it started. */
-    terminalSignal(id: string, tid: string, body: models.ExecSignalRequest,
-        options?: Options): Promise<models.TerminalInfo> {
-        return this.json(operations["terminal.signal"], { id, tid }, {}, body, options);
+    /** Run a command on a linked agent; with `wait` answered when it ends, or after that many milliseconds. */
+    commandCreate(id: string, query: { wait?: number }, body: models.CommandCreateRequest,
+        options?: Options): Promise<models.CommandInfo> {
+        return this.json(operations["command.create"], { id }, query, body, options);
     }
 
-    /** Another size. */
-    terminalResize(id: string, tid: string, body: models.ExecResizeRequest,
-        options?: Options): Promise<models.TerminalInfo> {
-        return this.json(operations["terminal.resize"], { id, tid }, {}, body, options);
+    /** Commands of a linked agent, oldest first. */
+    commandList(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["command.list"], { id }, {}, undefined, options);
+    }
+
+    /** One command; `wait` as above. */
+    commandRead(id: string, cid: string, query: { wait?: number }, options?: Options): Promise<models.CommandInfo> {
+        return this.json(operations["command.read"], { id, cid }, query, undefined, options);
+    }
+
+    /** Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to go on, X-Atoll-State the
+     *  command's state. */
+    commandOutput(id: string, cid: string, query: { stream?: string; from?: number },
+        options?: Options): Promise<unknown> {
+        return this.json(operations["command.output"], { id, cid }, query, undefined, options);
+    }
+
+    /** Text for the command to read. */
+    commandStdin(id: string, cid: string, body: models.CommandStdinRequest,
+        options?: Options): Promise<models.CommandInfo> {
+        return this.json(operations["command.stdin"], { id, cid }, {}, body, options);
+    }
+
+    /** A signal for all of its processes. */
+    commandSignal(id: string, cid: string, body: models.ExecSignalRequest,
+        options?: Options): Promise<models.CommandInfo> {
+        return this.json(operations["command.signal"], { id, cid }, {}, body, options);
+    }
+
+    /** Another size of its terminal. */
+    commandResize(id: string, cid: string, body: models.ExecResizeRequest,
+        options?: Options): Promise<models.CommandInfo> {
+        return this.json(operations["command.resize"], { id, cid }, {}, body, options);
     }
 }
