@@ -912,7 +912,7 @@ bool exec_typed(struct box_exec *exec, struct str data)
     if (exec->in_closed)
         return true; /* nothing reads it */
     buf_str(&exec->in, data);
-    input_pump(exec);
+    exec_pump(exec);
     return exec->in.len < INPUT_QUEUE;
 }
 
