@@ -32,9 +32,12 @@ void rpc_drop(struct rpc *rpc)
 
 /* ---- out ---- */
 
+/* A byte of text may become six in JSON ("\u0001"). */
+#define JSON_GROWS 6
+
 enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message)
 {
-    autobuf struct buf bytes = { .max = (size_t)2 * GRPC_MESSAGE_MAX };
+    autobuf struct buf bytes = { .max = (size_t)(JSON_GROWS + 1) * GRPC_MESSAGE_MAX };
 
     if (!rpc->grpc)
         return HTTP_CUT;

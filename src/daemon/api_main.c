@@ -332,9 +332,7 @@ static void stop(void)
     if (server.stopping)
         return;
     server.stopping = true;
-    server.api.draining = true;
-    if (server.api.own)
-        api_drain(&server.api);
+    api_drain(&server.api);
     timer_cancel(server.loop, &server.sweep);
     if (server.boxes)
         boxes_drain(server.boxes);

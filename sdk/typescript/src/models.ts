@@ -391,21 +391,15 @@ export interface ExecSpec {
     tty?: boolean;
     /** Input will follow; otherwise it is empty */
     stdin_open?: boolean;
-    /** Of the terminal (24) */
+    /** Of the terminal */
     rows?: number;
-    /** Of the terminal (80) */
+    /** Of the terminal */
     cols?: number;
     /** Then it and everything it started is killed; without it, never */
     timeout_ms?: number;
     /** With any, it can open only what they name, besides the standard places (see the sandbox's); never more than
      *  the sandbox's rules leave open */
     files?: FileRule[];
-    /** To find it again; of terminals, no other that runs in the sandbox has it */
-    name?: string;
-    /** Of a terminal: how many may type at once (1) */
-    max_controllers?: number;
-    /** Of a terminal: who has typed nothing for this long becomes an observer (10 minutes) */
-    lease_ms?: number;
 }
 
 export interface ExecInfo {
@@ -413,8 +407,6 @@ export interface ExecInfo {
     id: string;
     /** Where it runs */
     sandbox: string;
-    /** If it was given one */
-    name: string;
     /** starting, running, exited or lost */
     state: string;
     /** Program and arguments */
@@ -722,114 +714,4 @@ export interface NewSecret {
 export interface SecretPutRequest {
     /** Kept sealed; no route gives it back */
     value: string;
-}
-
-export interface CommandCreateRequest {
-    /** The program; with a terminal and no arguments, a line for bash */
-    command: string;
-    /** Its arguments */
-    args?: string[];
-    /** Where it starts; none means where the agent runs */
-    working_dir?: string;
-    /** Variables besides the agent's own */
-    env?: Record<string, string>;
-    /** Killed after this long; 0 means never */
-    timeout_seconds?: number;
-    /** Another user of that machine, by sudo */
-    run_as?: string;
-    /** Give it a terminal */
-    allocate_pty?: boolean;
-    /** Columns (80) */
-    pty_cols?: number;
-    /** Rows (24) */
-    pty_rows?: number;
-    /** TERM (xterm-256color) */
-    pty_term?: string;
-    /** A name for people */
-    session_name?: string;
-}
-
-export interface CommandInfo {
-    /** A UUID */
-    command_id: string;
-    /** Where it runs */
-    agent_id: string;
-    /** lost: its agent came back without it, or did not come back */
-    state: string;
-    /** Program and arguments */
-    command: string;
-    /** As it was named */
-    session_name: string;
-    /** It has a terminal */
-    pty: boolean;
-    /** As a shell says it; -1 while it runs, when lost and when it could not start */
-    exit_code: number;
-    /** Why it did not end by itself */
-    error: string;
-    /** The agent left out bytes: what is kept is not all of the output */
-    gap: boolean;
-    /** As the agent measured it */
-    duration_ms: number;
-    /** Output so far */
-    stdout_bytes: number;
-    /** Errors so far */
-    stderr_bytes: number;
-    /** Who ran it */
-    by: string;
-    /** When it was asked for */
-    started_at: string | null;
-    /** When its end was heard of */
-    ended_at: string | null;
-}
-
-export interface CommandStdinRequest {
-    /** What it reads next */
-    text?: string;
-    /** Nothing follows */
-    eof?: boolean;
-}
-
-export interface TerminalInfo {
-    /** ex…, as of the command it is */
-    id: string;
-    /** Where it runs */
-    sandbox: string;
-    /** If it was given one */
-    name: string;
-    /** running, exited or lost */
-    state: string;
-    /** Program and arguments */
-    argv: string[];
-    /** Working directory */
-    cwd: string;
-    /** Who runs it */
-    user: string;
-    /** Its size now */
-    rows: number;
-    /** Its size now */
-    cols: number;
-    /** The oldest byte that is kept */
-    begin: number;
-    /** Bytes printed so far */
-    end: number;
-    /** Who is attached, controllers too */
-    viewers: number;
-    /** Who may type now */
-    controllers: number;
-    /** And how many may at once */
-    max_controllers: number;
-    /** Who types nothing for this long becomes an observer */
-    lease_ms: number;
-    /** Process id inside */
-    pid: number;
-    /** As a shell says it (128 + signal); -1 until it has exited */
-    exit_code: number;
-    /** That ended it, or 0 */
-    signal: number;
-    /** Who started it */
-    by: string;
-    /** When it was started */
-    started_at: string | null;
-    /** When it ended; null until then */
-    ended_at: string | null;
 }

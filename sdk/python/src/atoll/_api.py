@@ -74,29 +74,6 @@ OPERATIONS: Dict[str, Operation] = {
     "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
     "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
     "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
-    "agent.list": Operation("GET", "/api/v1/agents"),
-    "agent.read": Operation("GET", "/api/v1/agents/{id}"),
-    "agent.delete": Operation("DELETE", "/api/v1/agents/{id}"),
-    "agent.start": Operation("POST", "/api/v1/agents/{id}/start"),
-    "agent.stop": Operation("POST", "/api/v1/agents/{id}/stop"),
-    "agent.destroy": Operation("POST", "/api/v1/agents/{id}/destroy"),
-    "agent.rotate_secret": Operation("POST", "/api/v1/agents/{id}/rotate-secret"),
-    "command.create": Operation("POST", "/api/v1/agents/{id}/commands", creates=True),
-    "command.list": Operation("GET", "/api/v1/agents/{id}/commands"),
-    "command.read": Operation("GET", "/api/v1/agents/{id}/commands/{cid}"),
-    "command.output": Operation("GET", "/api/v1/agents/{id}/commands/{cid}/output"),
-    "command.stdin": Operation("POST", "/api/v1/agents/{id}/commands/{cid}/stdin"),
-    "command.signal": Operation("POST", "/api/v1/agents/{id}/commands/{cid}/signal"),
-    "command.resize": Operation("POST", "/api/v1/agents/{id}/commands/{cid}/resize"),
-    "terminal.create": Operation("POST", "/api/v1/sandboxes/{id}/terminals", creates=True),
-    "terminal.list": Operation("GET", "/api/v1/sandboxes/{id}/terminals"),
-    "terminal.read": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}"),
-    "terminal.kill": Operation("DELETE", "/api/v1/sandboxes/{id}/terminals/{tid}"),
-    "terminal.attach": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/ws"),
-    "terminal.screen": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/screen"),
-    "terminal.recording": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/recording"),
-    "terminal.signal": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/signal"),
-    "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
 }
 
 
@@ -267,14 +244,12 @@ class Api(Caller):
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
                     tty: Optional[bool] = None, stdin_open: Optional[bool] = None, rows: Optional[int] = None,
                     cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-                    files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
-                    max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
+                    files: Optional[Sequence[models.FileRule]] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
         """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
         time is over."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
-                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -488,140 +463,3 @@ class Api(Caller):
     def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
         """Forget a secret. An agent that had it is disconnected."""
         return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)
-
-    def agent_list(self, *, options: Optional[Options] = None) -> Any:
-        """Linked agents, and the caller's sandboxes as agents. What is empty is left out; times are Unix
-        milliseconds."""
-        return self._any(OPERATIONS["agent.list"], {}, {}, None, options)
-
-    def agent_read(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """One agent, by its id; or a sandbox, by name or id."""
-        return self._any(OPERATIONS["agent.read"], {"id": id}, {}, None, options)
-
-    def agent_delete(self, id: str, *, delete_disk: Optional[str] = None, force: Optional[str] = None,
-                     options: Optional[Options] = None) -> Any:
-        """Delete a sandbox with its files."""
-        return self._any(OPERATIONS["agent.delete"], {"id": id}, {"delete_disk": delete_disk, "force": force}, None,
-                         options)
-
-    def agent_start(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Start a sandbox that is stopped."""
-        return self._any(OPERATIONS["agent.start"], {"id": id}, {}, None, options)
-
-    def agent_stop(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Stop a sandbox; its files stay."""
-        return self._any(OPERATIONS["agent.stop"], {"id": id}, {}, None, options)
-
-    def agent_destroy(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Stop a sandbox at once; its files stay."""
-        return self._any(OPERATIONS["agent.destroy"], {"id": id}, {}, None, options)
-
-    def agent_rotate_secret(self, id: str, *, grace_seconds: Optional[int] = None,
-                            options: Optional[Options] = None) -> Any:
-        """Give an agent another secret, over its link; the old one holds until the new one was used, or for the
-        grace."""
-        return self._any(OPERATIONS["agent.rotate_secret"], {"id": id}, {"grace_seconds": grace_seconds}, None,
-                         options)
-
-    def command_create(self, id: str, *, command: str, wait: Optional[int] = None,
-                       args: Optional[Sequence[str]] = None, working_dir: Optional[str] = None,
-                       env: Optional[Mapping[str, str]] = None, timeout_seconds: Optional[int] = None,
-                       run_as: Optional[str] = None, allocate_pty: Optional[bool] = None,
-                       pty_cols: Optional[int] = None, pty_rows: Optional[int] = None, pty_term: Optional[str] = None,
-                       session_name: Optional[str] = None, options: Optional[Options] = None) -> models.CommandInfo:
-        """Run a command on a linked agent; with `wait` answered when it ends, or after that many milliseconds."""
-        body = {"command": command, "args": args, "working_dir": working_dir, "env": env,
-                "timeout_seconds": timeout_seconds, "run_as": run_as, "allocate_pty": allocate_pty,
-                "pty_cols": pty_cols, "pty_rows": pty_rows, "pty_term": pty_term, "session_name": session_name}
-        return self._json(OPERATIONS["command.create"], {"id": id}, {"wait": wait}, body, models.CommandInfo, options)
-
-    def command_list(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Commands of a linked agent, oldest first."""
-        return self._any(OPERATIONS["command.list"], {"id": id}, {}, None, options)
-
-    def command_read(self, id: str, cid: str, *, wait: Optional[int] = None,
-                     options: Optional[Options] = None) -> models.CommandInfo:
-        """One command; `wait` as above."""
-        return self._json(OPERATIONS["command.read"], {"id": id, "cid": cid}, {"wait": wait}, None,
-                          models.CommandInfo, options)
-
-    def command_output(self, id: str, cid: str, *, stream: Optional[str] = None, from_: Optional[int] = None,
-                       options: Optional[Options] = None) -> Any:
-        """Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to go on, X-Atoll-State the
-        command's state."""
-        return self._any(OPERATIONS["command.output"], {"id": id, "cid": cid}, {"stream": stream, "from": from_},
-                         None, options)
-
-    def command_stdin(self, id: str, cid: str, *, text: Optional[str] = None, eof: Optional[bool] = None,
-                      options: Optional[Options] = None) -> models.CommandInfo:
-        """Text for the command to read."""
-        body = {"text": text, "eof": eof}
-        return self._json(OPERATIONS["command.stdin"], {"id": id, "cid": cid}, {}, body, models.CommandInfo, options)
-
-    def command_signal(self, id: str, cid: str, *, signal: str, tree: Optional[bool] = None,
-                       options: Optional[Options] = None) -> models.CommandInfo:
-        """A signal for all of its processes."""
-        body = {"signal": signal, "tree": tree}
-        return self._json(OPERATIONS["command.signal"], {"id": id, "cid": cid}, {}, body, models.CommandInfo, options)
-
-    def command_resize(self, id: str, cid: str, *, rows: int, cols: int,
-                       options: Optional[Options] = None) -> models.CommandInfo:
-        """Another size of its terminal."""
-        body = {"rows": rows, "cols": cols}
-        return self._json(OPERATIONS["command.resize"], {"id": id, "cid": cid}, {}, body, models.CommandInfo, options)
-
-    def terminal_create(self, id: str, *, argv: Optional[Sequence[str]] = None, command: Optional[str] = None,
-                        cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
-                        env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
-                        stdin_open: Optional[bool] = None, rows: Optional[int] = None, cols: Optional[int] = None,
-                        timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
-                        name: Optional[str] = None, max_controllers: Optional[int] = None,
-                        lease_ms: Optional[int] = None, options: Optional[Options] = None) -> models.TerminalInfo:
-        """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
-        body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
-                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
-        return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
-
-    def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:
-        """The terminals of a sandbox that are kept, oldest first."""
-        return self._page(OPERATIONS["terminal.list"], {"id": id}, {}, None, models.TerminalInfo, options)
-
-    def terminal_read(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
-        """One terminal, by id or name."""
-        return self._json(OPERATIONS["terminal.read"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
-
-    def terminal_kill(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
-        """Kill its command and everything that it started; what was printed is kept."""
-        return self._json(OPERATIONS["terminal.kill"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
-
-    def terminal_attach(self, id: str, tid: str, *, from_: Optional[int] = None, role: Optional[str] = None,
-                        take: Optional[int] = None, options: Optional[Options] = None) -> Stream:
-        """Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on,
-        or from a picture of the screen."""
-        return self.send(OPERATIONS["terminal.attach"], {"id": id, "tid": tid},
-                         {"from": from_, "role": role, "take": take}, None, options)
-
-    def terminal_screen(self, id: str, tid: str, *, format: Optional[str] = None,
-                        options: Optional[Options] = None) -> Any:
-        """What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character
-        with its looks; with `format`=text plain text."""
-        return self._any(OPERATIONS["terminal.screen"], {"id": id, "tid": tid}, {"format": format}, None, options)
-
-    def terminal_recording(self, id: str, tid: str, *, options: Optional[Options] = None) -> Stream:
-        """What is kept of it, with its times, as an asciicast (version 2)."""
-        return self.send(OPERATIONS["terminal.recording"], {"id": id, "tid": tid}, {}, None, options)
-
-    def terminal_signal(self, id: str, tid: str, *, signal: str, tree: Optional[bool] = None,
-                        options: Optional[Options] = None) -> models.TerminalInfo:
-        """A signal to the command's process group, or to everything it started."""
-        body = {"signal": signal, "tree": tree}
-        return self._json(OPERATIONS["terminal.signal"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
-                          options)
-
-    def terminal_resize(self, id: str, tid: str, *, rows: int, cols: int,
-                        options: Optional[Options] = None) -> models.TerminalInfo:
-        """Another size."""
-        body = {"rows": rows, "cols": cols}
-        return self._json(OPERATIONS["terminal.resize"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
-                          options)

@@ -325,8 +325,6 @@ class ExecInfo(Model):
     id: str = ""
     # Where it runs
     sandbox: str = ""
-    # If it was given one
-    name: str = ""
     # starting, running, exited or lost
     state: str = ""
     # Program and arguments
@@ -626,99 +624,10 @@ class NewSecret(Model):
     }
 
 
-@dataclass(frozen=True)
-class CommandInfo(Model):
-    # A UUID
-    command_id: str = ""
-    # Where it runs
-    agent_id: str = ""
-    # lost: its agent came back without it, or did not come back
-    state: str = ""
-    # Program and arguments
-    command: str = ""
-    # As it was named
-    session_name: str = ""
-    # It has a terminal
-    pty: bool = False
-    # As a shell says it; -1 while it runs, when lost and when it could not start
-    exit_code: int = 0
-    # Why it did not end by itself
-    error: str = ""
-    # The agent left out bytes: what is kept is not all of the output
-    gap: bool = False
-    # As the agent measured it
-    duration_ms: int = 0
-    # Output so far
-    stdout_bytes: int = 0
-    # Errors so far
-    stderr_bytes: int = 0
-    # Who ran it
-    by: str = ""
-    # When it was asked for
-    started_at: Optional[datetime] = None
-    # When its end was heard of
-    ended_at: Optional[datetime] = None
-    _special: ClassVar[Special] = {
-        "started_at": datetime,
-        "ended_at": datetime,
-    }
-
-
-@dataclass(frozen=True)
-class TerminalInfo(Model):
-    # ex…, as of the command it is
-    id: str = ""
-    # Where it runs
-    sandbox: str = ""
-    # If it was given one
-    name: str = ""
-    # running, exited or lost
-    state: str = ""
-    # Program and arguments
-    argv: List[str] = field(default_factory=list)
-    # Working directory
-    cwd: str = ""
-    # Who runs it
-    user: str = ""
-    # Its size now
-    rows: int = 0
-    # Its size now
-    cols: int = 0
-    # The oldest byte that is kept
-    begin: int = 0
-    # Bytes printed so far
-    end: int = 0
-    # Who is attached, controllers too
-    viewers: int = 0
-    # Who may type now
-    controllers: int = 0
-    # And how many may at once
-    max_controllers: int = 0
-    # Who types nothing for this long becomes an observer
-    lease_ms: int = 0
-    # Process id inside
-    pid: int = 0
-    # As a shell says it (128 + signal); -1 until it has exited
-    exit_code: int = 0
-    # That ended it, or 0
-    signal: int = 0
-    # Who started it
-    by: str = ""
-    # When it was started
-    started_at: Optional[datetime] = None
-    # When it ended; null until then
-    ended_at: Optional[datetime] = None
-    _special: ClassVar[Special] = {
-        "started_at": datetime,
-        "ended_at": datetime,
-    }
-
-
 __all__ = [
     "AuditVerdict",
     "BackupInfo",
     "BindMount",
-    "CommandInfo",
     "ExecInfo",
     "ExecStdinResult",
     "FileInfo",
@@ -742,7 +651,6 @@ __all__ = [
     "SandboxStats",
     "SecretInfo",
     "SnapshotInfo",
-    "TerminalInfo",
     "TokenInfo",
     "TreeWriteResult",
     "VolumeDetail",
