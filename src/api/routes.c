@@ -3,33 +3,33 @@
 #include "api/own.h"
 
 /* clang-format off: a line for each */
-#define TABLES(X) \
-    X(meta_routes) \
-    X(token_routes) \
-    X(event_routes) \
-    X(audit_routes) \
-    X(backup_routes) \
-    X(rpc_health_routes) \
-    X(web_routes) \
-    X(sandbox_routes) \
-    X(exec_routes) \
-    X(file_routes) \
-    X(volume_routes) \
-    X(snapshot_routes) \
-    X(change_routes) \
-    X(pool_routes) \
-    X(image_routes) \
-    X(secret_routes) \
-    X(agentbox_routes) \
-    X(rpc_reflection_routes) \
-    X(agent_routes) \
-    X(agent_link_routes) \
-    X(terminal_routes) \
-    X(session_routes) \
-    X(session_ws_routes) \
-    X(orchestrate_routes) \
-    X(pty_ws_routes) \
-    X(vm_routes) \
+#define TABLES(X)                                                                                  \
+    X(meta_routes)                                                                                 \
+    X(token_routes)                                                                                \
+    X(event_routes)                                                                                \
+    X(audit_routes)                                                                                \
+    X(backup_routes)                                                                               \
+    X(rpc_health_routes)                                                                           \
+    X(web_routes)                                                                                  \
+    X(sandbox_routes)                                                                              \
+    X(exec_routes)                                                                                 \
+    X(file_routes)                                                                                 \
+    X(volume_routes)                                                                               \
+    X(snapshot_routes)                                                                             \
+    X(change_routes)                                                                               \
+    X(pool_routes)                                                                                 \
+    X(image_routes)                                                                                \
+    X(secret_routes)                                                                               \
+    X(agentbox_routes)                                                                             \
+    X(rpc_reflection_routes)                                                                       \
+    X(agent_routes)                                                                                \
+    X(agent_link_routes)                                                                           \
+    X(terminal_routes)                                                                             \
+    X(session_routes)                                                                              \
+    X(session_ws_routes)                                                                           \
+    X(orchestrate_routes)                                                                          \
+    X(pty_ws_routes)                                                                               \
+    X(vm_routes)                                                                                   \
     X(operation_routes)
 
 #define DECLARE(table) extern const struct route table[];

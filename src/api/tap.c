@@ -522,7 +522,7 @@ static const char **argv_of(struct arena *arena, const struct json *json, const 
 
     argv[argc++] = command.n ? arena_memdup0(arena, command.p, command.n) : otherwise;
     json_each(arg, args) if (arg->type == JSON_STRING && argc <= max) argv[argc++] =
-        arena_memdup0(&hub->arena, arg->text.p, arg->text.n);
+        arena_memdup0(arena, arg->text.p, arg->text.n);
     argv[argc] = NULL;
     return argv;
 }
