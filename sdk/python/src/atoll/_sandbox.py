@@ -5,6 +5,7 @@ from . import _models as models
 from ._errors import NotFound
 from ._files import Files
 from ._process import WAIT_MS, WAIT_SLACK, ExecResult, Process
+from ._terminal import Terminal
 from ._transport import Content, Options
 
 if TYPE_CHECKING:
@@ -91,6 +92,28 @@ class Sandbox:
     def process(self, id: str) -> Process:
         """One of them, to be read or waited for by another client than the one that started it."""
         return Process(self, self._api.exec_read(self.id, id))
+
+    # ---- terminals ----
+
+    def open_terminal(self, command: Optional[Command] = None, *, name: Optional[str] = None,
+                      rows: Optional[int] = None, cols: Optional[int] = None, cwd: Optional[str] = None,
+                      user: Optional[User] = None, env: Optional[Mapping[str, str]] = None,
+                      timeout_ms: Optional[int] = None, max_controllers: Optional[int] = None,
+                      lease_ms: Optional[int] = None,
+                      files: Optional[Sequence[models.FileRule]] = None) -> Terminal:
+        """Starts a terminal: a shell, unless a command is given. It runs on when nobody is attached."""
+        line, argv = (command, None) if command is None or isinstance(command, str) else (None, list(command))
+        return Terminal(self, self._api.terminal_create(
+            self.id, argv=argv, command=line, name=name, rows=rows, cols=cols, cwd=cwd, user=user, env=env,
+            timeout_ms=timeout_ms, max_controllers=max_controllers, lease_ms=lease_ms, files=files,
+            options=Options(timeout=LIFE_SECONDS)))
+
+    def terminals(self) -> List[Terminal]:
+        return [Terminal(self, info) for info in self._api.terminal_list(self.id).items]
+
+    def terminal(self, id: str) -> Terminal:
+        """By id or name."""
+        return Terminal(self, self._api.terminal_read(self.id, id))
 
     # ---- life ----
 
