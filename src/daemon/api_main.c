@@ -333,6 +333,8 @@ static void stop(void)
         return;
     server.stopping = true;
     server.api.draining = true;
+    if (server.api.own)
+        api_drain(&server.api);
     timer_cancel(server.loop, &server.sweep);
     if (server.boxes)
         boxes_drain(server.boxes);

@@ -1,6 +1,8 @@
 // One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
 import type * as models from "./models.js";
-import { type Answer, Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+import {
+    type Answer, Caller, type Content, type Operation, type Options, type Page, type Socket,
+} from "./transport.js";
 
 export const API_VERSION = "0.1.0";
 
@@ -73,6 +75,15 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
+    "terminal.create": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals", creates: true },
+    "terminal.list": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals" },
+    "terminal.read": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
+    "terminal.kill": { method: "DELETE", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
+    "terminal.attach": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/ws" },
+    "terminal.screen": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/screen" },
+    "terminal.recording": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/recording" },
+    "terminal.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/signal" },
+    "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
@@ -449,5 +460,55 @@ export class Api extends Caller {
     /** Forget a secret. An agent that had it is disconnected. */
     secretDelete(name: string, options?: Options): Promise<unknown> {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
+    }
+
+    /** Start a command with a terminal; a shell, unless `argv` or `command` says otherwise. */
+    terminalCreate(id: string, body: models.ExecSpec, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.create"], { id }, {}, body, options);
+    }
+
+    /** The terminals of a sandbox that are kept, oldest first. */
+    terminalList(id: string, options?: Options): Promise<Page<models.TerminalInfo>> {
+        return this.json(operations["terminal.list"], { id }, {}, undefined, options);
+    }
+
+    /** One terminal, by id or name. */
+    terminalRead(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.read"], { id, tid }, {}, undefined, options);
+    }
+
+    /** Kill its command and everything that it started; what was printed is kept. */
+    terminalKill(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.kill"], { id, tid }, {}, undefined, options);
+    }
+
+    /** Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on, or
+     *  from a picture of the screen. */
+    terminalAttach(id: string, tid: string, query: { from?: number; role?: string; take?: number },
+        options?: Options): Promise<Socket> {
+        return this.socket(operations["terminal.attach"], { id, tid }, query, undefined, options);
+    }
+
+    /** What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character with
+     *  its looks; with `format`=text plain text. */
+    terminalScreen(id: string, tid: string, query: { format?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["terminal.screen"], { id, tid }, query, undefined, options);
+    }
+
+    /** What is kept of it, with its times, as an asciicast (version 2). */
+    terminalRecording(id: string, tid: string, options?: Options): Promise<Answer> {
+        return this.stream(operations["terminal.recording"], { id, tid }, {}, undefined, options);
+    }
+
+    /** A signal to the command's process group, or to everything it started. */
+    terminalSignal(id: string, tid: string, body: models.ExecSignalRequest,
+        options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.signal"], { id, tid }, {}, body, options);
+    }
+
+    /** Another size. */
+    terminalResize(id: string, tid: string, body: models.ExecResizeRequest,
+        options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.resize"], { id, tid }, {}, body, options);
     }
 }

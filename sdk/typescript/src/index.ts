@@ -7,5 +7,5 @@ export type * from "./models.js";
 export { ExecResult, type Output, type Position, Process } from "./process.js";
 export { type Command, type ExecOptions, Sandbox, type SpawnOptions } from "./sandbox.js";
 export { Closed, type Message, type OpenSocket, type Socket } from "./socket.js";
-export { type AttachOptions, Attachment, type Role, Terminal, type TerminalEvent, type TerminalOutput } from "./terminal.js";
+export * from "./terminal.js";
 export { Answer, type Content, type Fetch, type Options, type Page, VERSION } from "./transport.js";

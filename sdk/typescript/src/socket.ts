@@ -82,7 +82,8 @@ export const platformSocket: OpenSocket = (url, _headers, timeoutMs) => new Prom
     socket.onmessage = ({ data }) => inbox.put(typeof data === "string" ? data : new Uint8Array(data as ArrayBuffer));
     socket.onclose = ({ code, reason }) => {
         clearTimeout(timer);
-        const why = code === 1006 ? new ConnectionFailed("the WebSocket broke, or was refused") : new Closed(code, reason);
+        const why = code === 1006 ? new ConnectionFailed("the WebSocket broke, or was refused")
+            : new Closed(code, reason);
         inbox.end(why);
         fail(why);
     };

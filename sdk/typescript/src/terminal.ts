@@ -54,7 +54,8 @@ export class Attachment {
     private readonly tries: Patience;
 
     private constructor(private readonly open: (from: number | undefined, role: Role, take: boolean) => Promise<Socket>,
-                        private wanted: Role, private readonly idleMs: number, patienceMs: number, private socket: Socket) {
+                        private wanted: Role, private readonly idleMs: number, patienceMs: number,
+                        private socket: Socket) {
         this.tries = new Patience(patienceMs);
     }
 

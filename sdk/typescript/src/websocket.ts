@@ -18,7 +18,7 @@ const INBOX_HIGH = 256; // messages
 
 class NodeSocket implements Socket {
     private readonly inbox = new Inbox();
-    private buffer = Buffer.alloc(0);
+    private buffer: Buffer = Buffer.alloc(0);
     private parts: Buffer[] = [];
     private kind = 0;
     private closing = false;
@@ -45,8 +45,7 @@ class NodeSocket implements Socket {
         if (this.closing || this.stream.destroyed) return;
         this.closing = true;
         this.frame(CLOSE, Buffer.from([1000 >> 8, 1000 & 255]));
-        this.stream.end();
-        this.stream.destroySoon?.();
+        this.stream.end(() => this.stream.destroy());
     }
 
     private frame(opcode: number, data: Buffer): void {

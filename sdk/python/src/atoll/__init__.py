@@ -20,8 +20,8 @@ from ._tree import UnpackedTree
 from ._websocket import Closed, WebSocket
 
 __all__ = [
-    "ApiError", "AtollError", "Attachment", "Change", "Client", "Closed", "Event", "ExecResult", "Files", "Options", "Output", "Page",
-    "Position", "Process", "Sandbox", "Stream", "Terminal", "TerminalEvent", "TerminalOutput", "UnpackedTree", "Watch",
-    "WebSocket", "__version__",
+    "ApiError", "AtollError", "Attachment", "Change", "Client", "Closed", "Event", "ExecResult", "Files", "Options",
+    "Output", "Page", "Position", "Process", "Sandbox", "Stream", "Terminal", "TerminalEvent", "TerminalOutput",
+    "UnpackedTree", "Watch", "WebSocket", "__version__",
     *_models.__all__, *_errors.__all__,
 ]

@@ -3,6 +3,7 @@ from typing import Any, Dict, Literal, Mapping, Optional, Sequence
 
 from . import _models as models
 from ._transport import Caller, Content, Operation, Options, Page, Stream
+from ._websocket import WebSocket
 
 API_VERSION = "0.1.0"
 OPERATIONS: Dict[str, Operation] = {
@@ -74,6 +75,15 @@ OPERATIONS: Dict[str, Operation] = {
     "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
     "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
     "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
+    "terminal.create": Operation("POST", "/api/v1/sandboxes/{id}/terminals", creates=True),
+    "terminal.list": Operation("GET", "/api/v1/sandboxes/{id}/terminals"),
+    "terminal.read": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}"),
+    "terminal.kill": Operation("DELETE", "/api/v1/sandboxes/{id}/terminals/{tid}"),
+    "terminal.attach": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/ws"),
+    "terminal.screen": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/screen"),
+    "terminal.recording": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/recording"),
+    "terminal.signal": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/signal"),
+    "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
 }
 
 
@@ -244,12 +254,14 @@ class Api(Caller):
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
                     tty: Optional[bool] = None, stdin_open: Optional[bool] = None, rows: Optional[int] = None,
                     cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-                    files: Optional[Sequence[models.FileRule]] = None,
+                    files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
+                    max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
         """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
         time is over."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files}
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -463,3 +475,59 @@ class Api(Caller):
     def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
         """Forget a secret. An agent that had it is disconnected."""
         return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)
+
+    def terminal_create(self, id: str, *, argv: Optional[Sequence[str]] = None, command: Optional[str] = None,
+                        cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
+                        env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
+                        stdin_open: Optional[bool] = None, rows: Optional[int] = None, cols: Optional[int] = None,
+                        timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
+                        name: Optional[str] = None, max_controllers: Optional[int] = None,
+                        lease_ms: Optional[int] = None, options: Optional[Options] = None) -> models.TerminalInfo:
+        """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
+        body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
+        return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
+
+    def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:
+        """The terminals of a sandbox that are kept, oldest first."""
+        return self._page(OPERATIONS["terminal.list"], {"id": id}, {}, None, models.TerminalInfo, options)
+
+    def terminal_read(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
+        """One terminal, by id or name."""
+        return self._json(OPERATIONS["terminal.read"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
+
+    def terminal_kill(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
+        """Kill its command and everything that it started; what was printed is kept."""
+        return self._json(OPERATIONS["terminal.kill"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
+
+    def terminal_attach(self, id: str, tid: str, *, from_: Optional[int] = None, role: Optional[str] = None,
+                        take: Optional[int] = None, options: Optional[Options] = None) -> WebSocket:
+        """Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on,
+        or from a picture of the screen."""
+        return self.socket(OPERATIONS["terminal.attach"], {"id": id, "tid": tid},
+                           {"from": from_, "role": role, "take": take}, None, options)
+
+    def terminal_screen(self, id: str, tid: str, *, format: Optional[str] = None,
+                        options: Optional[Options] = None) -> Any:
+        """What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character
+        with its looks; with `format`=text plain text."""
+        return self._any(OPERATIONS["terminal.screen"], {"id": id, "tid": tid}, {"format": format}, None, options)
+
+    def terminal_recording(self, id: str, tid: str, *, options: Optional[Options] = None) -> Stream:
+        """What is kept of it, with its times, as an asciicast (version 2)."""
+        return self.send(OPERATIONS["terminal.recording"], {"id": id, "tid": tid}, {}, None, options)
+
+    def terminal_signal(self, id: str, tid: str, *, signal: str, tree: Optional[bool] = None,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
+        """A signal to the command's process group, or to everything it started."""
+        body = {"signal": signal, "tree": tree}
+        return self._json(OPERATIONS["terminal.signal"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
+                          options)
+
+    def terminal_resize(self, id: str, tid: str, *, rows: int, cols: int,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
+        """Another size."""
+        body = {"rows": rows, "cols": cols}
+        return self._json(OPERATIONS["terminal.resize"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
+                          options)

@@ -51,13 +51,13 @@ class Sandbox:
 
     # ---- commands ----
 
-    def spawn(self, command: Command, *, cwd: Optional[str] = None, user: Optional[User] = None,
-              env: Optional[Mapping[str, str]] = None, tty: bool = False, stdin_open: bool = False,
-              rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-              files: Optional[Sequence[models.FileRule]] = None) -> Process:
+    def spawn(self, command: Command, *, name: Optional[str] = None, cwd: Optional[str] = None,
+              user: Optional[User] = None, env: Optional[Mapping[str, str]] = None, tty: bool = False,
+              stdin_open: bool = False, rows: Optional[int] = None, cols: Optional[int] = None,
+              timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None) -> Process:
         """Starts a command: a list is a program and its arguments, a text a line for the shell."""
-        return self._exec(0, command, cwd=cwd, user=user, env=env, tty=tty, stdin_open=stdin_open, rows=rows,
-                          cols=cols, timeout_ms=timeout_ms, files=files)
+        return self._exec(0, command, name=name, cwd=cwd, user=user, env=env, tty=tty, stdin_open=stdin_open,
+                          rows=rows, cols=cols, timeout_ms=timeout_ms, files=files)
 
     def exec(self, command: Command, *, stdin: Union[None, str, Content] = None, cwd: Optional[str] = None,
              user: Optional[User] = None, env: Optional[Mapping[str, str]] = None,
@@ -77,11 +77,11 @@ class Sandbox:
     def _exec(self, wait: int, command: Command, *, cwd: Optional[str], user: Optional[User],
               env: Optional[Mapping[str, str]], timeout_ms: Optional[int],
               files: Optional[Sequence[models.FileRule]], tty: bool = False, stdin_open: bool = False,
-              rows: Optional[int] = None, cols: Optional[int] = None) -> Process:
+              rows: Optional[int] = None, cols: Optional[int] = None, name: Optional[str] = None) -> Process:
         line, argv = (command, None) if isinstance(command, str) else (None, list(command))
         info = self._api.exec_create(
-            self.id, wait=wait or None, argv=argv, command=line, cwd=cwd, user=user, env=env, tty=tty or None,
-            stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
+            self.id, wait=wait or None, argv=argv, command=line, name=name, cwd=cwd, user=user, env=env,
+            tty=tty or None, stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
             options=Options(timeout=wait / 1000 + self.client.timeout + WAIT_SLACK))
         return Process(self, info)
 

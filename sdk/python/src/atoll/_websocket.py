@@ -167,7 +167,7 @@ class WebSocket:
         while True:
             last, opcode, data = self._frame(until)
             if opcode == PING:
-                self._send(PONG, data)
+                self._answer(PONG, data)
             elif opcode == CLOSE:
                 self._answer_close(data)
             elif opcode != PONG:
@@ -181,13 +181,16 @@ class WebSocket:
                 if last:
                     return parts.decode("utf-8", "replace") if kind == TEXT else bytes(parts)
 
+    def _answer(self, opcode: int, data: bytes) -> None:
+        try:
+            self._send(opcode, data)
+        except AtollError:
+            pass  # what has come is still to be read; then reading will tell
+
     def _answer_close(self, data: bytes) -> None:
         code = int.from_bytes(data[:2], "big") if len(data) >= 2 else 1005
         if not self._closing:
-            try:
-                self._send(CLOSE, data[:2])
-            except AtollError:
-                pass
+            self._answer(CLOSE, data[:2])
         self._sock.close()
         raise Closed(code, data[2:].decode("utf-8", "replace"))
 
@@ -196,8 +199,5 @@ class WebSocket:
         if self._sock.fileno() < 0:
             return
         self._closing = True
-        try:
-            self._send(CLOSE, (1000).to_bytes(2, "big"))
-        except AtollError:
-            pass
+        self._answer(CLOSE, (1000).to_bytes(2, "big"))
         self._sock.close()
