@@ -504,6 +504,8 @@ static int boot_run(struct store_job *job, struct db *db, struct err *err)
         return err_wrap(err, "read the tokens");
     if (boxes_load(server.boxes, db, err) < 0)
         return err_wrap(err, "read the sandboxes");
+    if (api_boot(db, err) < 0)
+        return err_wrap(err, "operations");
     if (links_load(server.links, db, err) < 0)
         return -1;
     if (server.readies == 0 &&

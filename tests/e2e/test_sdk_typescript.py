@@ -2,7 +2,6 @@
 compiled and type-checked against the package as it would be published; each is a test here. So are the README's
 examples."""
 import base64
-import filecmp
 import json
 import os
 import re
@@ -15,48 +14,25 @@ import pytest
 import flaky
 import harness
 import images
+import sdkts
+from sdkts import SDK
 
-SDK = harness.ROOT / "sdk" / "typescript"
 SOURCE = harness.ROOT / "tests" / "sdk" / "checks.ts"
 CHECKS = re.findall(r'^check\("([^"]+)"', SOURCE.read_text(), re.M)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def npm_ci():
-    """What package-lock.json names, installed once and again when it changes."""
-    if not shutil.which("npm"):
-        pytest.skip("npm is not installed")
-    lock, done = SDK / "package-lock.json", SDK / "node_modules" / ".lock-installed"
-    if not (done.exists() and filecmp.cmp(lock, done, shallow=False)):
-        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=SDK, check=True, timeout=180,
-                       stdout=subprocess.DEVNULL)
-        shutil.copy(lock, done)
-
-
-def tsc(where, *args):
-    done = subprocess.run(["node", SDK / "node_modules" / "typescript" / "bin" / "tsc", *args], cwd=where,
-                          capture_output=True, text=True, timeout=170)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A directory that has the package installed, and compiles programs that use it."""
-    npm_ci()
     where = tmp_path_factory.mktemp("sdk")
-    package = where / "node_modules" / "@atoll" / "sdk"
-    package.mkdir(parents=True)
-    tsc(SDK, "--outDir", package / "dist")
-    shutil.copy(SDK / "package.json", package)
-    (where / "node_modules" / "@types").symlink_to(SDK / "node_modules" / "@types")
-    (where / "node_modules" / "undici-types").symlink_to(SDK / "node_modules" / "undici-types")
-    (where / "package.json").write_text('{"type": "module"}')
+    sdkts.install(where)
     examples = re.findall(r"^```ts\n(.*?)^```", (SDK / "README.md").read_text(), re.M | re.S)
     assert len(examples) >= 6
     (where / "examples.ts").write_text("\n".join(examples) + 'console.log("all of them");\n')
     shutil.copy(SOURCE, where)
-    tsc(where, "--strict", "--target", "ES2022", "--module", "NodeNext", "--skipLibCheck", "--types", "node",
-        "--lib", "ES2022,DOM,DOM.Iterable,DOM.AsyncIterable", "examples.ts", "checks.ts")
+    sdkts.tsc(where, "--strict", "--target", "ES2022", "--module", "NodeNext", "--skipLibCheck", "--types", "node",
+              "--lib", "ES2022,DOM,DOM.Iterable,DOM.AsyncIterable", "examples.ts", "checks.ts")
     return where
 
 

@@ -5,6 +5,11 @@ import { type Answer, Caller, type Content, type Operation, type Options, type P
 export const API_VERSION = "0.1.0";
 
 export const operations = {
+    "health.http": { method: "GET", path: "/healthz/http" },
+    "health.deep": { method: "GET", path: "/healthz/deep" },
+    "health.service": { method: "GET", path: "/api/health" },
+    "health.ready_v1": { method: "GET", path: "/api/v1/health/ready" },
+    "health.live_v1": { method: "GET", path: "/api/v1/health/live" },
     "health.read": { method: "GET", path: "/api/v1/health" },
     "version.read": { method: "GET", path: "/api/v1/version" },
     "whoami.read": { method: "GET", path: "/api/v1/whoami" },
@@ -73,23 +78,42 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
-    "agent.list": { method: "GET", path: "/api/v1/agents" },
-    "agent.read": { method: "GET", path: "/api/v1/agents/{id}" },
-    "agent.delete": { method: "DELETE", path: "/api/v1/agents/{id}" },
-    "agent.start": { method: "POST", path: "/api/v1/agents/{id}/start" },
-    "agent.stop": { method: "POST", path: "/api/v1/agents/{id}/stop" },
-    "agent.destroy": { method: "POST", path: "/api/v1/agents/{id}/destroy" },
-    "agent.rotate_secret": { method: "POST", path: "/api/v1/agents/{id}/rotate-secret" },
-    "command.create": { method: "POST", path: "/api/v1/agents/{id}/commands", creates: true },
-    "command.list": { method: "GET", path: "/api/v1/agents/{id}/commands" },
-    "command.read": { method: "GET", path: "/api/v1/agents/{id}/commands/{cid}" },
-    "command.output": { method: "GET", path: "/api/v1/agents/{id}/commands/{cid}/output" },
-    "command.stdin": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/stdin" },
-    "command.signal": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/signal" },
-    "command.resize": { method: "POST", path: "/api/v1/agents/{id}/commands/{cid}/resize" },
+    "vm.list": { method: "GET", path: "/api/v1/vms" },
+    "vm.create": { method: "POST", path: "/api/v1/vms", creates: true },
+    "vm.read": { method: "GET", path: "/api/v1/vms/{name}" },
+    "vm.delete": { method: "DELETE", path: "/api/v1/vms/{name}" },
+    "vm.start": { method: "POST", path: "/api/v1/vms/{name}/start" },
+    "vm.stop": { method: "POST", path: "/api/v1/vms/{name}/stop" },
+    "vm.destroy": { method: "POST", path: "/api/v1/vms/{name}/destroy" },
+    "operation.read": { method: "GET", path: "/api/v1/operations/{id}" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
+    /** Does it answer at all? Needs no token. */
+    healthHttp(options?: Options): Promise<unknown> {
+        return this.json(operations["health.http"], {}, {}, undefined, options);
+    }
+
+    /** Is it well: how long it runs, how many agents are linked. */
+    healthDeep(options?: Options): Promise<unknown> {
+        return this.json(operations["health.deep"], {}, {}, undefined, options);
+    }
+
+    /** Which service this is. */
+    healthService(options?: Options): Promise<unknown> {
+        return this.json(operations["health.service"], {}, {}, undefined, options);
+    }
+
+    /** As /readyz, for agentic's clients. */
+    healthReadyV1(options?: Options): Promise<unknown> {
+        return this.json(operations["health.ready_v1"], {}, {}, undefined, options);
+    }
+
+    /** As /healthz, for agentic's clients. */
+    healthLiveV1(options?: Options): Promise<unknown> {
+        return this.json(operations["health.live_v1"], {}, {}, undefined, options);
+    }
+
     /** State, version and load of the server. */
     healthRead(options?: Options): Promise<models.Health> {
         return this.json(operations["health.read"], {}, {}, undefined, options);
@@ -465,81 +489,44 @@ export class Api extends Caller {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
     }
 
-    /** Linked agents, and the caller's sandboxes as agents. What is empty is left out; times are Unix
-     *  milliseconds. */
-    agentList(options?: Options): Promise<unknown> {
-        return this.json(operations["agent.list"], {}, {}, undefined, options);
+    /** Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
+     *  says that the tier vm is not there. */
+    vmList(query: { state?: string; prefix?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.list"], {}, query, undefined, options);
     }
 
-    /** One agent, by its id; or a sandbox, by name or id. */
-    agentRead(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.read"], { id }, {}, undefined, options);
+    /** Make a sandbox; answered 202 with an operation. */
+    vmCreate(body: models.VmCreateRequest, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.create"], {}, {}, body, options);
     }
 
-    /** Delete a sandbox with its files. */
-    agentDelete(id: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.delete"], { id }, query, undefined, options);
+    /** One, and the linked agent of the same name. */
+    vmRead(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.read"], { name }, {}, undefined, options);
     }
 
-    /** Start a sandbox that is stopped. */
-    agentStart(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.start"], { id }, {}, undefined, options);
+    /** Delete it with its disk; one that runs only with force=true. */
+    vmDelete(name: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.delete"], { name }, query, undefined, options);
     }
 
-    /** Stop a sandbox; its files stay. */
-    agentStop(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.stop"], { id }, {}, undefined, options);
+    /** Let a stopped one run. */
+    vmStart(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.start"], { name }, {}, undefined, options);
     }
 
-    /** Stop a sandbox at once; its files stay. */
-    agentDestroy(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.destroy"], { id }, {}, undefined, options);
+    /** Stop it; its disk stays. */
+    vmStop(name: string, query: { force?: string; timeout?: number }, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.stop"], { name }, query, undefined, options);
     }
 
-    /** Give an agent another secret, over its link; the old one holds until the new one was used, or for the
-     *  grace. */
-    agentRotateSecret(id: string, query: { grace_seconds?: number }, options?: Options): Promise<unknown> {
-        return this.json(operations["agent.rotate_secret"], { id }, query, undefined, options);
+    /** Stop it at once; its disk stays. */
+    vmDestroy(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.destroy"], { name }, {}, undefined, options);
     }
 
-    /** Run a command on a linked agent; with `wait` answered when it ends, or after that many milliseconds. */
-    commandCreate(id: string, query: { wait?: number }, body: models.CommandCreateRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.create"], { id }, query, body, options);
-    }
-
-    /** Commands of a linked agent, oldest first. */
-    commandList(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["command.list"], { id }, {}, undefined, options);
-    }
-
-    /** One command; `wait` as above. */
-    commandRead(id: string, cid: string, query: { wait?: number }, options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.read"], { id, cid }, query, undefined, options);
-    }
-
-    /** Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to go on, X-Atoll-State the
-     *  command's state. */
-    commandOutput(id: string, cid: string, query: { stream?: string; from?: number },
-        options?: Options): Promise<unknown> {
-        return this.json(operations["command.output"], { id, cid }, query, undefined, options);
-    }
-
-    /** Text for the command to read. */
-    commandStdin(id: string, cid: string, body: models.CommandStdinRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.stdin"], { id, cid }, {}, body, options);
-    }
-
-    /** A signal for all of its processes. */
-    commandSignal(id: string, cid: string, body: models.ExecSignalRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.signal"], { id, cid }, {}, body, options);
-    }
-
-    /** Another size of its terminal. */
-    commandResize(id: string, cid: string, body: models.ExecResizeRequest,
-        options?: Options): Promise<models.CommandInfo> {
-        return this.json(operations["command.resize"], { id, cid }, {}, body, options);
+    /** What was answered 202: how far it is, and how it ended. Kept for an hour. */
+    operationRead(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["operation.read"], { id }, {}, undefined, options);
     }
 }

@@ -716,67 +716,27 @@ export interface SecretPutRequest {
     value: string;
 }
 
-export interface CommandCreateRequest {
-    /** The program; with a terminal and no arguments, a line for bash */
-    command: string;
-    /** Its arguments */
-    args?: string[];
-    /** Where it starts; none means where the agent runs */
-    working_dir?: string;
-    /** Variables besides the agent's own */
-    env?: Record<string, string>;
-    /** Killed after this long; 0 means never */
-    timeout_seconds?: number;
-    /** Another user of that machine, by sudo */
-    run_as?: string;
-    /** Give it a terminal */
-    allocate_pty?: boolean;
-    /** Columns (80) */
-    pty_cols?: number;
-    /** Rows (24) */
-    pty_rows?: number;
-    /** TERM (xterm-256color) */
-    pty_term?: string;
-    /** A name for people */
-    session_name?: string;
-}
-
-export interface CommandInfo {
-    /** A UUID */
-    command_id: string;
-    /** Where it runs */
-    agent_id: string;
-    /** lost: its agent came back without it, or did not come back */
-    state: string;
-    /** Program and arguments */
-    command: string;
-    /** As it was named */
-    session_name: string;
-    /** It has a terminal */
-    pty: boolean;
-    /** As a shell says it; -1 while it runs, when lost and when it could not start */
-    exit_code: number;
-    /** Why it did not end by itself */
-    error: string;
-    /** The agent left out bytes: what is kept is not all of the output */
-    gap: boolean;
-    /** As the agent measured it */
-    duration_ms: number;
-    /** Output so far */
-    stdout_bytes: number;
-    /** Errors so far */
-    stderr_bytes: number;
-    /** Who ran it */
-    by: string;
-    /** When it was asked for */
-    started_at: string | null;
-    /** When its end was heard of */
-    ended_at: string | null;
-}
-
-export interface CommandStdinRequest {
-    /** What it reads next */
-    text?: string;
-    /** Nothing follows */
-    eof?: boolean;
+export interface VmCreateRequest {
+    /** Lower-case letters, digits and hyphens */
+    name: string;
+    /** agentic-dev; others are not there */
+    profile?: string;
+    /** None is there yet */
+    loadout?: string;
+    /** None is there yet */
+    composition?: unknown;
+    /** sandbox; vm is refused until it is there */
+    tier?: "sandbox" | "vm";
+    /** Cores (4) */
+    vcpus?: number;
+    /** Memory (8192) */
+    memory_mb?: number;
+    /** Everything writable (50) */
+    disk_gb?: number;
+    /** Known, and without effect yet */
+    agentshare?: boolean;
+    /** Let it run (true) */
+    start?: boolean;
+    /** Known, and without effect yet */
+    ssh_key?: string;
 }

@@ -6,6 +6,11 @@ from ._transport import Caller, Content, Operation, Options, Page, Stream
 
 API_VERSION = "0.1.0"
 OPERATIONS: Dict[str, Operation] = {
+    "health.http": Operation("GET", "/healthz/http"),
+    "health.deep": Operation("GET", "/healthz/deep"),
+    "health.service": Operation("GET", "/api/health"),
+    "health.ready_v1": Operation("GET", "/api/v1/health/ready"),
+    "health.live_v1": Operation("GET", "/api/v1/health/live"),
     "health.read": Operation("GET", "/api/v1/health"),
     "version.read": Operation("GET", "/api/v1/version"),
     "whoami.read": Operation("GET", "/api/v1/whoami"),
@@ -74,24 +79,38 @@ OPERATIONS: Dict[str, Operation] = {
     "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
     "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
     "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
-    "agent.list": Operation("GET", "/api/v1/agents"),
-    "agent.read": Operation("GET", "/api/v1/agents/{id}"),
-    "agent.delete": Operation("DELETE", "/api/v1/agents/{id}"),
-    "agent.start": Operation("POST", "/api/v1/agents/{id}/start"),
-    "agent.stop": Operation("POST", "/api/v1/agents/{id}/stop"),
-    "agent.destroy": Operation("POST", "/api/v1/agents/{id}/destroy"),
-    "agent.rotate_secret": Operation("POST", "/api/v1/agents/{id}/rotate-secret"),
-    "command.create": Operation("POST", "/api/v1/agents/{id}/commands", creates=True),
-    "command.list": Operation("GET", "/api/v1/agents/{id}/commands"),
-    "command.read": Operation("GET", "/api/v1/agents/{id}/commands/{cid}"),
-    "command.output": Operation("GET", "/api/v1/agents/{id}/commands/{cid}/output"),
-    "command.stdin": Operation("POST", "/api/v1/agents/{id}/commands/{cid}/stdin"),
-    "command.signal": Operation("POST", "/api/v1/agents/{id}/commands/{cid}/signal"),
-    "command.resize": Operation("POST", "/api/v1/agents/{id}/commands/{cid}/resize"),
+    "vm.list": Operation("GET", "/api/v1/vms"),
+    "vm.create": Operation("POST", "/api/v1/vms", creates=True),
+    "vm.read": Operation("GET", "/api/v1/vms/{name}"),
+    "vm.delete": Operation("DELETE", "/api/v1/vms/{name}"),
+    "vm.start": Operation("POST", "/api/v1/vms/{name}/start"),
+    "vm.stop": Operation("POST", "/api/v1/vms/{name}/stop"),
+    "vm.destroy": Operation("POST", "/api/v1/vms/{name}/destroy"),
+    "operation.read": Operation("GET", "/api/v1/operations/{id}"),
 }
 
 
 class Api(Caller):
+    def health_http(self, *, options: Optional[Options] = None) -> Any:
+        """Does it answer at all? Needs no token."""
+        return self._any(OPERATIONS["health.http"], {}, {}, None, options)
+
+    def health_deep(self, *, options: Optional[Options] = None) -> Any:
+        """Is it well: how long it runs, how many agents are linked."""
+        return self._any(OPERATIONS["health.deep"], {}, {}, None, options)
+
+    def health_service(self, *, options: Optional[Options] = None) -> Any:
+        """Which service this is."""
+        return self._any(OPERATIONS["health.service"], {}, {}, None, options)
+
+    def health_ready_v1(self, *, options: Optional[Options] = None) -> Any:
+        """As /readyz, for agentic's clients."""
+        return self._any(OPERATIONS["health.ready_v1"], {}, {}, None, options)
+
+    def health_live_v1(self, *, options: Optional[Options] = None) -> Any:
+        """As /healthz, for agentic's clients."""
+        return self._any(OPERATIONS["health.live_v1"], {}, {}, None, options)
+
     def health_read(self, *, options: Optional[Options] = None) -> models.Health:
         """State, version and load of the server."""
         return self._json(OPERATIONS["health.read"], {}, {}, None, models.Health, options)
@@ -478,83 +497,46 @@ class Api(Caller):
         """Forget a secret. An agent that had it is disconnected."""
         return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)
 
-    def agent_list(self, *, options: Optional[Options] = None) -> Any:
-        """Linked agents, and the caller's sandboxes as agents. What is empty is left out; times are Unix
-        milliseconds."""
-        return self._any(OPERATIONS["agent.list"], {}, {}, None, options)
+    def vm_list(self, *, state: Optional[str] = None, prefix: Optional[str] = None,
+                options: Optional[Options] = None) -> Any:
+        """Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
+        says that the tier vm is not there."""
+        return self._any(OPERATIONS["vm.list"], {}, {"state": state, "prefix": prefix}, None, options)
 
-    def agent_read(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """One agent, by its id; or a sandbox, by name or id."""
-        return self._any(OPERATIONS["agent.read"], {"id": id}, {}, None, options)
+    def vm_create(self, *, name: str, profile: Optional[str] = None, loadout: Optional[str] = None,
+                  composition: Optional[Any] = None, tier: Optional[Literal["sandbox", "vm"]] = None,
+                  vcpus: Optional[int] = None, memory_mb: Optional[int] = None, disk_gb: Optional[int] = None,
+                  agentshare: Optional[bool] = None, start: Optional[bool] = None, ssh_key: Optional[str] = None,
+                  options: Optional[Options] = None) -> Any:
+        """Make a sandbox; answered 202 with an operation."""
+        body = {"name": name, "profile": profile, "loadout": loadout, "composition": composition, "tier": tier,
+                "vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb, "agentshare": agentshare, "start": start,
+                "ssh_key": ssh_key}
+        return self._any(OPERATIONS["vm.create"], {}, {}, body, options)
 
-    def agent_delete(self, id: str, *, delete_disk: Optional[str] = None, force: Optional[str] = None,
-                     options: Optional[Options] = None) -> Any:
-        """Delete a sandbox with its files."""
-        return self._any(OPERATIONS["agent.delete"], {"id": id}, {"delete_disk": delete_disk, "force": force}, None,
+    def vm_read(self, name: str, *, options: Optional[Options] = None) -> Any:
+        """One, and the linked agent of the same name."""
+        return self._any(OPERATIONS["vm.read"], {"name": name}, {}, None, options)
+
+    def vm_delete(self, name: str, *, delete_disk: Optional[str] = None, force: Optional[str] = None,
+                  options: Optional[Options] = None) -> Any:
+        """Delete it with its disk; one that runs only with force=true."""
+        return self._any(OPERATIONS["vm.delete"], {"name": name}, {"delete_disk": delete_disk, "force": force}, None,
                          options)
 
-    def agent_start(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Start a sandbox that is stopped."""
-        return self._any(OPERATIONS["agent.start"], {"id": id}, {}, None, options)
+    def vm_start(self, name: str, *, options: Optional[Options] = None) -> Any:
+        """Let a stopped one run."""
+        return self._any(OPERATIONS["vm.start"], {"name": name}, {}, None, options)
 
-    def agent_stop(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Stop a sandbox; its files stay."""
-        return self._any(OPERATIONS["agent.stop"], {"id": id}, {}, None, options)
+    def vm_stop(self, name: str, *, force: Optional[str] = None, timeout: Optional[int] = None,
+                options: Optional[Options] = None) -> Any:
+        """Stop it; its disk stays."""
+        return self._any(OPERATIONS["vm.stop"], {"name": name}, {"force": force, "timeout": timeout}, None, options)
 
-    def agent_destroy(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Stop a sandbox at once; its files stay."""
-        return self._any(OPERATIONS["agent.destroy"], {"id": id}, {}, None, options)
+    def vm_destroy(self, name: str, *, options: Optional[Options] = None) -> Any:
+        """Stop it at once; its disk stays."""
+        return self._any(OPERATIONS["vm.destroy"], {"name": name}, {}, None, options)
 
-    def agent_rotate_secret(self, id: str, *, grace_seconds: Optional[int] = None,
-                            options: Optional[Options] = None) -> Any:
-        """Give an agent another secret, over its link; the old one holds until the new one was used, or for the
-        grace."""
-        return self._any(OPERATIONS["agent.rotate_secret"], {"id": id}, {"grace_seconds": grace_seconds}, None,
-                         options)
-
-    def command_create(self, id: str, *, command: str, wait: Optional[int] = None,
-                       args: Optional[Sequence[str]] = None, working_dir: Optional[str] = None,
-                       env: Optional[Mapping[str, str]] = None, timeout_seconds: Optional[int] = None,
-                       run_as: Optional[str] = None, allocate_pty: Optional[bool] = None,
-                       pty_cols: Optional[int] = None, pty_rows: Optional[int] = None, pty_term: Optional[str] = None,
-                       session_name: Optional[str] = None, options: Optional[Options] = None) -> models.CommandInfo:
-        """Run a command on a linked agent; with `wait` answered when it ends, or after that many milliseconds."""
-        body = {"command": command, "args": args, "working_dir": working_dir, "env": env,
-                "timeout_seconds": timeout_seconds, "run_as": run_as, "allocate_pty": allocate_pty,
-                "pty_cols": pty_cols, "pty_rows": pty_rows, "pty_term": pty_term, "session_name": session_name}
-        return self._json(OPERATIONS["command.create"], {"id": id}, {"wait": wait}, body, models.CommandInfo, options)
-
-    def command_list(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """Commands of a linked agent, oldest first."""
-        return self._any(OPERATIONS["command.list"], {"id": id}, {}, None, options)
-
-    def command_read(self, id: str, cid: str, *, wait: Optional[int] = None,
-                     options: Optional[Options] = None) -> models.CommandInfo:
-        """One command; `wait` as above."""
-        return self._json(OPERATIONS["command.read"], {"id": id, "cid": cid}, {"wait": wait}, None,
-                          models.CommandInfo, options)
-
-    def command_output(self, id: str, cid: str, *, stream: Optional[str] = None, from_: Optional[int] = None,
-                       options: Optional[Options] = None) -> Any:
-        """Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to go on, X-Atoll-State the
-        command's state."""
-        return self._any(OPERATIONS["command.output"], {"id": id, "cid": cid}, {"stream": stream, "from": from_},
-                         None, options)
-
-    def command_stdin(self, id: str, cid: str, *, text: Optional[str] = None, eof: Optional[bool] = None,
-                      options: Optional[Options] = None) -> models.CommandInfo:
-        """Text for the command to read."""
-        body = {"text": text, "eof": eof}
-        return self._json(OPERATIONS["command.stdin"], {"id": id, "cid": cid}, {}, body, models.CommandInfo, options)
-
-    def command_signal(self, id: str, cid: str, *, signal: str, tree: Optional[bool] = None,
-                       options: Optional[Options] = None) -> models.CommandInfo:
-        """A signal for all of its processes."""
-        body = {"signal": signal, "tree": tree}
-        return self._json(OPERATIONS["command.signal"], {"id": id, "cid": cid}, {}, body, models.CommandInfo, options)
-
-    def command_resize(self, id: str, cid: str, *, rows: int, cols: int,
-                       options: Optional[Options] = None) -> models.CommandInfo:
-        """Another size of its terminal."""
-        body = {"rows": rows, "cols": cols}
-        return self._json(OPERATIONS["command.resize"], {"id": id, "cid": cid}, {}, body, models.CommandInfo, options)
+    def operation_read(self, id: str, *, options: Optional[Options] = None) -> Any:
+        """What was answered 202: how far it is, and how it ended. Kept for an hour."""
+        return self._any(OPERATIONS["operation.read"], {"id": id}, {}, None, options)

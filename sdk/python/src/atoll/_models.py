@@ -624,49 +624,10 @@ class NewSecret(Model):
     }
 
 
-@dataclass(frozen=True)
-class CommandInfo(Model):
-    # A UUID
-    command_id: str = ""
-    # Where it runs
-    agent_id: str = ""
-    # lost: its agent came back without it, or did not come back
-    state: str = ""
-    # Program and arguments
-    command: str = ""
-    # As it was named
-    session_name: str = ""
-    # It has a terminal
-    pty: bool = False
-    # As a shell says it; -1 while it runs, when lost and when it could not start
-    exit_code: int = 0
-    # Why it did not end by itself
-    error: str = ""
-    # The agent left out bytes: what is kept is not all of the output
-    gap: bool = False
-    # As the agent measured it
-    duration_ms: int = 0
-    # Output so far
-    stdout_bytes: int = 0
-    # Errors so far
-    stderr_bytes: int = 0
-    # Who ran it
-    by: str = ""
-    # When it was asked for
-    started_at: Optional[datetime] = None
-    # When its end was heard of
-    ended_at: Optional[datetime] = None
-    _special: ClassVar[Special] = {
-        "started_at": datetime,
-        "ended_at": datetime,
-    }
-
-
 __all__ = [
     "AuditVerdict",
     "BackupInfo",
     "BindMount",
-    "CommandInfo",
     "ExecInfo",
     "ExecStdinResult",
     "FileInfo",
