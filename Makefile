@@ -139,9 +139,10 @@ $(BUILD)/obj/pb/%.o: $(BUILD)/gen/pb/%.c $(BUILD)/flags
 $(BUILD)/gen/protos.pb: $(PROTOS:%=proto/%)
 	@mkdir -p $(@D)
 	@protoc-c -Iproto --descriptor_set_out=$@ $^
-$(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb
-	@printf '%s\n' '.section .rodata' '.global protos_begin, protos_end' \
-	    '.hidden protos_begin, protos_end' 'protos_begin: .incbin "$<"' 'protos_end:' \
+$(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb Makefile
+	@printf '%s\n' '.section .rodata' '.global protos_begin, protos_size' \
+	    '.hidden protos_begin, protos_size' 'protos_begin: .incbin "$<"' '1: .balign 8' \
+	    'protos_size: .quad 1b - protos_begin' \
 	    '.section .note.GNU-stack,"",%progbits' > $@
 CPPFLAGS += -isystem $(BUILD)/gen/pb
 LIB_OBJ += $(PROTOS:%.proto=$(BUILD)/obj/pb/%.pb-c.o) $(BUILD)/obj/gen/protos.o

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "agent/facts.h"
@@ -506,6 +507,8 @@ int agent_run(const struct agent_options *options, struct err *err)
     int rc = -1;
 
     list_init(&client.commands);
+    /* Commands of the same user cannot read the secret out of our memory, or what began it. */
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL);
     /* Keepers are their own; nobody waits for them. */
     sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT },

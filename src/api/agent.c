@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "api/vm.h"
 #include "auth/vault.h"
 #include "base/clock.h"
 #include "box/boxes.h"
@@ -103,88 +104,51 @@ static int agent_get(struct call *call, struct err *err)
 
 /* ---- changing ---- */
 
-struct changing {
-    struct box_op op;
-    struct call *call;
-    const char *name, *state, *message;
-    bool deletes;
-};
-
-static void changing_prepare(struct box_op *op)
+static int change(struct call *call, const struct vm_change *wish, struct err *err)
 {
-    struct changing *changing = container_of(op, struct changing, op);
-    struct call *call = changing->call;
-    struct json_out json = call_json(call);
-    struct sandbox_view view;
-
-    box_view(op->box, &view);
-    buf_clear(&call->reply);
-    call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
-    json_open(&json, '{');
-    if (changing->deletes) {
-        json_kv_bool(&json, "deleted", true);
-        json_kv_text(&json, "name", changing->name);
-        json_kv_bool(&json, "disk_deleted", true);
-    } else {
-        json_key(&json, "vm");
-        json_open(&json, '{');
-        json_kv_text(&json, "name", changing->name);
-        json_kv_text(&json, "state", changing->state);
-        json_close(&json, '}');
-        json_kv_text(&json, "message", changing->message);
-    }
-    json_close(&json, '}');
-}
-
-static int changing_record(struct box_op *op, struct db *db, struct err *err)
-{
-    return call_record(container_of(op, struct changing, op)->call, db, err);
-}
-
-static void changing_done(struct box_op *op, const struct err *err)
-{
-    call_finish(container_of(op, struct changing, op)->call, err);
-}
-
-static int change(struct call *call, const char *state, bool deletes,
-                  int (*fn)(struct box *, struct box_op *, struct err *), struct err *err)
-{
-    struct changing *changing = arena_new(&call->arena, struct changing);
     const char *id = call_param(call, "id");
     struct box *box;
 
-    *changing = (struct changing){ .op = { .tenant = call->who.tenant,
-                                           .by = call->who.id,
-                                           .prepare = changing_prepare,
-                                           .record = changing_record,
-                                           .done = changing_done },
-                                   .call = call,
-                                   .name = id,
-                                   .state = state,
-                                   .deletes = deletes };
     if (boxes_find(call->api->boxes, call->who.tenant, id, &box, NULL) < 0)
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
-    return fn(box, &changing->op, err);
+    return vm_change(call, box, wish, err);
 }
 
 static int agent_start(struct call *call, struct err *err)
 {
-    return change(call, "running", false, box_start, err);
+    return change(call,
+                  &(struct vm_change){
+                      .state = "running", .already = "VM is already running", .fn = box_start },
+                  err);
 }
 
 static int agent_stop(struct call *call, struct err *err)
 {
-    return change(call, "shutdown", false, box_stop, err);
+    return change(call,
+                  &(struct vm_change){
+                      .state = "shutdown", .already = "VM is already stopped", .fn = box_stop },
+                  err);
 }
 
 static int agent_destroy(struct call *call, struct err *err)
 {
-    return change(call, "stopped", false, box_stop, err);
+    return change(call,
+                  &(struct vm_change){ .state = "stopped",
+                                       .message = "VM destroyed",
+                                       .already = "VM destroyed",
+                                       .fn = box_stop },
+                  err);
 }
 
 static int agent_delete(struct call *call, struct err *err)
 {
-    return change(call, "stopped", true, box_delete, err);
+    const char *force = call_query(call, "force"); /* here it is so unless it is said not to be */
+
+    return change(call,
+                  &(struct vm_change){ .deletes = true,
+                                       .force = !force || strcmp(force, "false") != 0,
+                                       .fn = box_delete },
+                  err);
 }
 
 /* ---- another secret ---- */

@@ -37,7 +37,7 @@ enum route_flag {
 };
 
 /* In whose words errors are told. */
-enum surface { SURFACE_ATOLL, SURFACE_HUB, SURFACE_RPC, SURFACE_TEXT };
+enum surface { SURFACE_ATOLL, SURFACE_HUB, SURFACE_VM, SURFACE_RPC, SURFACE_TEXT };
 
 struct call;
 struct rpc_method;
@@ -168,6 +168,8 @@ struct api {
 
 must_use int api_init(struct api *api, struct err *err);
 void api_free(struct api *api);
+/* Within the first job of a start: what an earlier life left half done has failed. */
+must_use int api_boot(struct db *db, struct err *err);
 /* Before http_server_drain: /readyz says no, event streams end. */
 void api_drain(struct api *api);
 /* The http_app of this api. */

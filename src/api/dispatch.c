@@ -446,16 +446,40 @@ static void start_later(struct running *run)
     store_read(api->store, &run->job);
 }
 
+static int stream_begin(struct call *call, struct err *err)
+{
+    running_of(call)->later = false;
+    if (!call->req) /* who asked did not wait */
+        call_free(call);
+    else if (err->code || call->route->fn(call, err) < 0)
+        call_refuse(call, err);
+    return 0;
+}
+
+/* The body, if there is one, is not read while the sandbox wakes up. */
+static void start_stream(struct running *run)
+{
+    struct call *call = &run->call;
+    struct err err = { 0 };
+
+    if (!(call->route->flags & ROUTE_AWAKE)) {
+        (void)stream_begin(call, &err);
+        return;
+    }
+    run->later = true;
+    if (call_awake(call, stream_begin, &err) < 0) {
+        run->later = false;
+        call_refuse(call, &err);
+    }
+}
+
 static void start(struct running *run)
 {
     struct call *call = &run->call;
 
     metric_add(&calls_total, (unsigned)call->route->on, 1);
     if (call->route->on == ON_STREAM) {
-        struct err err = { 0 };
-
-        if (call->route->fn(call, &err) < 0)
-            call_refuse(call, &err);
+        start_stream(run);
         return;
     }
     if (call->route->on == ON_LATER) {

@@ -374,6 +374,8 @@ void event_streams_cut(struct api *api, const char *who)
 void api_drain(struct api *api)
 {
     api->draining = true;
+    if (!api->own)
+        return; /* it had not begun */
     sockets_drain(api);
     rpc_drain(api);
     list_each_safe (node, &api->own->streams)

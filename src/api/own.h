@@ -64,7 +64,10 @@ must_use int call_box(struct call *call, struct box **out, struct err *err);
  * arena. */
 struct box_op *call_op(struct call *call);
 struct call *call_of(struct box_op *op);
-/* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
+/*
+ * `then` goes on with the call once the sandbox of the path is awake. One that is ON_STREAM may be
+ * without its request by then, and gets the error in *err when it could not be woken.
+ */
 must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
 /* layers.c: what was asked, what is applied, what is lost; and the last in an audit row's detail.

@@ -32,9 +32,12 @@ void rpc_drop(struct rpc *rpc)
 
 /* ---- out ---- */
 
+/* A byte of text may become six in JSON ("\u0001"). */
+#define JSON_GROWS 6
+
 enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message)
 {
-    autobuf struct buf bytes = { .max = (size_t)2 * GRPC_MESSAGE_MAX };
+    autobuf struct buf bytes = { .max = (size_t)(JSON_GROWS + 1) * GRPC_MESSAGE_MAX };
 
     if (!rpc->grpc)
         return HTTP_CUT;
@@ -222,7 +225,7 @@ void rpc_services(void (*fn)(void *ctx, struct str service), void *ctx)
 
     for (const struct route *const *table = api_tables; *table; table++)
         for (const struct route *route = *table; route->name; route++)
-            if (route->rpc && !str_eq(service_of(route), last)) {
+            if (route->surface == SURFACE_RPC && !str_eq(service_of(route), last)) {
                 last = service_of(route); /* those of one stand together */
                 fn(ctx, last);
             }

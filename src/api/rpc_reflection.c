@@ -12,7 +12,8 @@
 #include "http/grpc.h"
 
 /* A google.protobuf.FileDescriptorSet, from protos.S. */
-extern const char protos_begin[], protos_end[];
+extern const char protos_begin[];
+extern const uint64_t protos_size;
 
 /* Fields of FileDescriptorProto and what is in it. */
 enum { SET_FILE = 1 };
@@ -92,12 +93,17 @@ static bool file_has(struct str file, struct str symbol)
     return false;
 }
 
-static struct str find_file(const char *name, const char *symbol)
+static bool file_is(struct str file, struct str name)
 {
-    struct str rest = { protos_begin, (size_t)(protos_end - protos_begin) }, file;
+    return str_eq(text_of(file, FILE_NAME), name);
+}
+
+static struct str find_file(bool (*fits)(struct str file, struct str what), const char *what)
+{
+    struct str rest = { protos_begin, protos_size }, file;
 
     while (next_file(&rest, &file))
-        if (name ? str_is(text_of(file, FILE_NAME), name) : file_has(file, str_of(symbol)))
+        if (fits(file, (struct str){ what, strlen(what) }))
             return file;
     return STR_NONE;
 }
@@ -109,18 +115,18 @@ typedef Grpc__Reflection__V1__ServerReflectionResponse response_t;
 #define ASKS(what) GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_##what
 #define TELLS(what) GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_##what
 
-static enum http_flow answer_error(struct rpc *rpc, response_t *reply, int code, const char *text)
+static enum http_flow answer_error(struct rpc *rpc, response_t reply, int code, const char *text)
 {
     Grpc__Reflection__V1__ErrorResponse error = GRPC__REFLECTION__V1__ERROR_RESPONSE__INIT;
 
     error.error_code = code;
     error.error_message = (char *)text;
-    reply->message_response_case = TELLS(ERROR_RESPONSE);
-    reply->error_response = &error;
-    return rpc_send(rpc, &reply->base);
+    reply.message_response_case = TELLS(ERROR_RESPONSE);
+    reply.error_response = &error;
+    return rpc_send(rpc, &reply.base);
 }
 
-static enum http_flow answer_file(struct rpc *rpc, response_t *reply, struct str file)
+static enum http_flow answer_file(struct rpc *rpc, response_t reply, struct str file)
 {
     Grpc__Reflection__V1__FileDescriptorResponse files =
         GRPC__REFLECTION__V1__FILE_DESCRIPTOR_RESPONSE__INIT;
@@ -130,9 +136,9 @@ static enum http_flow answer_file(struct rpc *rpc, response_t *reply, struct str
         return answer_error(rpc, reply, GRPC_NOT_FOUND, "not found");
     files.n_file_descriptor_proto = 1; /* none of ours imports another */
     files.file_descriptor_proto = &bytes;
-    reply->message_response_case = TELLS(FILE_DESCRIPTOR_RESPONSE);
-    reply->file_descriptor_response = &files;
-    return rpc_send(rpc, &reply->base);
+    reply.message_response_case = TELLS(FILE_DESCRIPTOR_RESPONSE);
+    reply.file_descriptor_response = &files;
+    return rpc_send(rpc, &reply.base);
 }
 
 struct listing {
@@ -157,16 +163,16 @@ static void list_one(void *ctx, struct str service)
     listing->list.service[listing->list.n_service++] = item;
 }
 
-static enum http_flow answer_list(struct rpc *rpc, response_t *reply)
+static enum http_flow answer_list(struct rpc *rpc, response_t reply)
 {
     autoarena struct arena arena = { 0 };
     struct listing listing = { &arena, GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT };
 
     listing.list.service = arena_alloc(&arena, SERVICES_MAX * sizeof(*listing.list.service));
     rpc_services(list_one, &listing);
-    reply->message_response_case = TELLS(LIST_SERVICES_RESPONSE);
-    reply->list_services_response = &listing.list;
-    return rpc_send(rpc, &reply->base);
+    reply.message_response_case = TELLS(LIST_SERVICES_RESPONSE);
+    reply.list_services_response = &listing.list;
+    return rpc_send(rpc, &reply.base);
 }
 
 static enum http_flow answer(struct rpc *rpc, request_t *request)
@@ -177,16 +183,16 @@ static enum http_flow answer(struct rpc *rpc, request_t *request)
     reply.original_request = request;
     switch (request->message_request_case) {
     case ASKS(FILE_BY_FILENAME):
-        return answer_file(rpc, &reply, find_file(request->file_by_filename, NULL));
+        return answer_file(rpc, reply, find_file(file_is, request->file_by_filename));
     case ASKS(FILE_CONTAINING_SYMBOL):
-        return answer_file(rpc, &reply, find_file(NULL, request->file_containing_symbol));
+        return answer_file(rpc, reply, find_file(file_has, request->file_containing_symbol));
     case ASKS(LIST_SERVICES):
-        return answer_list(rpc, &reply);
+        return answer_list(rpc, reply);
     case ASKS(FILE_CONTAINING_EXTENSION):
     case ASKS(ALL_EXTENSION_NUMBERS_OF_TYPE):
-        return answer_error(rpc, &reply, GRPC_NOT_FOUND, "proto3 has no extensions");
+        return answer_error(rpc, reply, GRPC_NOT_FOUND, "proto3 has no extensions");
     default:
-        return answer_error(rpc, &reply, GRPC_INVALID_ARGUMENT, "no question was asked");
+        return answer_error(rpc, reply, GRPC_INVALID_ARGUMENT, "no question was asked");
     }
 }
 

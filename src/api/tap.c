@@ -37,8 +37,11 @@ struct start {
     struct hub *hub; /* NULL: the connection is gone */
     struct arena arena;
     char agent[64], who[ID_SIZE], tenant[TENANT_MAX + 1];
-    const char *reply, *name, *type;
+    const char *reply, *type;
     struct audit row;
+    struct box_op wake; /* its sandbox was asleep… */
+    struct box *box;
+    struct exec_spec spec; /* …and this is what follows; texts in the arena */
 };
 
 static int find_agent(struct hub *hub, const char *name, struct box **out, struct err *err)
@@ -470,27 +473,56 @@ static struct start *start_new(struct hub *hub, const char *agent, const char *r
     return start;
 }
 
-/* Takes `start`. */
-static int start_go(struct start *start, struct box *box, const struct exec_spec *spec,
-                    struct err *err)
+static int start_exec(struct start *start, struct err *err)
 {
-    if (box_exec(box, spec, &start->op, err) == 0)
+    if (box_exec(start->box, &start->spec, &start->op, err) == 0)
         return 0;
     start_free(start);
     return -1;
 }
 
+static void start_woken(struct box_op *op, const struct err *failed)
+{
+    struct start *start = container_of(op, struct start, wake);
+    struct hub *hub = start->hub;
+    struct err err = { 0 };
+
+    if (failed) {
+        err = *failed;
+        start_free(start);
+    } else if (start_exec(start, &err) == 0) {
+        return;
+    }
+    if (hub)
+        hub_error(hub, err.msg);
+}
+
+/* Takes `start`. */
+static int start_go(struct start *start, struct box *box, const struct exec_spec *spec,
+                    struct err *err)
+{
+    start->box = box;
+    start->spec = *spec;
+    start->wake = (struct box_op){ .tenant = start->tenant, .by = start->who, .done = start_woken };
+    int awake = box_wake(box, &start->wake, err);
+    if (awake > 0)
+        return start_exec(start, err);
+    if (awake < 0)
+        start_free(start);
+    return awake;
+}
+
 /* argv of a message: command and args. */
-static const char **argv_of(struct hub *hub, const struct json *json, const char *otherwise)
+static const char **argv_of(struct arena *arena, const struct json *json, const char *otherwise)
 {
     const struct json *args = json_get(json, "args");
-    const char *command = hub_text(hub, json, "command");
+    struct str command = json_text(json, "command");
     size_t argc = 0, max = args && args->type == JSON_ARRAY ? args->count : 0;
-    const char **argv = arena_alloc(&hub->arena, (max + 2) * sizeof(*argv));
+    const char **argv = arena_alloc(arena, (max + 2) * sizeof(*argv));
 
-    argv[argc++] = *command ? command : otherwise;
+    argv[argc++] = command.n ? arena_memdup0(arena, command.p, command.n) : otherwise;
     json_each(arg, args) if (arg->type == JSON_STRING && argc <= max) argv[argc++] =
-        arena_memdup0(&hub->arena, arg->text.p, arg->text.n);
+        arena_memdup0(arena, arg->text.p, arg->text.n);
     argv[argc] = NULL;
     return argv;
 }
@@ -502,7 +534,6 @@ static int open_agent(struct hub *hub, const struct json *json, struct box **box
 
     if (check_may_use(hub, err) < 0 || find_agent(hub, agent, box, err) < 0)
         return -1;
-    (void)box_rouse(*box);
     box_view(*box, view);
     return 0;
 }
@@ -514,11 +545,11 @@ int hub_send_command(struct hub *hub, const struct json *json, struct err *err)
 
     if (open_agent(hub, json, &box, &view, err) < 0)
         return -1;
-    struct exec_spec spec = { .argv = argv_of(hub, json, ""),
+    struct start *start = start_new(hub, hub_text(hub, json, "agent_id"), "command_started");
+    struct exec_spec spec = { .argv = argv_of(&start->arena, json, ""),
                               .stdin_open = true,
                               .cwd = session_cwd(NULL, strcmp(view.user, "root") == 0) };
-    return start_go(start_new(hub, hub_text(hub, json, "agent_id"), "command_started"), box, &spec,
-                    err);
+    return start_go(start, box, &spec, err);
 }
 
 /* One that runs already under this name: told, and tapped. */
@@ -557,7 +588,7 @@ int hub_create_session(struct hub *hub, const struct json *json, struct err *err
 {
     const char *name = hub_text(hub, json, "session_name"),
                *type = hub_text(hub, json, "session_type");
-    struct exec_spec spec = { .argv = argv_of(hub, json, "bash"), .name = name };
+    struct exec_spec spec = { 0 };
     struct sandbox_view view;
     struct box *box;
 
@@ -574,8 +605,11 @@ int hub_create_session(struct hub *hub, const struct json *json, struct err *err
     start->type = headless                          ? "headless"
                   : strcmp(type, "background") == 0 ? "background"
                                                     : "interactive";
+    spec.argv = argv_of(&start->arena, json, "bash");
+    spec.name = arena_strdup(&start->arena, name);
     spec.tty = !headless; /* in the background too, so that one can look at it later */
-    spec.cwd = session_cwd(hub_text(hub, json, "working_dir"), strcmp(view.user, "root") == 0);
+    spec.cwd = arena_strdup(&start->arena, session_cwd(hub_text(hub, json, "working_dir"),
+                                                       strcmp(view.user, "root") == 0));
     struct box_exec *old = headless ? session_named(box, name, true) : NULL;
     if (old)
         (void)!box_exec_kill(old, hub->socket.who.id, err);

@@ -97,6 +97,9 @@ static int client_run(struct cli *cli, struct err *err)
     const char *server = pick(cli, "server", "MANAGEMENT_SERVER", "host.internal:8120");
     options.id = pick(cli, "agent-id", "AGENT_ID", own_hostname(cli));
     options.secret = pick(cli, "secret", "AGENT_SECRET", NULL);
+    if (options.secret)
+        options.secret = arena_strdup(&cli->arena, options.secret);
+    unsetenv("AGENT_SECRET"); /* keepers and commands do not get it */
     if (!options.secret)
         return cli_usage(cli, err,
                          "a secret is needed: AGENT_SECRET, or --secret; "

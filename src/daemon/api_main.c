@@ -332,9 +332,7 @@ static void stop(void)
     if (server.stopping)
         return;
     server.stopping = true;
-    server.api.draining = true;
-    if (server.api.own)
-        api_drain(&server.api);
+    api_drain(&server.api);
     timer_cancel(server.loop, &server.sweep);
     if (server.boxes)
         boxes_drain(server.boxes);
@@ -506,6 +504,8 @@ static int boot_run(struct store_job *job, struct db *db, struct err *err)
         return err_wrap(err, "read the tokens");
     if (boxes_load(server.boxes, db, err) < 0)
         return err_wrap(err, "read the sandboxes");
+    if (api_boot(db, err) < 0)
+        return err_wrap(err, "operations");
     if (links_load(server.links, db, err) < 0)
         return -1;
     if (server.readies == 0 &&

@@ -173,8 +173,8 @@ int ws_client_open(struct ws_client **out, const struct client_target *target, c
     int fd = client_connect(target, options, err);
     if (fd < 0)
         return -1;
-    if (client_io_init(&ws->io, fd, target->tls ? target->name : NULL, "http/1.1",
-                       options->ca_file, options->deadline_ms, err) < 0)
+    if (client_io_init(&ws->io, fd, target->tls ? target->name : NULL, "http/1.1", options->ca_file,
+                       options->deadline_ms, err) < 0)
         return -1;
     int rc = shake_hands(ws, target, path, token, reply, body, err);
     if (rc == 1)

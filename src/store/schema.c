@@ -254,6 +254,21 @@ static const char link_tables[] =
     ") {clustered};"
     "CREATE INDEX link_command_by_agent ON link_command (agent, started_ms);";
 
+/* What was answered 202 (api/operation.c). */
+static const char operation_tables[] =
+    "CREATE TABLE operation ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  type TEXT NOT NULL,"
+    "  status TEXT NOT NULL,"
+    "  target TEXT NOT NULL,"
+    "  error TEXT NOT NULL,"
+    "  result TEXT NOT NULL,"
+    "  progress BIGINT NOT NULL,"
+    "  created_ms BIGINT NOT NULL,"
+    "  completed_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -262,6 +277,7 @@ const struct migration schema_migrations[] = {
     { 5, "images", image_tables },
     { 6, "secrets", secret_tables },
     { 7, "linked agents", link_tables },
+    { 8, "operations", operation_tables },
     { 0 },
 };
 /* clang-format on */

@@ -98,7 +98,7 @@ def test_a_command_runs_and_says_everything_about_itself(server, client):
      b"begun\n"),
     ({"command": "sh", "args": ["-c", "kill -9 $$"]}, 137, None, b""),
     ({"command": "printf", "args": ["%s|", "a b", "", "c'd", "\n"]}, 0, None, b"a b||c'd|\n|"),
-    ({"command": "sh", "args": ["-c", "(sleep 60 &) ; echo parent"]}, 0, None, b"parent\n"),
+    ({"command": "sh", "args": ["-c", "(sleep 3 &) ; echo parent"]}, 0, None, b"parent\n"),
     ({"command": "true", "run_as": "root"} if os.geteuid() == 0 else {"command": "true"}, 0, None, b""),
 ])
 def test_how_commands_end(server, client, wish, code, error, out):
@@ -131,6 +131,20 @@ def test_input_signals_and_terminals(server, client):
     assert wait_end(server, client.agent, made["command_id"])["exit_code"] == 0
     shown = output(server, client.agent, made["command_id"])
     assert b"40 120" in shown and b"xterm-256color" in shown and b"tty" in shown, shown
+
+
+def test_the_secret_is_not_left_lying_about(server, client):
+    secret = client.env["AGENT_SECRET"].encode()
+    made = run(server, client.agent, "sh", "-c", "sleep 30", wait=0)
+    harness.wait_until(lambda: len(harness.descendants(client.process.pid)) >= 2, 15, "keeper and command")
+    for pid in harness.descendants(client.process.pid):
+        assert secret not in open(f"/proc/{pid}/environ", "rb").read()
+        assert secret not in open(f"/proc/{pid}/cmdline", "rb").read()
+    assert os.stat(f"/proc/{client.process.pid}/environ").st_uid == 0  # not ours to read, unless we are root
+    for path in client.dir.rglob("*"):
+        assert not path.is_file() or secret not in path.read_bytes(), path
+    server.post(f"{AGENTS}/{client.agent}/commands/{made['command_id']}/signal", {"signal": "KILL"})
+    assert wait_end(server, client.agent, made["command_id"])["exit_code"] == 137
 
 
 TRUTH = "i=0; while [ $i -lt 40000 ]; do echo line $i; echo err $i >&2; i=$((i+1)); done; exit 7"
@@ -393,6 +407,29 @@ def test_bad_requests_about_agents(server, peer, agent_id):
     harness.wait_until(lambda: server.get(f"{AGENTS}/{agent_id}").json()["status"] == "Disconnected", 15, "its end")
     reply = server.post(path, {"command": "x"})
     assert reply.status == 409 and "not connected" in reply.json()["error"]
+
+
+def test_health_as_agentic_has_it(start_server, tmp_path):
+    server = start_server()
+
+    def get(path, **kw):
+        reply = server.get(path, **kw)
+        return reply.status, reply.json()
+
+    assert get("/healthz", token=None) == (200, {"status": "alive"})
+    assert get("/healthz/http", token=None) == (200, {"http": "alive"})
+    assert get("/readyz", token=None) == (200, {"status": "ready", "agent_count": 0})
+    assert get("/readyz?require=agents", token=None) == \
+        (503, {"status": "not_ready", "reason": "no_agents_connected"})
+    assert server.get("/readyz?require=luck", token=None).status == 400
+    assert get("/api/v1/health/live") == (200, {"alive": True})
+    assert get("/api/v1/health/ready") == (200, {"ready": True, "reason": "no_agents_but_operational"})
+    assert get("/api/health") == (200, {"status": "ok", "service": "atoll"})
+    client = Client(server, "a1", secret_of(server, "a1"), tmp_path).start()
+    assert get("/readyz?require=agents", token=None) == (200, {"status": "ready", "agent_count": 1})
+    assert get("/api/v1/health/ready")[1]["reason"] == "agents_connected"
+    assert get("/healthz/deep")[1]["agent_count"] == 1
+    assert client.stop() == 0
 
 
 def test_events_tell_the_story(server, peer, agent_id):

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 import urllib.parse
 
@@ -92,6 +93,11 @@ def test_much_output(box, session):
     got = run(box, session, "head -c 6000000 /dev/zero | tr '\\0' x; head -c 6000000 /dev/urandom >&2")
     assert got["truncated"] is True and set(got["stdout"]) == {"x"} and len(got["stdout"]) > 2000000
     assert base64.b64decode(got["stderrBytes"])[:10].decode("utf-8", "replace") and got["execId"].startswith("ex")
+
+
+def test_output_that_grows_in_json(box, session):
+    got = run(box, session, "head -c 2000000 /dev/zero | tr '\\0' '\\001'")
+    assert got["stdout"] == "\x01" * 2000000
 
 
 # ---- streams ----
@@ -264,6 +270,23 @@ BAD = [
 ]
 
 
+GOOD = [
+    ("Exec", {"command": ": " + "x" * 131069}),
+    ("Exec", {"command": "true", "timeout": 86400}),
+    ("Exec", {"command": "true", "workdir": "/" + "x" * 4094}),
+    ("ReadFile", {"path": "x" * 4095}),
+    ("WriteFile", {"path": "x" * 4095}),
+]
+
+
+def test_at_the_limits(grpcio, own_session):
+    for method, fields in GOOD:
+        assert grpcio.call(method, {"sessionId": own_session, **fields}).code == "ok", (method, str(fields)[:60])
+    made = grpcio.call("CreateSession", {"sessionId": "limits", "allowedHosts": ["x" * 4095]}).ok["session"]
+    assert made["allowedHosts"] == ["x" * 4095]
+    assert grpcio.call("DestroySession", {"sessionId": "limits"}).ok == {"success": True}
+
+
 @pytest.mark.parametrize("number", range(len(BAD)))
 def test_bad_input(box, session, number):
     method, fields, code = BAD[number]
@@ -332,6 +355,17 @@ def test_cancelled_in_the_same_breath(server, grpcio, own_session):
         harness.wait_until(lambda: [e for e in server.get(execs).json()["items"] if e["state"] == "exited"], 10,
                            "the end of the command")
     assert server.get(execs).json()["items"][0]["signal"] == 9
+
+
+def test_two_messages_where_one_is_wanted(server, grpcio, own_session):
+    files = grpcio.files
+    one = files.request(rpc.SANDBOX, "WriteFile", {"sessionId": own_session, "path": "twice", "content": "x"})
+    call = grpcio.channel.stream_unary(f"/{rpc.SANDBOX}/WriteFile", lambda m: m.SerializeToString(), lambda b: b)
+    for messages in ([], [one, one]):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(iter(messages), timeout=10, metadata=grpcio.metadata("admin"))
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert read(grpcio, own_session, "twice") == {"error": "File not found"}
 
 
 def connect(server, method, body, kind="application/json", token="admin", **headers):
@@ -516,16 +550,65 @@ def test_stopping_server_says_so_and_kills_nothing(start_server):
     server = start_server()
     client = rpc.Grpcio(server)
     name = client.call("CreateSession").ok["session"]["sessionId"]
-    stream = client.begin("ExecStream", {"sessionId": name, "command": "echo go; sleep 4; echo done > end"})
+    stream = client.begin("ExecStream", {"sessionId": name, "command": "echo go; sleep 3; echo done > end"})
     assert next(stream).data == "go\n"
-    os.kill(server.api_pid(), signal.SIGTERM)
-    with pytest.raises(grpc.RpcError) as caught:
-        next(stream)
-    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-    server.wait_ready()
-    harness.wait_until(lambda: read(client, name, "end").get("content"), 15, "the end of the command")
+    unary = client.begin("Exec", {"sessionId": name, "command": "touch began; sleep 3; echo done > end2"})
+    harness.wait_until(lambda: "error" not in read(client, name, "began"), 10, "the beginning of the command")
+    server.process.send_signal(signal.SIGTERM)
+    for call in (stream, unary):
+        with pytest.raises(grpc.RpcError) as caught:
+            next(call)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE and "about to stop" in caught.value.details()
+    assert server.process.wait(harness.STOP_SECONDS) == 0
+    client.close()
+    server.start()
+    client = rpc.Grpcio(server)
+    for end in ("end", "end2"):
+        harness.wait_until(lambda: read(client, name, end).get("content"), 15, "the end of the command")
     assert client.call("DestroySession", {"sessionId": name}).ok == {"success": True}
     client.close()
+
+
+def test_a_call_wakes_a_sandbox(server, grpcio):
+    for action in ("pause", "stop") if disks_work(server) else ("pause",):
+        for method, fields in (("Exec", {"command": "echo awake"}), ("ExecStream", {"command": "echo awake"}),
+                               ("WriteFile", {"path": "w", "content": "x"}), ("ReadFile", {"path": "none"})):
+            made = server.post("/api/v1/sandboxes", {"idle": {"after_ms": 100, "action": action}}).json()["id"]
+            harness.wait_until(lambda: [s for s in server.get("/api/v1/sandboxes").json()["items"]
+                                        if s["id"] == made and s["asleep"]], 15, "its sleep")
+            got = grpcio.call(method, {"sessionId": made, **fields})
+            assert got.code == "ok" and ("awake" in str(got) or method.endswith("File")), (action, method, got)
+            assert grpcio.call("DestroySession", {"sessionId": made}).ok == {"success": True}
+
+
+COMMANDS = ["echo one; echo two >&2; exit 3", "true", "printf 'gr\\303\\274n'", "pwd; id -un", "kill -TERM $$",
+            "seq 2000", "printf '\\377'"]
+
+
+def test_every_surface_says_the_same(server, grpcio, own_session):
+    """REST, gRPC, Connect and the command line: output, errors and exit code of the same commands."""
+    def rest(line):
+        path = f"/api/v1/sandboxes/{own_session}/execs?wait=20000"
+        got = server.post(path, {"command": line}, timeout=30).json()
+        return got["output"], got["errors"], -got["signal"] if got["signal"] else got["exit_code"]
+
+    def by_grpc(line):
+        got = run(grpcio, own_session, line)
+        return got.get("stdout", ""), got.get("stderr", ""), got.get("exitCode", 0)
+
+    def by_connect(line):
+        got = connect(server, "Exec", json.dumps({"sessionId": own_session, "command": line})).json()
+        return got.get("stdout", ""), got.get("stderr", ""), got.get("exitCode", 0)
+
+    def by_cli(line):
+        done = subprocess.run([server.binary, "exec", own_session, "--", "/bin/sh", "-c", line], capture_output=True,
+                              env={**os.environ, "ATOLL_STATE": str(server.state)}, stdin=subprocess.DEVNULL,
+                              timeout=30, check=False)
+        code = 128 - done.returncode if done.returncode > 128 else done.returncode
+        return done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"), code
+
+    for line in COMMANDS:
+        assert rest(line) == by_grpc(line) == by_connect(line) == by_cli(line), line
 
 
 # ---- reflection and health ----
@@ -548,8 +631,11 @@ def test_reflection(grpcio, version):
                   {"file_containing_symbol": "grpc.health.v1.HealthCheckResponse.ServingStatus"},
                   {"file_containing_symbol": "sandbox.v1.Exec"}, {"file_by_filename": "nothing"}, {},
                   {"all_extension_numbers_of_type": "sandbox.v1.ExecRequest"}, version=version)
-    assert [s.name for s in got[0].list_services_response.service] == \
-        ["sandbox.v1.SandboxService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"]
+    names = [s.name for s in got[0].list_services_response.service]
+    assert len(set(names)) == len(names) and {"sandbox.v1.SandboxService", "grpc.health.v1.Health",
+                                              "grpc.reflection.v1.ServerReflection"} <= set(names)
+    described = reflect(grpcio, *[{"file_containing_symbol": name} for name in names], version=version)
+    assert all(d.file_descriptor_response.file_descriptor_proto for d in described), names
     assert got[0].original_request.list_services == "*"
     file = descriptor_pb2.FileDescriptorProto.FromString(got[1].file_descriptor_response.file_descriptor_proto[0])
     assert file.name == "sandbox/v1/sandbox.proto" and [s.name for s in file.service] == ["SandboxService"]
@@ -558,6 +644,14 @@ def test_reflection(grpcio, version):
         assert other.file_descriptor_response == got[1].file_descriptor_response
     assert b"ServingStatus" in got[5].file_descriptor_response.file_descriptor_proto[0]
     assert [g.error_response.error_code for g in got[6:]] == [5, 5, 3, 5]
+
+
+def test_reflection_has_an_end(grpcio):
+    """What all questions of one call take of memory is bounded."""
+    with pytest.raises(grpc.RpcError) as caught:
+        reflect(grpcio, *[{"file_by_filename": "x" * 4000000}] * 8)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert len(reflect(grpcio, *[{"file_by_filename": "x" * 1000}] * 500)) == 500
 
 
 def test_reflection_needs_a_token(grpcio):

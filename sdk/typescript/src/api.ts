@@ -34,8 +34,6 @@ export const operations = {
     "sandbox.start": { method: "POST", path: "/api/v1/sandboxes/{id}/start" },
     "sandbox.stats": { method: "GET", path: "/api/v1/sandboxes/{id}/stats" },
     "sandbox.applied": { method: "GET", path: "/api/v1/sandboxes/{id}/applied" },
-    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
-    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
     "exec.create": { method: "POST", path: "/api/v1/sandboxes/{id}/execs", creates: true },
     "exec.list": { method: "GET", path: "/api/v1/sandboxes/{id}/execs" },
     "exec.read": { method: "GET", path: "/api/v1/sandboxes/{id}/execs/{eid}" },
@@ -65,6 +63,8 @@ export const operations = {
     "snapshot.delete_of": { method: "DELETE", path: "/api/v1/sandboxes/{id}/snapshots/{snapshot}" },
     "snapshot.list": { method: "GET", path: "/api/v1/snapshots" },
     "snapshot.delete": { method: "DELETE", path: "/api/v1/snapshots/{snapshot}" },
+    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
+    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
     "pool.list": { method: "GET", path: "/api/v1/pools" },
     "pool.set": { method: "PUT", path: "/api/v1/pools/{name}" },
     "image.import": { method: "POST", path: "/api/v1/images" },
@@ -226,18 +226,6 @@ export class Api extends Caller {
     /** What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits. */
     sandboxApplied(id: string, options?: Options): Promise<unknown> {
         return this.json(operations["sandbox.applied"], { id }, {}, undefined, options);
-    }
-
-    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
-     *  on there, and does not run in the copy. */
-    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
-        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
-    }
-
-    /** Give it back the files of one of its snapshots. Its commands end. */
-    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
-        options?: Options): Promise<models.SandboxRollbackResult> {
-        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
     }
 
     /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that time
@@ -407,6 +395,18 @@ export class Api extends Caller {
     /** Remove a snapshot, by id, or by a name that only one has. */
     snapshotDelete(snapshot: string, options?: Options): Promise<models.SnapshotInfo> {
         return this.json(operations["snapshot.delete"], { snapshot }, {}, undefined, options);
+    }
+
+    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
+     *  on there, and does not run in the copy. */
+    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
+    }
+
+    /** Give it back the files of one of its snapshots. Its commands end. */
+    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
+        options?: Options): Promise<models.SandboxRollbackResult> {
+        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
     }
 
     /** The pools of warm sandboxes, and how many stand ready. */

@@ -351,31 +351,6 @@ export interface SandboxStats {
     oom_kills: number;
 }
 
-export interface SandboxForkRequest {
-    /** Of the new one; without it, none */
-    name?: string;
-    /** Lifetime of the new one; without it, until it is deleted */
-    ttl_ms?: number;
-    /** Of the new one; without it, the same */
-    labels?: Record<string, string>;
-}
-
-export interface SandboxRollbackRequest {
-    /** Name of a snapshot of this sandbox, or id of any */
-    snapshot: string;
-}
-
-export interface SandboxRollbackResult {
-    /** The sandbox */
-    id: string;
-    /** Whose files it has now */
-    snapshot: string;
-    /** running if it ran or was paused before, otherwise stopped */
-    state: string;
-    /** Commands that ended by this */
-    execs_ended: number;
-}
-
 export interface ExecSpec {
     /** Program and arguments; the program is looked for in PATH */
     argv?: string[];
@@ -587,6 +562,31 @@ export interface SnapshotInfo {
     by: string;
     /** When it was made */
     created_at: string | null;
+}
+
+export interface SandboxForkRequest {
+    /** Of the new one; without it, none */
+    name?: string;
+    /** Lifetime of the new one; without it, until it is deleted */
+    ttl_ms?: number;
+    /** Of the new one; without it, the same */
+    labels?: Record<string, string>;
+}
+
+export interface SandboxRollbackRequest {
+    /** Name of a snapshot of this sandbox, or id of any */
+    snapshot: string;
+}
+
+export interface SandboxRollbackResult {
+    /** The sandbox */
+    id: string;
+    /** Whose files it has now */
+    snapshot: string;
+    /** running if it ran or was paused before, otherwise stopped */
+    state: string;
+    /** Commands that ended by this */
+    execs_ended: number;
 }
 
 export interface PoolInfo {

@@ -34,8 +34,6 @@ OPERATIONS: Dict[str, Operation] = {
     "sandbox.start": Operation("POST", "/api/v1/sandboxes/{id}/start"),
     "sandbox.stats": Operation("GET", "/api/v1/sandboxes/{id}/stats"),
     "sandbox.applied": Operation("GET", "/api/v1/sandboxes/{id}/applied"),
-    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
-    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
     "exec.create": Operation("POST", "/api/v1/sandboxes/{id}/execs", creates=True),
     "exec.list": Operation("GET", "/api/v1/sandboxes/{id}/execs"),
     "exec.read": Operation("GET", "/api/v1/sandboxes/{id}/execs/{eid}"),
@@ -65,6 +63,8 @@ OPERATIONS: Dict[str, Operation] = {
     "snapshot.delete_of": Operation("DELETE", "/api/v1/sandboxes/{id}/snapshots/{snapshot}"),
     "snapshot.list": Operation("GET", "/api/v1/snapshots"),
     "snapshot.delete": Operation("DELETE", "/api/v1/snapshots/{snapshot}"),
+    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
+    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
     "pool.list": Operation("GET", "/api/v1/pools"),
     "pool.set": Operation("PUT", "/api/v1/pools/{name}"),
     "image.import": Operation("POST", "/api/v1/images"),
@@ -234,20 +234,6 @@ class Api(Caller):
     def sandbox_applied(self, id: str, *, options: Optional[Options] = None) -> Any:
         """What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits."""
         return self._any(OPERATIONS["sandbox.applied"], {"id": id}, {}, None, options)
-
-    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
-                     labels: Optional[Mapping[str, str]] = None,
-                     options: Optional[Options] = None) -> models.SandboxInfo:
-        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
-        goes on there, and does not run in the copy."""
-        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
-        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
-
-    def sandbox_rollback(self, id: str, *, snapshot: str,
-                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
-        """Give it back the files of one of its snapshots. Its commands end."""
-        body = {"snapshot": snapshot}
-        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
 
     def exec_create(self, id: str, *, wait: Optional[int] = None, argv: Optional[Sequence[str]] = None,
                     command: Optional[str] = None, cwd: Optional[str] = None,
@@ -426,6 +412,20 @@ class Api(Caller):
         """Remove a snapshot, by id, or by a name that only one has."""
         return self._json(OPERATIONS["snapshot.delete"], {"snapshot": snapshot}, {}, None, models.SnapshotInfo,
                           options)
+
+    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
+                     labels: Optional[Mapping[str, str]] = None,
+                     options: Optional[Options] = None) -> models.SandboxInfo:
+        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
+        goes on there, and does not run in the copy."""
+        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
+        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
+
+    def sandbox_rollback(self, id: str, *, snapshot: str,
+                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
+        """Give it back the files of one of its snapshots. Its commands end."""
+        body = {"snapshot": snapshot}
+        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
 
     def pool_list(self, *, options: Optional[Options] = None) -> Page[models.PoolInfo]:
         """The pools of warm sandboxes, and how many stand ready."""

@@ -308,18 +308,6 @@ class SandboxStats(Model):
 
 
 @dataclass(frozen=True)
-class SandboxRollbackResult(Model):
-    # The sandbox
-    id: str = ""
-    # Whose files it has now
-    snapshot: str = ""
-    # running if it ran or was paused before, otherwise stopped
-    state: str = ""
-    # Commands that ended by this
-    execs_ended: int = 0
-
-
-@dataclass(frozen=True)
 class ExecInfo(Model):
     # ex…
     id: str = ""
@@ -491,6 +479,18 @@ class SnapshotInfo(Model):
     _special: ClassVar[Special] = {
         "created_at": datetime,
     }
+
+
+@dataclass(frozen=True)
+class SandboxRollbackResult(Model):
+    # The sandbox
+    id: str = ""
+    # Whose files it has now
+    snapshot: str = ""
+    # running if it ran or was paused before, otherwise stopped
+    state: str = ""
+    # Commands that ended by this
+    execs_ended: int = 0
 
 
 @dataclass(frozen=True)
