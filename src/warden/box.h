@@ -14,6 +14,7 @@
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
  *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
+ *   sweep.c       its mounts, when all else is gone
  */
 #pragma once
 

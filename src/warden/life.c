@@ -85,6 +85,7 @@ static void ended(struct box *box)
         say_died(box);
     if (box->upper)
         disks_sync();
+    sweep_take(&box->mounts);
     table_leave(box);
     pool_wish();
 }
@@ -180,6 +181,7 @@ void life_create(const struct wire_msg *request)
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
     box->nested = spec->profile == SECCOMP_NESTING;
     table_set_upper(box, spec->upper);
+    box->in_memory = !spec->upper && !spec->layer_count;
     if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
@@ -257,8 +259,10 @@ void life_destroy(const struct wire_msg *request)
         return;
     }
     say_later(box, request);
-    if (box->state == BOX_RUNNING)
+    if (box->state == BOX_RUNNING) {
+        box->mounts = sweep_hold(box);
         end_begin(box);
+    }
 }
 
 void life_due(struct box *box)
