@@ -101,10 +101,10 @@ void pool_run_due(int64_t now_ms);
 /* Gives back all, whatever its size. */
 void pool_empty(void);
 /*
- * A free index with its namespaces, from the pool or made now; NULL with errno and *step. Nested:
- * user namespaces can be made inside; there are none of that kind in the pool.
+ * A free index with what is there of its box, from the pool or made now; NULL with errno and *step.
+ * Nested: user namespaces can be made inside; there are none of that kind in the pool.
  */
-struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step);
+struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step);
 
 /* ---- life.c ---- */
 

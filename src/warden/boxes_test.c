@@ -546,3 +546,49 @@ TEST(mounts_are_let_go_of_when_all_else_is_gone)
     rig_close();
     CHECK_INT(rig_child(true), 0);
 }
+
+/* Their number, and which they are: " INODE INODE…". */
+static int groups_named(const char *name, char *inodes, size_t size)
+{
+    char command[256];
+    int count = 0;
+
+    snprintf(command, sizeof(command), "find /sys/fs/cgroup -type d -path '*/%s/%s' -printf ' %%i'",
+             box_host.name, name);
+    FILE *out = popen(command, "re");
+    CHECK(out != NULL);
+    inodes[fread(inodes, 1, size - 1, out)] = 0;
+    pclose(out);
+    for (const char *at = inodes; (at = strchr(at, ' ')); at++)
+        count++;
+    return count;
+}
+
+TEST(groups_made_ahead_become_those_of_a_box_and_go_with_the_warden)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    char ahead[1024], its[1024], *rest = NULL;
+    int full = groups_named(".ahead*", ahead, sizeof(ahead));
+
+    if (full == 0) {
+        rig_close();
+        test_skip("cgroups of v2 cannot be renamed");
+    }
+    struct rig_box box = rig_create(rig_spec("ahead"), "ahead");
+    CHECK(groups_named("ahead", its, sizeof(its)) > 0);
+    for (char *one = strtok_r(its, " ", &rest); one; one = strtok_r(NULL, " ", &rest))
+        CHECK(strstr(ahead, one) != NULL);
+    CHECK_INT(rig_name(WIRE_BOX_APPLIED, "ahead").msg.applied.pids, 64);
+    rig_settle();
+    CHECK_INT(groups_named(".ahead*", ahead, sizeof(ahead)), full);
+    rig_destroy(&box);
+    rig_settle();
+    rig_check_left(state, before);
+    boxes_pool(1);
+    CHECK(groups_named(".ahead*", ahead, sizeof(ahead)) < full);
+    boxes_pool(4);
+    rig_settle();
+    rig_close();
+    CHECK_INT(groups_named(".ahead*", ahead, sizeof(ahead)), 0);
+}

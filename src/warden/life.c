@@ -165,12 +165,12 @@ void life_create(const struct wire_msg *request)
     const struct box_spec *spec = &request->spec;
     struct box_begun begun;
     enum box_step step = BOX_STEP_SPEC;
-    int userns = -1, netns = -1, refused = check_new(request);
+    struct box_ahead ahead = { -1, -1, -1 };
+    int refused = check_new(request);
 
     if (refused == EINPROGRESS)
         return; /* heard again when there are disks */
-    struct box *box =
-        refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &userns, &netns, &step);
+    struct box *box = refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &ahead, &step);
     pool_wish();
     if (!box) {
         refuse_new(request, refused ? refused : errno, step);
@@ -182,7 +182,7 @@ void life_create(const struct wire_msg *request)
     box->nested = spec->profile == SECCOMP_NESTING;
     table_set_upper(box, spec->upper);
     box->in_memory = !spec->upper && !spec->layer_count;
-    if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
+    if (box_begin(&box_host, spec, table_slot(box), &ahead, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
         end_begin(box);
