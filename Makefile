@@ -115,6 +115,41 @@ ifneq ($(wildcard src/http/assets.h),)
 LIB_OBJ += $(BUILD)/obj/gen/assets.o $(BUILD)/obj/gen/assets_table.o
 endif
 
+# ---- messages of remote calls --------------------------------------------------------------------
+
+# Structs and descriptors for C by protoc-c, which does not know `optional` of proto3: it reads a copy
+# in which such a field is what the protocol makes of it, a choice of one ("field_is"). The files
+# themselves are embedded as descriptors, for server reflection.
+PROTOS := $(patsubst proto/%,%,$(shell find proto -name '*.proto' | sort))
+PROTO_OPTIONAL := s/^\( *\)optional \([a-z0-9]*\) \([a-z0-9_]*\) = \([0-9]*\);/\1oneof \3_is { \2 \3 = \4; }/
+PROTO_HEADERS := $(PROTOS:%.proto=$(BUILD)/gen/pb/%.pb-c.h)
+$(BUILD)/gen/proto/%.proto: proto/%.proto
+	@mkdir -p $(@D)
+	@sed '$(PROTO_OPTIONAL)' $< > $@
+$(BUILD)/gen/proto/%.proto: tests/proto/%.proto
+	@mkdir -p $(@D)
+	@sed '$(PROTO_OPTIONAL)' $< > $@
+$(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: $(BUILD)/gen/proto/%.proto
+	@mkdir -p $(BUILD)/gen/pb
+	@echo "  PB   $*.proto"
+	@protoc-c -I$(BUILD)/gen/proto --c_out=$(BUILD)/gen/pb $<
+$(BUILD)/obj/pb/%.o: $(BUILD)/gen/pb/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -w -MMD -MP -c $< -o $@
+$(BUILD)/gen/protos.pb: $(PROTOS:%=proto/%)
+	@mkdir -p $(@D)
+	@protoc-c -Iproto --descriptor_set_out=$@ $^
+$(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb Makefile
+	@printf '%s\n' '.section .rodata' '.global protos_begin, protos_size' \
+	    '.hidden protos_begin, protos_size' 'protos_begin: .incbin "$<"' '1: .balign 8' \
+	    'protos_size: .quad 1b - protos_begin' \
+	    '.section .note.GNU-stack,"",%progbits' > $@
+CPPFLAGS += -isystem $(BUILD)/gen/pb
+LIB_OBJ += $(PROTOS:%.proto=$(BUILD)/obj/pb/%.pb-c.o) $(BUILD)/obj/gen/protos.o
+# The first build knows no dependencies yet.
+PROTO_USERS := $(wildcard $(addsuffix /*.c,$(addprefix src/,api link agent cli daemon)))
+$(PROTO_USERS:src/%.c=$(BUILD)/obj/%.o): | $(PROTO_HEADERS)
+
 # ---- compile and link ----------------------------------------------------------------------------
 
 # Rewritten only when it would change, so that new flags or a removed file rebuild what they must.
@@ -247,16 +282,33 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
-# ---- the test server for protocol peers ------------------------------------------------------------
+# ---- programs that tests talk to -------------------------------------------------------------------
 
-TEST_PROGRAMS += $(BUILD)/testd
+# testd: a server for protocol peers. screen: what our terminal shows, to compare with others.
+PEERS := testd screen
+TEST_PROGRAMS += $(PEERS:%=$(BUILD)/%)
 
-$(BUILD)/obj/testd.o: tests/peers/testd.c $(BUILD)/flags
+$(PEERS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: tests/peers/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/testd: $(BUILD)/obj/testd.o $(BUILD)/libatoll.a
+$(PEERS:%=$(BUILD)/%): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# ---- the codec of remote calls, for tests against others' ---------------------------------------------
+
+TEST_PROGRAMS += $(BUILD)/codec $(BUILD)/gen/types.pb
+
+$(BUILD)/gen/types.pb: tests/proto/types.proto
+	@mkdir -p $(@D)
+	@protoc-c -Itests/proto --descriptor_set_out=$@ $<
+$(BUILD)/obj/codec.o: tests/peers/codec.c $(BUILD)/flags | $(BUILD)/gen/pb/types.pb-c.h
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/codec: $(BUILD)/obj/codec.o $(BUILD)/obj/pb/types.pb-c.o $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -359,7 +411,10 @@ $(BUILD)/bench/box: tests/bench/box.c $(filter-out %/main.o %/supervise.o,$(WARD
                     $(BUILD)/musl/wire/init.o
 	@mkdir -p $(@D)
 	@$(MUSL_CC) $(CPPFLAGS) -isystem $(BUILD)/musl/include -std=gnu17 -O2 -Wall -Wextra -static -o $@ $^
-bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box
+$(BUILD)/bench/screen: tests/bench/screen.c $(BUILD)/libatoll.a
+	@mkdir -p $(@D)
+	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^ -lvterm -lm
+bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box $(BUILD)/bench/screen
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)

@@ -1,6 +1,7 @@
 /* Picks the role: serve, api, helper, otherwise a CLI command. */
 #include <string.h>
 
+#include "agent/keeper.h"
 #include "cli/cli.h"
 #include "daemon/daemon.h"
 #include "image/image.h"
@@ -27,5 +28,7 @@ int main(int argc, char **argv)
         return api_main();
     if (argc >= 2 && strcmp(argv[1], "helper") == 0)
         return helper_main(argc, argv);
+    if (argc == 2 && strcmp(argv[1], "agent-keep") == 0)
+        return keeper_main();
     return cli_main(argc, argv);
 }

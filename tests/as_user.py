@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+PROGRAMS = "/mnt"  # where they are for that user, whoever may enter the directory they were built in
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -46,6 +47,8 @@ def main():
     if "without-uidmap" in wish:
         for path in ("/usr/bin/newuidmap", "/usr/bin/newgidmap"):
             bind("/dev/null", path)
+    bind(os.path.dirname(argv[0]), PROGRAMS)
+    argv[0] = os.path.join(PROGRAMS, os.path.basename(argv[0]))
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)

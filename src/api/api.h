@@ -37,9 +37,10 @@ enum route_flag {
 };
 
 /* In whose words errors are told. */
-enum surface { SURFACE_ATOLL, SURFACE_HUB, SURFACE_GRPC, SURFACE_TEXT };
+enum surface { SURFACE_ATOLL, SURFACE_HUB, SURFACE_VM, SURFACE_RPC, SURFACE_TEXT };
 
 struct call;
+struct rpc_method;
 typedef int (*route_fn)(struct call *call, struct err *err);
 
 struct route {
@@ -57,6 +58,7 @@ struct route {
     unsigned flags;
     size_t body_max; /* 0: HTTP_BODY_DEFAULT_MAX */
     enum surface surface;
+    const struct rpc_method *rpc; /* SURFACE_RPC: what rpc_open (rpc.h) calls */
 };
 
 #define CALL_PARAMS_MAX 6
@@ -134,6 +136,10 @@ must_use int call_record(struct call *call, struct db *db, struct err *err);
  */
 void call_refuse(struct call *call, const struct err *err);
 void call_free(struct call *call);
+/* A line in the log, as every answer has one; err NULL: it went well. */
+void call_logged(struct call *call, const struct err *err);
+/* What the caller is told: not what the kernel or a library said, which is for the log. */
+const char *call_error_text(struct call *call, const struct err *err);
 /* The headers every answer carries (request id); for handlers that answer themselves. */
 unsigned call_headers(struct call *call, struct http_header *out, unsigned max);
 
@@ -152,6 +158,7 @@ struct api {
     struct bus *bus;
     struct auth *auth;
     struct boxes *boxes;
+    struct links *links;
     struct api_options options;
     int64_t started_ms;
     bool draining;
@@ -161,6 +168,8 @@ struct api {
 
 must_use int api_init(struct api *api, struct err *err);
 void api_free(struct api *api);
+/* Within the first job of a start: what an earlier life left half done has failed. */
+must_use int api_boot(struct db *db, struct err *err);
 /* Before http_server_drain: /readyz says no, event streams end. */
 void api_drain(struct api *api);
 /* The http_app of this api. */

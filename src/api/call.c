@@ -80,6 +80,37 @@ int call_event(struct call *call, const char *type, const char *object, struct s
     return event_add(call->db, call->who.tenant, type, object, body, err);
 }
 
+static const char *error_text(const struct err *err)
+{
+    return err->code == ERR_INTERNAL ? "internal error; see the server's log by request_id"
+                                     : err->msg;
+}
+
+const char *call_error_text(struct call *call, const struct err *err)
+{
+    return err->code == ERR_INTERNAL
+               ? arena_printf(&call->arena, "%s %s", error_text(err), call->request_id)
+               : err->msg;
+}
+
+/* The word that was given with it (err_word), or the one that stands for its code. */
+static const char *vm_word(const struct err *err)
+{
+    static const struct {
+        enum err_code code;
+        const char *word;
+    } words[] = { { ERR_INVALID, "VALIDATION_ERROR" },        { ERR_NOT_FOUND, "VM_NOT_FOUND" },
+                  { ERR_CONFLICT, "VM_NOT_RUNNING" },         { ERR_FORBIDDEN, "FORBIDDEN" },
+                  { ERR_UNAUTHENTICATED, "UNAUTHENTICATED" }, { ERR_RATE, "RATE_LIMITED" } };
+
+    if (err->field[0] >= 'A' && err->field[0] <= 'Z')
+        return err->field;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (words[i].code == err->code)
+            return words[i].word;
+    return "PROVISIONING_ERROR";
+}
+
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,
                     struct buf *out)
 {
@@ -92,15 +123,16 @@ void api_error_body(enum surface surface, const struct err *err, const char *req
     json_open(&json, '{');
     json_key(&json, "error");
     if (surface == SURFACE_HUB) {
-        json_put_str(&json, str_of(err->msg));
+        json_put_str(&json, str_of(error_text(err)));
+    } else if (surface == SURFACE_VM) {
+        json_open(&json, '{');
+        json_kv_text(&json, "code", vm_word(err));
+        json_kv_text(&json, "message", error_text(err));
+        json_close(&json, '}');
     } else {
         json_open(&json, '{');
         json_kv_text(&json, "code", err_info(err->code)->name);
-        /* What the kernel or a library said is for the log, not for the caller. */
-        json_kv_text(&json, "message",
-                     err->code == ERR_INTERNAL
-                         ? "internal error; see the server's log by request_id"
-                         : err->msg);
+        json_kv_text(&json, "message", error_text(err));
         json_kv_text(&json, "field", err->field[0] ? err->field : NULL);
         json_kv_text(&json, "request_id", request_id);
         json_close(&json, '}');

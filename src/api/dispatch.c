@@ -126,8 +126,8 @@ static void send_error(struct running *run, const struct err *err)
     autobuf struct buf body = { 0 };
     char retry[16];
 
-    if (surface == SURFACE_GRPC || grpc_wanted(call->req)) {
-        grpc_refuse(call->req, err_info(err->code)->grpc, err->msg);
+    if (surface == SURFACE_RPC || grpc_wanted(call->req)) {
+        grpc_refuse(call->req, err_info(err->code)->grpc, call_error_text(call, err));
         return;
     }
     unsigned count = call_headers(call, headers, CALL_EXTRA_MAX + 1);
@@ -144,6 +144,15 @@ static void send_error(struct running *run, const struct err *err)
     }
     api_error_body(surface, err, call->request_id, &body);
     http_reply(call->req, err_info(err->code)->http, headers, count, buf_view(&body));
+}
+
+void call_logged(struct call *call, const struct err *err)
+{
+    struct running *run = running_of(call);
+
+    if (err)
+        run->err = *err;
+    log_call(run, err ? err_info(err->code)->http : 200);
 }
 
 void call_refuse(struct call *call, const struct err *err)
@@ -437,16 +446,40 @@ static void start_later(struct running *run)
     store_read(api->store, &run->job);
 }
 
+static int stream_begin(struct call *call, struct err *err)
+{
+    running_of(call)->later = false;
+    if (!call->req) /* who asked did not wait */
+        call_free(call);
+    else if (err->code || call->route->fn(call, err) < 0)
+        call_refuse(call, err);
+    return 0;
+}
+
+/* The body, if there is one, is not read while the sandbox wakes up. */
+static void start_stream(struct running *run)
+{
+    struct call *call = &run->call;
+    struct err err = { 0 };
+
+    if (!(call->route->flags & ROUTE_AWAKE)) {
+        (void)stream_begin(call, &err);
+        return;
+    }
+    run->later = true;
+    if (call_awake(call, stream_begin, &err) < 0) {
+        run->later = false;
+        call_refuse(call, &err);
+    }
+}
+
 static void start(struct running *run)
 {
     struct call *call = &run->call;
 
     metric_add(&calls_total, (unsigned)call->route->on, 1);
     if (call->route->on == ON_STREAM) {
-        struct err err = { 0 };
-
-        if (call->route->fn(call, &err) < 0)
-            call_refuse(call, &err);
+        start_stream(run);
         return;
     }
     if (call->route->on == ON_LATER) {
@@ -702,12 +735,14 @@ static unsigned wish_of(const struct http_req *req)
 static void answer_options(struct running *run, const struct router_path *path)
 {
     struct call *call = &run->call;
-    struct http_header headers[4];
+    struct http_header headers[8];
     autobuf struct buf allow = { 0 };
 
     router_allow(path, &allow);
     unsigned count = call_headers(call, headers, 2);
     headers[count++] = (struct http_header){ STR("allow"), buf_view(&allow) };
+    if (path->routes[0]->surface == SURFACE_RPC)
+        count += grpc_preflight(call->req, headers + count);
     http_reply(call->req, 204, headers, count, STR_NONE);
     call->req = NULL;
     call_free(call);
@@ -837,6 +872,7 @@ int api_init(struct api *api, struct err *err)
     list_init(&api->own->outputs);
     list_init(&api->own->files);
     list_init(&api->own->laters);
+    list_init(&api->own->rpcs);
     api->started_ms = clock_wall_ms();
     return 0;
 }

@@ -8,6 +8,7 @@
  * and ended. A stream ends with the credential that opened it.
  */
 #include "api/own.h"
+#include "api/rpc.h"
 
 #include <stdio.h>
 
@@ -358,6 +359,7 @@ void event_streams_cut(struct api *api, const char *who)
 {
     output_streams_cut(api, who);
     file_streams_cut(api, who);
+    rpc_cut(api, who);
     list_each_safe (node, &api->own->streams) {
         struct stream *stream = list_entry(node, struct stream, node);
 
@@ -369,6 +371,9 @@ void event_streams_cut(struct api *api, const char *who)
 void api_drain(struct api *api)
 {
     api->draining = true;
+    if (!api->own)
+        return; /* it had not begun */
+    rpc_drain(api);
     list_each_safe (node, &api->own->streams)
         stream_end(list_entry(node, struct stream, node), END_DRAIN, 1001,
                    "the server is about to stop");

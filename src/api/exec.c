@@ -102,6 +102,15 @@ static void put_view(struct call *call, struct box_exec *exec, bool with_output)
     call_reply(call, &view);
 }
 
+void call_exec_audit(struct call *call, const struct box_exec *exec)
+{
+    struct exec_view view;
+
+    box_exec_view(exec, &view);
+    call->object = arena_printf(&call->arena, "exec/%s", view.id);
+    call->detail = audit_detail(call, &view);
+}
+
 static void exec_prepare(struct box_op *op)
 {
     struct call *call = container_of(op, struct pending, op)->call;
@@ -111,8 +120,7 @@ static void exec_prepare(struct box_op *op)
     buf_clear(&call->reply);
     if (call->route->gives)
         call_reply(call, &view);
-    call->object = arena_printf(&call->arena, "exec/%s", view.id);
-    call->detail = audit_detail(call, &view);
+    call_exec_audit(call, op->exec);
 }
 
 static struct pending *pending_new(struct call *call)

@@ -22,11 +22,6 @@ struct fileop *fileop_new(struct call *call, const char *path_query, struct err 
 
     if (call_box(call, &box, err) < 0)
         return NULL;
-    if (box_rouse(box)) { /* contents do not wait: who sends them would have to hold them */
-        err_set(err, ERR_UNAVAILABLE, "the sandbox was asleep and wakes up; ask again");
-        err->retry_after = 1;
-        return NULL;
-    }
     if (!path || !path[0] || strlen(path) > TREE_PATH_MAX) {
         err_field(err, path_query, "a path of 1 to %d bytes is needed", TREE_PATH_MAX);
         return NULL;
@@ -347,6 +342,7 @@ const struct route file_routes[] = {
       .roles = ROLE_LOOK,
       .fn = file_read,
       .query = "path:string,user:string",
+      .flags = ROUTE_AWAKE,
       .summary = "The bytes of a regular file; Range is honoured. In all of these, `path` is "
                  "percent-encoded bytes, relative to /workspace unless absolute, and `user` "
                  "(agent or root) whose rights count." },
@@ -358,7 +354,7 @@ const struct route file_routes[] = {
       .fn = file_write,
       .gives = file_fields,
       .query = "path:string,user:string,mode:string,sync:int",
-      .flags = ROUTE_BODY,
+      .flags = ROUTE_BODY | ROUTE_AWAKE,
       .summary = "The body, of any type and size, becomes the file at once when all of it has "
                  "arrived; `mode` is octal (as before, or 644), `sync`=1 waits for the disk." },
     { .name = "file.remove",
@@ -378,7 +374,7 @@ const struct route file_routes[] = {
       .fn = file_append,
       .gives = file_fields,
       .query = "path:string,user:string,sync:int",
-      .flags = ROUTE_BODY,
+      .flags = ROUTE_BODY | ROUTE_AWAKE,
       .summary = "The body behind what the file holds; it is made if it is not there." },
     { .name = "file.list",
       .method = "GET",
@@ -427,6 +423,7 @@ const struct route file_routes[] = {
       .roles = ROLE_LOOK,
       .fn = tree_get,
       .query = "path:string,user:string",
+      .flags = ROUTE_AWAKE,
       .summary = "Everything below a directory as a tar archive, sorted: directories, files, "
                  "symlinks. Cut off if it cannot be completed." },
     { .name = "tree.write",
@@ -437,7 +434,7 @@ const struct route file_routes[] = {
       .fn = tree_put,
       .gives = file_change_fields,
       .query = "path:string,user:string",
-      .flags = ROUTE_BODY,
+      .flags = ROUTE_BODY | ROUTE_AWAKE,
       .summary = "The body, a tar archive (ustar, pax, GNU long names; not compressed), unpacked "
                  "into a directory that is there. Names that lead out of it, devices and sparse "
                  "files are refused; what came before stays." },
@@ -448,6 +445,7 @@ const struct route file_routes[] = {
       .roles = ROLE_LOOK,
       .fn = manifest_get,
       .query = "path:string,user:string",
+      .flags = ROUTE_AWAKE,
       .summary = "Everything below a directory, sorted, one JSON object a line, with the digests "
                  "of regular files. Cut off if it cannot be completed." },
     { .name = "file.watch",
@@ -457,6 +455,7 @@ const struct route file_routes[] = {
       .roles = ROLE_LOOK,
       .fn = watch_get,
       .query = "path:string,user:string,recursive:int",
+      .flags = ROUTE_AWAKE,
       .summary = "Changes below a directory as events: `ready`, then `change` with what, path and "
                  "directory; `lost` when some were missed. Best effort with `recursive`=1." },
     { 0 },

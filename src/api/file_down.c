@@ -61,7 +61,10 @@ static void begin(struct fileop *op, int status, const char *type, const struct 
     req->on_drain = on_req_drain;
     list_append(&call->api->own->files, &op->node);
     http_reply_begin(req, status, headers, count);
-    http_slim(req);
+    /* A file's length is told, so its reader may send the next request before the job has ended;
+     * only a stream without an end may throw away what its peer still says. */
+    if (op->what == DOWN_WATCH)
+        http_slim(req);
     call->req = NULL;
     call_free(call);
     op->call = NULL;

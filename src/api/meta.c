@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "link/links.h"
 
 struct health {
     const char *status, *version, *store;
@@ -54,17 +55,93 @@ static int health_get(struct call *call, struct err *err)
 static int live_get(struct call *call, struct err *err)
 {
     (void)err;
-    buf_puts(&call->reply, "{\"status\":\"ok\"}\n");
+    buf_puts(&call->reply, "{\"status\":\"alive\"}\n");
     return 0;
 }
 
-static int ready_get(struct call *call, struct err *err)
+/* Touches nothing that anybody else could hold. */
+static int http_get(struct call *call, struct err *err)
+{
+    (void)err;
+    buf_puts(&call->reply, "{\"http\":\"alive\"}\n");
+    return 0;
+}
+
+static int service_get(struct call *call, struct err *err)
+{
+    (void)err;
+    buf_puts(&call->reply, "{\"status\":\"ok\",\"service\":\"atoll\"}\n");
+    return 0;
+}
+
+static int alive_get(struct call *call, struct err *err)
+{
+    (void)err;
+    buf_puts(&call->reply, "{\"alive\":true}\n");
+    return 0;
+}
+
+static int check_ready(struct call *call, struct err *err)
 {
     if (call->api->draining)
         return err_set(err, ERR_UNAVAILABLE, "draining: the server is about to stop");
     if (store_state(call->api->store) == STORE_DAMAGED)
         return err_set(err, ERR_UNAVAILABLE, "the store's file is damaged; restore a backup");
-    return live_get(call, err);
+    return 0;
+}
+
+/* A server without agents is ready too, unless the caller wants some (as agentic's did). */
+static int ready_get(struct call *call, struct err *err)
+{
+    unsigned agents = links_connected(call->api->links);
+    const char *wants = call_query(call, "require");
+    struct json_out json = call_json(call);
+
+    if (wants && strcmp(wants, "agents") != 0)
+        return err_field(err, "require", "agents, or nothing");
+    if (check_ready(call, err) < 0)
+        return -1;
+    json_open(&json, '{');
+    if (wants && !agents) {
+        call->status = 503;
+        json_kv_text(&json, "status", "not_ready");
+        json_kv_text(&json, "reason", "no_agents_connected");
+    } else {
+        json_kv_text(&json, "status", "ready");
+        json_kv_int(&json, "agent_count", agents);
+    }
+    json_close(&json, '}');
+    return 0;
+}
+
+static int ready_v1_get(struct call *call, struct err *err)
+{
+    struct json_out json = call_json(call);
+
+    if (check_ready(call, err) < 0)
+        return -1;
+    json_open(&json, '{');
+    json_kv_bool(&json, "ready", true);
+    json_kv_text(&json, "reason",
+                 links_connected(call->api->links) ? "agents_connected"
+                                                   : "no_agents_but_operational");
+    json_close(&json, '}');
+    return 0;
+}
+
+static int deep_get(struct call *call, struct err *err)
+{
+    struct json_out json = call_json(call);
+
+    if (check_ready(call, err) < 0)
+        return -1;
+    json_open(&json, '{');
+    json_kv_text(&json, "status", "healthy");
+    json_kv_int(&json, "uptime_seconds", (clock_wall_ms() - call->api->started_ms) / 1000);
+    json_kv_int(&json, "agent_count", links_connected(call->api->links));
+    json_kv_int(&json, "active_tasks", 0); /* there are no tasks yet */
+    json_close(&json, '}');
+    return 0;
 }
 
 static int version_get(struct call *call, struct err *err)
@@ -174,7 +251,46 @@ const struct route meta_routes[] = {
       .roles = ROLE_PUBLIC,
       .fn = ready_get,
       .flags = ROUTE_ANY_HOST,
-      .summary = "Does it take requests? 503 while it drains. Needs no token." },
+      .query = "require:string",
+      .summary =
+          "Does it take requests? 503 while it drains, and with require=agents while no agent "
+          "is linked. Needs no token." },
+    { .name = "health.http",
+      .method = "GET",
+      .path = "/healthz/http",
+      .on = ON_LOOP,
+      .roles = ROLE_PUBLIC,
+      .fn = http_get,
+      .flags = ROUTE_ANY_HOST,
+      .summary = "Does it answer at all? Needs no token." },
+    { .name = "health.deep",
+      .method = "GET",
+      .path = "/healthz/deep",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = deep_get,
+      .summary = "Is it well: how long it runs, how many agents are linked." },
+    { .name = "health.service",
+      .method = "GET",
+      .path = "/api/health",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = service_get,
+      .summary = "Which service this is." },
+    { .name = "health.ready_v1",
+      .method = "GET",
+      .path = "/api/v1/health/ready",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = ready_v1_get,
+      .summary = "As /readyz, for agentic's clients." },
+    { .name = "health.live_v1",
+      .method = "GET",
+      .path = "/api/v1/health/live",
+      .on = ON_LOOP,
+      .roles = ROLE_ANY,
+      .fn = alive_get,
+      .summary = "As /healthz, for agentic's clients." },
     { .name = "health.read",
       .method = "GET",
       .path = "/api/v1/health",

@@ -16,6 +16,7 @@ struct api_private {
     struct list streams; /* event streams, for keep-alives (event.c) */
     struct list outputs; /* output streams, to be cut with their credential (exec.c) */
     struct list files;   /* downloads, likewise (file_down.c) */
+    struct list rpcs;    /* remote calls, likewise (rpc.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -60,7 +61,10 @@ must_use int call_box(struct call *call, struct box **out, struct err *err);
  * arena. */
 struct box_op *call_op(struct call *call);
 struct call *call_of(struct box_op *op);
-/* For ON_LATER: `then` goes on with the call once the sandbox of the path is awake. */
+/*
+ * `then` goes on with the call once the sandbox of the path is awake. One that is ON_STREAM may be
+ * without its request by then, and gets the error in *err when it could not be woken.
+ */
 must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
 /* layers.c: what was asked, what is applied, what is lost; and the last in an audit row's detail.
@@ -88,6 +92,9 @@ void event_streams_free(struct api *api);
 /* Ends the streams that this principal opened: its credential is gone. */
 void event_streams_cut(struct api *api, const char *who);
 
+/* exec.c: what the audit says of a command, into the call. */
+struct box_exec;
+void call_exec_audit(struct call *call, const struct box_exec *exec);
 /* exec.c: likewise for output. */
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */

@@ -93,9 +93,13 @@ static void woken(struct box_op *op, const struct err *failed)
     struct waking *waking = container_of(op, struct waking, op);
     struct err err = { 0 };
 
-    if (failed)
+    if (failed && waking->call->route->on == ON_STREAM)
+        err = *failed; /* that it ends is for `then`, too */
+    else if (failed) {
         call_finish(waking->call, failed);
-    else if (waking->then(waking->call, &err) < 0)
+        return;
+    }
+    if (waking->then(waking->call, &err) < 0)
         call_finish(waking->call, &err);
 }
 

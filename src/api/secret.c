@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "auth/vault.h"
+#include "link/links.h"
 
 struct secret_wish {
     const char *agent_id;
@@ -90,6 +91,11 @@ static int secret_event(struct call *call, const char *type, const struct secret
     return call_event(call, type, call->object, buf_view(&body), err);
 }
 
+static void agent_added(struct call *call)
+{
+    links_secret(call->api->links, call->state);
+}
+
 static int secret_post(struct call *call, struct err *err)
 {
     struct secret_row *row = arena_new(&call->arena, struct secret_row);
@@ -103,6 +109,8 @@ static int secret_post(struct call *call, struct err *err)
         return -1;
     struct secret_view view = view_of(row, fingerprint);
     view.secret = plain;
+    call->state = row;
+    call->committed = agent_added;
     call_reply(call, &view);
     explicit_bzero(plain, sizeof(plain));
     return 0;
@@ -157,6 +165,13 @@ static int secret_list(struct call *call, struct err *err)
     return 0;
 }
 
+static void agent_removed(struct call *call)
+{
+    const struct secret_row *row = call->state;
+
+    links_secret_gone(call->api->links, row->name);
+}
+
 static int forget(struct call *call, const char *name, struct err *err)
 {
     struct secret_row *row = arena_new(&call->arena, struct secret_row);
@@ -164,6 +179,8 @@ static int forget(struct call *call, const char *name, struct err *err)
     if (secret_delete(call->db, call->who.tenant, name, row, err) < 0)
         return -1;
     call->status = 204;
+    call->state = row;
+    call->committed = row->agent ? agent_removed : NULL;
     return secret_event(call, "secret.deleted", row, err);
 }
 

@@ -41,6 +41,9 @@
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
 #define WS_CLOSE_MS 5000 /* from our close frame to the peer's */
 #define GRPC_MESSAGE_MAX 4194304
+#define RPC_FIELDS_MAX 16384          /* of one message, those inside it included */
+#define RPC_DEPTH_MAX 8               /* messages inside one another */
+#define RPC_STREAM_BYTES_MAX 16777216 /* of memory for all messages of one stream from a client */
 
 /* JSON */
 #define JSON_DEPTH_MAX 64
@@ -156,8 +159,9 @@
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */
 #define BOX_OUT_MAX 4194304 /* bytes waiting to be sent to one init */
-#define EXECS_RUNNING_MAX 128 /* of one sandbox */
-#define EXECS_KEPT_MAX 256    /* ended ones of a sandbox; the oldest makes room */
+#define BOX_IN_MAX (BOX_OUT_MAX / 2) /* of which input of commands */
+#define EXECS_RUNNING_MAX 128        /* of one sandbox */
+#define EXECS_KEPT_MAX 256           /* ended ones of a sandbox; the oldest makes room */
 #define EXEC_ARGC_MAX 4096
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
@@ -174,6 +178,11 @@
 #define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
 
+/* agentbox's service */
+#define AGENTBOX_ID_MAX 128         /* of a session id or a tenant id */
+#define AGENTBOX_COMMAND_MAX 131071 /* with its NUL as much as the kernel takes */
+#define AGENTBOX_PATH_MAX 4095
+#define AGENTBOX_VOLUME_BYTES (8ll << 30) /* of a tenant's workspace, and of its outputs */
 /* Screens of terminals */
 #define SCREEN_ROWS_MAX 500
 #define SCREEN_COLS_MAX 1000
@@ -206,6 +215,33 @@
 #define IMAGE_STEP_MS (30ll * 60 * 1000) /* for an unpacker with one layer, or to look at all */
 #define IMAGE_IMPORTS_MAX 4              /* at once */
 #define IMAGE_SCRATCH_BYTES (3ll * (16ll << 30)) /* where an upload is taken apart */
+
+/* Linked agents */
+#define LINK_MESSAGE_MAX 1048576   /* bytes of one message of an agent */
+#define LINK_CONTROL_PER_SECOND 50 /* messages that are no output */
+#define LINK_TEXT_MAX 255          /* host names and the like, as an agent says them */
+#define LINK_PROGRESS_MAX 16384    /* what it says about its setup */
+#define LINK_FRAMEWORKS_MAX 32
+#define LINK_PROVIDERS_MAX 16 /* of one */
+#define LINK_REPORT_MAX 256   /* commands that a report may name */
+#define LINK_RUNNING_MAX 64   /* commands of one agent */
+#define LINK_KEPT_MAX 256     /* ended ones; the oldest makes room */
+#define LINK_ARGS_MAX 4096
+#define LINK_WORD_MAX 131072    /* bytes of one argument */
+#define LINK_COMMAND_MAX 786432 /* of all of them, and the environment */
+#define LINK_TIMEOUT_MAX_S 86400
+#define LINK_STDIN_MAX 65536    /* of one message to a command */
+#define LINK_EXEC_TIMEOUT_S 300 /* of Exec, unless it says otherwise */
+#define LINK_HEARTBEAT_S 30     /* what we ask for */
+#define LINK_CHECK_MS 15000
+#define LINK_STALE_MS 60000   /* without a word */
+#define LINK_GONE_MS 90000    /* then disconnected */
+#define LINK_REMOVE_MS 300000 /* and not connected: its commands are lost */
+#define LINK_GRACE_S 5        /* for a command that is to end */
+#define CRASH_LOOP_COUNT 5
+#define CRASH_WINDOW_MS 600000
+#define CRASH_SHORT_MS 60000
+#define CRASH_HEALTHY_MS 300000
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

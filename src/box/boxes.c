@@ -165,6 +165,12 @@ struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *afte
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
 }
 
+/* On the clock of the wall; what was not used since a restart was when it changed. */
+static int64_t used_at(const struct box *box)
+{
+    return box->used_ms ? clock_wall_ms() - (clock_mono_ms() - box->used_ms) : box->changed_ms;
+}
+
 void box_view(const struct box *box, struct sandbox_view *out)
 {
     const struct sandbox_spec *spec = &box->spec;
@@ -198,7 +204,8 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .execs_running = box->running,
                                   .created_at = box->created_ms,
                                   .changed_at = box->changed_ms,
-                                  .expires_at = box->expires_ms };
+                                  .expires_at = box->expires_ms,
+                                  .used_at = used_at(box) };
 }
 
 void box_move(struct box *box, enum sandbox_state to)

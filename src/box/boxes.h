@@ -118,9 +118,6 @@ void box_touch(struct box *box);
  */
 must_use int box_wake(struct box *box, struct box_op *op, struct err *err);
 
-/* The same without waiting: true when it slept, and wakes up now. */
-bool box_rouse(struct box *box);
-
 /* Questions to the warden; *out lives until `done`. */
 must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err);
 must_use int box_applied(struct box *box, struct box_applied *out, struct box_op *op,

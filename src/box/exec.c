@@ -818,7 +818,7 @@ int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct 
 #define INPUT_QUEUE 131072
 
 /* One frame at a time: the next when its init has passed this one on. */
-static void input_pump(struct box_exec *exec)
+void exec_pump(struct box_exec *exec)
 {
     if (exec->in_flight || exec->in_closed)
         return;
@@ -844,7 +844,7 @@ void exec_room(struct box_exec *exec, bool refused)
     if (!exec->in_flight)
         return;
     exec->in_flight = false;
-    input_pump(exec);
+    exec_pump(exec);
     if (exec->input && !exec->input->over)
         exec->input->room(exec->input);
 }
@@ -875,7 +875,7 @@ size_t box_input_put(struct box_input *input, struct str data)
     size_t room = exec->in.len < INPUT_QUEUE ? INPUT_QUEUE - exec->in.len : 0;
     size_t len = MIN(room, data.n);
     buf_append(&exec->in, data.p, len);
-    input_pump(exec);
+    exec_pump(exec);
     return len;
 }
 
@@ -884,7 +884,7 @@ void box_input_eof(struct box_input *input)
     if (!input->exec)
         return;
     input->exec->in_eof = true;
-    input_pump(input->exec);
+    exec_pump(input->exec);
 }
 
 bool box_input_idle(const struct box_input *input)

@@ -331,7 +331,7 @@ void job_tick(struct box_job *job, bool *again)
 
 /* ---- input ---- */
 
-static void pump(struct box_job *job)
+void job_pump(struct box_job *job)
 {
     while (job->in_open) {
         uint64_t window = INIT_STDIN_QUEUE - (job->in_sent - job->in_taken);
@@ -355,7 +355,7 @@ size_t box_job_put(struct box_job *job, struct str data)
     size_t len = MIN(data.n, IN_QUEUE - MIN(job->in.len, (size_t)IN_QUEUE));
     buf_append(&job->in, data.p, len);
     job->moved_ms = clock_mono_ms();
-    pump(job);
+    job_pump(job);
     return len;
 }
 
@@ -365,7 +365,7 @@ void box_job_eof(struct box_job *job)
         return;
     job->in_eof = true;
     job->moved_ms = clock_mono_ms();
-    pump(job);
+    job_pump(job);
 }
 
 void job_room(struct box_job *job, const struct init_room *room)
@@ -376,7 +376,7 @@ void job_room(struct box_job *job, const struct init_room *room)
     }
     job->in_taken = room->taken;
     job->moved_ms = clock_mono_ms();
-    pump(job);
+    job_pump(job);
     if (job->room && job->in_open)
         job->room(job); /* may drop the job */
 }

@@ -233,6 +233,39 @@ TEST(input_waits_for_what_was_taken)
     CHECK(asker.done == 1 && asker.failed);
 }
 
+/* A sandbox that takes no input can still be told to do something, and all of it arrives in the
+ * end. */
+TEST(input_that_nobody_takes_leaves_room_for_orders)
+{
+    static struct asker askers[BOX_JOBS_MAX - 1];
+    static char data[INIT_STDIN_QUEUE];
+    const struct box_job_spec with_input = { .args = stat_args, .input = true };
+    size_t wanted = 0, got = 0;
+    struct init_head head;
+    struct asker another;
+    struct err err;
+
+    up(true);
+    struct box *box = made();
+    for (size_t i = 0; i < ARRAY_LEN(askers); i++) {
+        asker_init(&askers[i]);
+        CHECK_OK(box_job_start(box, &askers[i].job, &with_input, &err), &err);
+        wanted += box_job_put(&askers[i].job, (struct str){ data, 200000 });
+        box_job_eof(&askers[i].job);
+    }
+    CHECK(wanted > BOX_IN_MAX && box->in_waits);
+    CHECK(box->frames_size > BOX_IN_MAX / 2 && box->frames_size <= BOX_IN_MAX);
+    asker_init(&another);
+    CHECK_OK(box_job_start(box, &another.job, &(struct box_job_spec){ .args = stat_args }, &err),
+             &err);
+    for (ssize_t len; (len = recv(init_end, data, sizeof(data), MSG_DONTWAIT)) > 0; turn(0)) {
+        memcpy(&head, data, sizeof(head));
+        got += head.type == INIT_STDIN ? head.len : 0;
+    }
+    CHECK_INT(got, wanted);
+    down();
+}
+
 /* Dropped ones are killed; what they still say is acknowledged, so that they can end. */
 TEST(a_dropped_operation_is_killed_and_forgotten)
 {

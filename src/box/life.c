@@ -463,18 +463,6 @@ int box_wake(struct box *box, struct box_op *op, struct err *err)
     return 0;
 }
 
-bool box_rouse(struct box *box)
-{
-    struct err err = { 0 };
-
-    box_touch(box);
-    if (!box->asleep && list_empty(&box->wakers))
-        return false;
-    if (!box->busy && begin_wake(box, &err) < 0)
-        log_warn("a sandbox cannot be woken", kv_str("sandbox", box->id), kv_str("error", err.msg));
-    return true;
-}
-
 /* ---- begin and end of the object ---- */
 
 void life_init(struct box *box)

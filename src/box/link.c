@@ -4,6 +4,8 @@
  * no init of ours would send is counted; BOX_STRIKES_MAX and the sandbox is destroyed.
  *
  * Sending does not block: what the socket does not take waits here, in order, up to BOX_OUT_MAX.
+ * Input of commands may fill half of that, so that a sandbox that takes none can still be told to
+ * start or to end something; who found no room for input is asked again when there is.
  */
 #include <errno.h>
 #include <string.h>
@@ -82,6 +84,13 @@ static void flush(struct box *box)
         frame_free(box, frame);
     }
     mind_room(box);
+    if (box->in_waits && box->frames_size < BOX_IN_MAX / 2) {
+        box->in_waits = false;
+        list_each (pos, &box->execs)
+            exec_pump(list_entry(pos, struct box_exec, node));
+        list_each (pos, &box->jobs)
+            job_pump(list_entry(pos, struct box_job, node));
+    }
 }
 
 bool link_send(struct box *box, uint16_t type, uint32_t exec, const void *fixed, size_t fixed_len,
@@ -102,8 +111,10 @@ bool link_send(struct box *box, uint16_t type, uint32_t exec, const void *fixed,
         if (rc != 0)
             return rc > 0;
     }
-    if (box->frames_size + len > BOX_OUT_MAX)
+    if (box->frames_size + len > (type == INIT_STDIN ? BOX_IN_MAX : BOX_OUT_MAX)) {
+        box->in_waits |= type == INIT_STDIN;
         return false;
+    }
     struct box_frame *frame = xmalloc(sizeof(*frame) + len);
     char *at = frame->data;
     *frame = (struct box_frame){ .fd = take_fd(&beside), .len = len };

@@ -150,6 +150,7 @@ struct box {
     struct watch link;  /* fd -1: none */
     struct list frames; /* not sent yet */
     size_t frames_size;
+    bool in_waits;     /* somebody found no room for input */
     bool listed;       /* its init has said what runs, on this connection */
     bool foreign;      /* its init is of another release, and speaks: */
     uint32_t version;  /* of the protocol */
@@ -295,6 +296,7 @@ void exec_started(struct box_exec *exec, const struct init_started *answer);
 void exec_store_start(struct box_exec *exec); /* if that was held back */
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
 void exec_exited(struct box_exec *exec, const struct init_exited *end);
+void exec_pump(struct box_exec *exec); /* sends input that there is room for */
 void exec_room(struct box_exec *exec, bool refused);
 void exec_lost(struct box_exec *exec);
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
@@ -318,6 +320,7 @@ void job_deaf(struct box_job *job); /* nothing reads its input any more */
 void job_acknowledge(struct box_job *job);
 void job_attach(struct box_job *job);
 void job_tick(struct box_job *job, bool *again);
+void job_pump(struct box_job *job); /* sends what there is room for */
 void job_lost(struct box_job *job, const char *why);
 void box_jobs_lost(struct box *box, const char *why);
 void box_jobs_drain(struct box *box); /* those without an end */

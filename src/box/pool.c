@@ -131,19 +131,23 @@ static void destroyed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_
                   kv_str("sandbox", ask->msg.name.id));
 }
 
+static void destroy(struct box *box)
+{
+    struct ask *ask = ask_new(WIRE_BOX_DESTROY, box->id);
+
+    ask->answered = destroyed;
+    ask->out = box->boxes;
+    ask_send(box->boxes, ask);
+}
+
 /* Out of use at once; the object is freed by the timer. */
 static void retire(struct box *box)
 {
     struct pool *pool = box->pool;
-    struct ask *ask = ask_new(WIRE_BOX_DESTROY, box->id);
 
-    if (box->state == SANDBOX_FAILED) {
-        free(ask);
+    if (box->state == SANDBOX_FAILED)
         return;
-    }
-    ask->answered = destroyed;
-    ask->out = pool->boxes;
-    ask_send(pool->boxes, ask);
+    destroy(box);
     link_close(box);
     timer_cancel(pool->boxes->loop, &box->tick);
     if (pool->making == box)
@@ -229,7 +233,8 @@ static void disk_made(struct disk_op *op, const struct err *err)
         return;
     }
     box->disk = op->disk->number;
-    box_up(box, made);
+    if (!box->boxes->stopping) /* or the next start finds a disk that nobody owns */
+        box_up(box, made);
 }
 
 static void make_one(struct pool *pool)
@@ -477,8 +482,13 @@ void pools_start(struct boxes *boxes)
 
 void pools_stop(struct boxes *boxes)
 {
-    list_each (pos, &boxes->pools)
-        retire_ready(list_entry(pos, struct pool, node), 0);
+    list_each (pos, &boxes->pools) {
+        struct pool *pool = list_entry(pos, struct pool, node);
+
+        retire_ready(pool, 0);
+        if (pool->making) /* whatever has been asked about it: this comes after */
+            destroy(pool->making);
+    }
 }
 
 void pools_free(struct boxes *boxes)

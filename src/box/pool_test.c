@@ -81,6 +81,26 @@ TEST(a_pool_fills_itself_and_each_has_run_a_command)
     pool_down();
 }
 
+/* However far it has come: nothing of ours goes on running behind a server that has stopped. */
+TEST(a_stop_while_one_is_being_made_leaves_none_behind)
+{
+    for (unsigned answers = 0; answers < 12; answers++) {
+        rig_pool = 2;
+        model_fresh();
+        model_inits = true;
+        up(true);
+        load_and_start();
+        for (unsigned i = 0; i < answers && model_seen < asked_count; i++) {
+            model_answer(&asked[model_seen++]);
+            turn(10);
+        }
+        boxes_drain(boxes);
+        model_run();
+        CHECK_INT(model_count_boxes(), 0);
+        pool_down();
+    }
+}
+
 TEST(a_creation_that_fits_takes_a_warm_one_and_binds_its_wishes)
 {
     struct field_pair labels[] = { { "a", "b" }, { 0 } };

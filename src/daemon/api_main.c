@@ -32,6 +32,7 @@
 #include "daemon/jail.h"
 #include "daemon/settings.h"
 #include "http/assets.h"
+#include "link/links.h"
 #include "net/tls.h"
 #include "store/beneath.h"
 #include "wire/wire.h"
@@ -63,6 +64,7 @@ static struct server {
     struct bus *bus;
     struct auth *auth;
     struct boxes *boxes;
+    struct links *links;
     struct api api;
     struct seal_key key; /* of the sealed values in the store */
     struct http_server *http;
@@ -330,10 +332,12 @@ static void stop(void)
     if (server.stopping)
         return;
     server.stopping = true;
-    server.api.draining = true;
+    api_drain(&server.api);
     timer_cancel(server.loop, &server.sweep);
     if (server.boxes)
         boxes_drain(server.boxes);
+    if (server.links)
+        links_drain(server.links);
     if (server.http)
         http_server_drain(server.http, number("drain"), drained, NULL);
     else
@@ -347,6 +351,7 @@ static void server_free(void)
     http_server_free(server.http);
     store_close(server.store); /* what was acknowledged is on disk already; this tidies up */
     boxes_free(server.boxes);
+    links_free(server.links);
     if (server.api.own)
         api_free(&server.api);
     bus_free(server.bus);
@@ -499,6 +504,10 @@ static int boot_run(struct store_job *job, struct db *db, struct err *err)
         return err_wrap(err, "read the tokens");
     if (boxes_load(server.boxes, db, err) < 0)
         return err_wrap(err, "read the sandboxes");
+    if (api_boot(db, err) < 0)
+        return err_wrap(err, "operations");
+    if (links_load(server.links, db, err) < 0)
+        return -1;
     if (server.readies == 0 &&
         login_link(db, TENANT_DEFAULT, ROLE_ADMIN, server.login_code, err) < 0)
         return err_wrap(err, "the login link");
@@ -517,6 +526,7 @@ static void adopted(void *ctx)
     }
     timer_set(server.loop, &server.lag, LAG_EVERY_MS);
     timer_set(server.loop, &server.sweep, SWEEP_AGAIN_MS);
+    links_start(server.links);
     tell(WIRE_READY, 2, NULL);
     log_info("serving", kv_str("version", ATOLL_VERSION), kv_str("state", server.start.state),
              kv_int("uid", getuid()));
@@ -541,11 +551,11 @@ static void on_event(void *ctx, const struct event *event)
 }
 
 /* Where the output of commands goes: a directory below the data directory, which we are in. */
-static int open_spool(struct err *err)
+static int open_spool(const char *name, struct err *err)
 {
-    if (mkdir(STATE_SPOOL, 0700) < 0 && errno != EEXIST)
+    if (mkdir(name, 0700) < 0 && errno != EEXIST)
         return err_sys(err, "make the directory of outputs");
-    int fd = open(STATE_SPOOL, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? err_sys(err, "open the directory of outputs") : fd;
 }
 
@@ -560,7 +570,7 @@ static bool may_lose(const char *feature)
 
 static int build_boxes(struct err *err)
 {
-    int spool = open_spool(err);
+    int spool = open_spool(STATE_SPOOL, err);
 
     if (spool < 0)
         return -1;
@@ -572,6 +582,17 @@ static int build_boxes(struct err *err)
                                            .degraded = may_lose("cgroups"),
                                            .pool_default = (unsigned)number("pool_default"),
                                            .send = ask_warden });
+    return 0;
+}
+
+static int build_links(struct err *err)
+{
+    int spool = open_spool(STATE_LINK_SPOOL, err);
+
+    if (spool < 0)
+        return -1;
+    server.links = links_new(
+        &(struct links_options){ .loop = server.loop, .store = server.store, .spool_dir = spool });
     return 0;
 }
 
@@ -602,13 +623,14 @@ static int build(struct err *err)
         return -1;
     struct auth_options auth = auth_options();
     server.auth = auth_new(server.loop, &auth);
-    if (build_boxes(err) < 0 || load_key(err) < 0)
+    if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0)
         return -1;
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
                                .bus = server.bus,
                                .auth = server.auth,
                                .boxes = server.boxes,
+                               .links = server.links,
                                .started_ms = clock_wall_ms(),
                                .options = { .hosts = server.hosts.items,
                                             .version = ATOLL_VERSION,

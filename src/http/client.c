@@ -133,8 +133,8 @@ int client_open_on(struct client **out, int fd, const struct client_target *targ
     client->io.fd = -1;
     client->to_head = strcmp(request->method, "HEAD") == 0;
     client->stream = request->stream != NULL;
-    if (client_io_init(&client->io, fd, target->tls ? target->name : NULL, options->ca_file,
-                       options->deadline_ms, err) < 0)
+    if (client_io_init(&client->io, fd, target->tls ? target->name : NULL, "http/1.1",
+                       options->ca_file, options->deadline_ms, err) < 0)
         return -1;
     if (client_request_put(&text, target, request, err) < 0)
         return -1;

@@ -15,6 +15,7 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -82,10 +83,16 @@ static bool expect_name(SSL *ssl, const char *name)
     return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
 }
 
-static int tls_setup(struct client_io *io, const char *name, const char *ca_file, struct err *err)
+static int tls_setup(struct client_io *io, const char *name, const char *protocol,
+                     const char *ca_file, struct err *err)
 {
-    static const unsigned char alpn[] = "\x08http/1.1";
+    unsigned char alpn[16];
+    size_t len = strlen(protocol);
 
+    if (len >= sizeof(alpn))
+        abort();
+    alpn[0] = (unsigned char)len;
+    memcpy(alpn + 1, protocol, len);
     ERR_clear_error();
     io->ssl_ctx = SSL_CTX_new(TLS_client_method());
     if (!io->ssl_ctx || SSL_CTX_set_min_proto_version(io->ssl_ctx, TLS1_2_VERSION) != 1)
@@ -95,7 +102,7 @@ static int tls_setup(struct client_io *io, const char *name, const char *ca_file
                 : SSL_CTX_set_default_verify_paths(io->ssl_ctx) != 1)
         return tls_failed(ca_file ? ca_file : "the system's certificates", err);
     io->ssl = SSL_new(io->ssl_ctx);
-    if (!io->ssl || SSL_set_alpn_protos(io->ssl, alpn, sizeof(alpn) - 1) != 0 ||
+    if (!io->ssl || SSL_set_alpn_protos(io->ssl, alpn, (unsigned)len + 1) != 0 ||
         !expect_name(io->ssl, name) || SSL_set_fd(io->ssl, io->fd) != 1)
         return tls_failed("set up TLS", err);
     return 0;
@@ -121,15 +128,16 @@ static int tls_connect(struct client_io *io, struct err *err)
 
 /* ---- both ---- */
 
-int client_io_init(struct client_io *io, int fd, const char *tls_name, const char *ca_file,
-                   int64_t deadline_ms, struct err *err)
+int client_io_init(struct client_io *io, int fd, const char *tls_name, const char *alpn,
+                   const char *ca_file, int64_t deadline_ms, struct err *err)
 {
     int flags = fcntl(fd, F_GETFL);
 
     *io = (struct client_io){ .fd = fd, .deadline_ms = deadline_ms };
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
         err_sys(err, "set up the connection");
-    else if (!tls_name || (tls_setup(io, tls_name, ca_file, err) == 0 && tls_connect(io, err) == 0))
+    else if (!tls_name ||
+             (tls_setup(io, tls_name, alpn, ca_file, err) == 0 && tls_connect(io, err) == 0))
         return 0;
     client_io_free(io);
     return -1;

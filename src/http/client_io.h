@@ -16,9 +16,12 @@ struct client_io {
     int64_t deadline_ms;
 };
 
-/* Takes `fd`. With `tls_name` a TLS handshake follows; the certificate must name it. */
-must_use int client_io_init(struct client_io *io, int fd, const char *tls_name, const char *ca_file,
-                            int64_t deadline_ms, struct err *err);
+/*
+ * Takes `fd`. With `tls_name` a TLS handshake follows; the certificate must name it, and the server
+ * is asked for the protocol `alpn` ("h2").
+ */
+must_use int client_io_init(struct client_io *io, int fd, const char *tls_name, const char *alpn,
+                            const char *ca_file, int64_t deadline_ms, struct err *err);
 void client_io_free(struct client_io *io);
 
 /* Bytes, 0 when the peer closed in order, -1. */

@@ -2,55 +2,30 @@
  * A call is a request taken over. The body goes, after base64 for gRPC-Web text, through one small
  * machine: five bytes of prefix (flag, length), then that many bytes of message. A message that
  * lies whole in one piece of body is handed on where it lies; others are collected in one buffer,
- * which grows as bytes really arrive, never by what a prefix announces.
- *
- * Answers: gRPC has its status in HTTP/2 trailers, or in the only header block when there is no
- * message; gRPC-Web has it in a last frame of the body (flag 0x80), because browsers do not show
- * trailers to programs.
+ * which grows as bytes really arrive, never by what a prefix announces. A unary call of Connect has
+ * no prefix: its body is the message, or, of a GET, a part of its query.
  *
  * Ending follows the same rule as ws.c: `over` stops everything, the last call is made at the top
  * of an event (depth 0), and what ends inside a call from the handler rings `wake`.
  */
 #include "http/grpc.h"
 
-#include <openssl/evp.h>
-#include <stdio.h>
-
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/limits.h"
-#include "base/metric.h"
+#include "http/grpc_own.h"
+#include "http/url.h"
 
-METRIC_COUNTER(calls_total, "atoll_grpc_calls_total", "gRPC calls ended", "status", "ok",
-               "client_error", "server_error", "deadline", "gone");
-enum { CALL_OK, CALL_CLIENT_ERROR, CALL_SERVER_ERROR, CALL_DEADLINE, CALL_GONE };
-
-#define PREFIX 5
+#define PREFIX GRPC_PREFIX
 #define FLAG_COMPRESSED 0x01
-#define FLAG_TRAILERS 0x80
 #define MESSAGE_KEEP 4096 /* larger collecting buffers are given back after each message */
-#define SMALL_FRAME 4096
-#define STATUS_TEXT_MAX 1024 /* of grpc-message, before percent-encoding */
-
-enum kind { KIND_NONE, KIND_GRPC, KIND_WEB, KIND_WEB_TEXT };
-
-static const struct content_type {
-    const char *text;
-    enum kind kind;
-} content_types[] = {
-    { "application/grpc", KIND_GRPC },
-    { "application/grpc+proto", KIND_GRPC },
-    { "application/grpc-web", KIND_WEB },
-    { "application/grpc-web+proto", KIND_WEB },
-    { "application/grpc-web-text", KIND_WEB_TEXT },
-    { "application/grpc-web-text+proto", KIND_WEB_TEXT },
-};
 
 struct grpc {
     struct http_req *req; /* borrowed until it is ended or gone; then NULL */
     struct loop *loop;
     const struct grpc_ops *ops;
     void *ctx;
-    const struct content_type *type;
+    const struct grpc_type *type;
 
     uint8_t prefix[PREFIX];
     uint8_t prefix_size;
@@ -59,11 +34,15 @@ struct grpc {
     uint32_t message_size; /* of the message under way, when the prefix is whole */
     struct buf message;
     struct buf held; /* bytes that arrived while paused */
+    struct buf only; /* KIND_UNARY: the answer, until the call ends */
 
+    bool json;      /* messages are */
     bool encoding;  /* the request names an encoding other than identity */
     bool begun;     /* the answer's head is out */
     bool paused;    /* by the handler */
+    bool reads;     /* there is a body */
     bool eof;       /* the client's body is complete */
+    bool whole;     /* KIND_UNARY: the message was handed on */
     bool broken;    /* its text is not base64; failed when what came before is handed on */
     bool full;      /* on_drain is owed */
     bool finished;  /* the handler has ended it: no on_cancel */
@@ -80,6 +59,7 @@ static void call_free(struct grpc *call)
     timer_cancel(call->loop, &call->wake);
     buf_free(&call->message);
     buf_free(&call->held);
+    buf_free(&call->only);
     free(call);
 }
 
@@ -93,162 +73,22 @@ static void last_call(struct grpc *call)
 
 /* ---- the answer ---- */
 
-static const struct content_type *type_of(const struct http_req *req)
-{
-    struct str rest = http_header(req, "content-type");
-    struct str essence = str_trim(str_cut(&rest, ';'));
-
-    for (size_t i = 0; i < ARRAY_LEN(content_types); i++)
-        if (str_eq_nocase(essence, str_of(content_types[i].text)))
-            return &content_types[i];
-    return NULL;
-}
-
-bool grpc_wanted(const struct http_req *req)
-{
-    return type_of(req) != NULL;
-}
-
-/* Space to '~' pass, except '%' (gRPC over HTTP2, "Status-Message"). */
-static void percent_encode(struct buf *out, const char *text)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    size_t len = strnlen(text, STATUS_TEXT_MAX);
-
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (c >= 0x20 && c <= 0x7e && c != '%') {
-            buf_putc(out, (char)c);
-            continue;
-        }
-        buf_putc(out, '%');
-        buf_putc(out, digits[c >> 4]);
-        buf_putc(out, digits[c & 15]);
-    }
-}
-
-static void frame_head(uint8_t out[PREFIX], uint8_t flag, size_t len)
-{
-    out[0] = flag;
-    out[1] = (uint8_t)(len >> 24);
-    out[2] = (uint8_t)(len >> 16);
-    out[3] = (uint8_t)(len >> 8);
-    out[4] = (uint8_t)len;
-}
-
-/* One frame of the body, in base64 where the client asked for text; one write for all of it. */
-static enum http_flow write_frame(struct http_req *req, enum kind kind, uint8_t flag,
-                                  struct str data)
-{
-    uint8_t small[PREFIX + SMALL_FRAME];
-    autofree uint8_t *large = NULL;
-    uint8_t *frame = small;
-    size_t len = PREFIX + data.n;
-
-    if (data.n > SMALL_FRAME)
-        frame = large = xmalloc(len);
-    frame_head(frame, flag, data.n);
-    if (data.n)
-        memcpy(frame + PREFIX, data.p, data.n);
-    if (kind != KIND_WEB_TEXT)
-        return http_reply_write(req, (struct str){ (char *)frame, len });
-
-    autofree unsigned char *text = xmalloc((len + 2) / 3 * 4 + 1);
-    int size = EVP_EncodeBlock(text, frame, (int)len);
-    return http_reply_write(req, (struct str){ (char *)text, (size_t)size });
-}
-
-static size_t answer_head(const struct content_type *type, struct http_header out[2])
-{
-    out[0] = (struct http_header){ STR("content-type"), str_of(type->text) };
-    out[1] = (struct http_header){ STR("grpc-accept-encoding"), STR("identity") };
-    return 2;
-}
-
-/* The last frame of gRPC-Web: the trailers as HTTP/1 would write them. */
-static void end_web(struct http_req *req, enum kind kind, struct str status, struct str message)
-{
-    autobuf struct buf text = { 0 };
-
-    buf_puts(&text, "grpc-status: ");
-    buf_str(&text, status);
-    buf_puts(&text, "\r\n");
-    if (message.n) {
-        buf_puts(&text, "grpc-message: ");
-        buf_str(&text, message);
-        buf_puts(&text, "\r\n");
-    }
-    write_frame(req, kind, FLAG_TRAILERS, buf_view(&text));
-    http_reply_end(req, NULL, 0);
-}
-
-static unsigned call_outcome(int status)
-{
-    switch (status) {
-    case GRPC_OK:
-        return CALL_OK;
-    case GRPC_DEADLINE_EXCEEDED:
-        return CALL_DEADLINE;
-    case GRPC_UNKNOWN:
-    case GRPC_INTERNAL:
-    case GRPC_UNAVAILABLE:
-    case GRPC_DATA_LOSS:
-        return CALL_SERVER_ERROR;
-    default:
-        return CALL_CLIENT_ERROR;
-    }
-}
-
-/* Ends the request with this status. Its on_gone must not be ours any more. */
-static void answer_status(struct http_req *req, const struct content_type *type, bool begun,
-                          int status, const char *message)
-{
-    autobuf struct buf encoded = { 0 };
-    struct http_header headers[4];
-    char digits[12];
-
-    metric_add(&calls_total, call_outcome(status), 1);
-    if (message)
-        percent_encode(&encoded, message);
-    int len = snprintf(digits, sizeof(digits), "%d", status);
-    struct str code = { digits, (size_t)len };
-
-    if (type->kind != KIND_GRPC) {
-        if (!begun)
-            http_reply_begin(req, 200, headers, answer_head(type, headers));
-        return end_web(req, type->kind, code, buf_view(&encoded));
-    }
-    size_t count = begun ? 0 : answer_head(type, headers);
-    headers[count++] = (struct http_header){ STR("grpc-status"), code };
-    if (encoded.len)
-        headers[count++] = (struct http_header){ STR("grpc-message"), buf_view(&encoded) };
-    if (begun)
-        http_reply_end(req, headers, count);
-    else
-        http_reply(req, 200, headers, count, STR_NONE);
-}
-
-void grpc_refuse(struct http_req *req, int status, const char *message)
-{
-    const struct content_type *type = type_of(req);
-
-    answer_status(req, type ? type : &content_types[0], false, status, message);
-}
-
 enum http_flow grpc_send(struct grpc *call, struct str message)
 {
-    struct http_header headers[2];
-
     if (call->over || !call->req)
         return HTTP_CUT;
+    if (call->type->kind == KIND_UNARY) {
+        buf_clear(&call->only);
+        buf_str(&call->only, message);
+        return HTTP_OK;
+    }
     call->depth++;
     if (!call->begun) {
         call->begun = true;
-        http_reply_begin(call->req, 200, headers, answer_head(call->type, headers));
+        grpc_answer_begin(call->req, call->type);
     }
     enum http_flow flow =
-        call->req ? write_frame(call->req, call->type->kind, 0, message) : HTTP_CUT;
+        call->req ? grpc_answer_message(call->req, call->type, message) : HTTP_CUT;
     call->depth--;
     if (flow == HTTP_FULL)
         call->full = true;
@@ -265,7 +105,7 @@ static void end_request(struct grpc *call, int status, const char *message)
     req->on_gone = NULL;
     req->on_drain = NULL;
     req->app = NULL;
-    answer_status(req, call->type, call->begun, status, message);
+    grpc_answer_end(req, call->type, call->begun, status, message, buf_view(&call->only));
 }
 
 void grpc_finish(struct grpc *call, int status, const char *message)
@@ -351,6 +191,12 @@ static void at_end(struct grpc *call)
 {
     if (!(call->eof || call->broken) || call->over || call->paused || call->held.len)
         return;
+    if (call->type->kind == KIND_UNARY && !call->whole) {
+        call->whole = true;
+        give_message(call, buf_view(&call->message));
+        if (call->over || call->paused)
+            return;
+    }
     call->eof = false; /* told once */
     if (call->broken)
         fail(call, GRPC_INTERNAL, "the body is not base64");
@@ -410,6 +256,12 @@ static void take_body(struct grpc *call, struct str data)
 
     if (call->broken)
         return;
+    if (call->type->kind == KIND_UNARY) {
+        buf_str(&call->message, data);
+        if (!buf_ok(&call->message))
+            fail(call, GRPC_RESOURCE_EXHAUSTED, "message over the limit");
+        return;
+    }
     if (call->type->kind == KIND_WEB_TEXT) {
         call->broken = !decode_text(call, data, &decoded);
         data = buf_view(&decoded);
@@ -444,7 +296,7 @@ static void on_gone(struct http_req *req)
 {
     struct grpc *call = req->app;
 
-    metric_add(&calls_total, CALL_GONE, 1);
+    grpc_answer_gone();
     call->req = NULL;
     call->over = true;
     if (call->depth)
@@ -475,7 +327,7 @@ static void on_wake(struct timer *timer)
         buf_consume(&call->held, call->held.len - rest.n);
         at_end(call);
     }
-    if (!call->over && !call->paused && call->req) {
+    if (!call->over && !call->paused && call->req && call->reads) {
         buf_free(&call->held);
         http_read_resume(call->req);
     }
@@ -544,54 +396,131 @@ static void refuse_plain(struct http_req *req, int status, const char *why)
     http_reply(req, status, headers, status == 405 ? 2 : 1, str_of(why));
 }
 
-/* Answers a request that cannot be a call; false if it can. */
-static bool refused(struct http_req *req, const struct content_type *type, int64_t *timeout_ms)
+/* "1500" of Connect-Timeout-Ms: at most ten digits. */
+static bool connect_timeout(struct str text, int64_t *ms)
 {
-    struct str timeout = http_header(req, "grpc-timeout");
+    uint64_t value;
 
-    *timeout_ms = -1;
-    if (!type)
-        refuse_plain(req, 415, "not a gRPC content type");
-    else if (!str_is(req->method, "POST"))
-        refuse_plain(req, 405, "gRPC calls are POST");
+    if (text.n > 10 || !str_to_u64(text, &value))
+        return false;
+    *ms = (int64_t)value;
+    return true;
+}
+
+/* What the protocols of Connect ask for besides; NULL when all is well, otherwise what is wrong. */
+static const char *connect_wrong(struct http_req *req, const struct grpc_type *type, int *status)
+{
+    bool stream = type->kind == KIND_CONNECT;
+    struct str version = http_header(req, "connect-protocol-version");
+    struct str encoding =
+        http_header(req, stream ? "connect-content-encoding" : "content-encoding");
+
+    *status = GRPC_INVALID_ARGUMENT;
+    if (version.p && !str_is(version, "1"))
+        return "connect-protocol-version must be 1";
+    if (!encoding.n || str_is(encoding, "identity"))
+        return NULL;
+    *status = GRPC_UNIMPLEMENTED;
+    return "only the identity encoding is supported";
+}
+
+/* Milliseconds from its beginning; -1: none. False: not as its protocol writes them. */
+static bool read_timeout(struct http_req *req, const struct grpc_type *type, int64_t *ms)
+{
+    bool connect = type->kind >= KIND_CONNECT;
+    struct str text = http_header(req, connect ? "connect-timeout-ms" : "grpc-timeout");
+
+    *ms = -1;
+    return !text.p || (connect ? connect_timeout(text, ms) : grpc_timeout(text, ms));
+}
+
+/* Answers a request that cannot be a call; false if it can. *left_ms: until its deadline. */
+static bool refused(struct http_req *req, const struct grpc_type *type, int64_t *left_ms)
+{
+    const char *wrong;
+    int status;
+
+    if (!str_is(req->method, "POST") && !(type && str_is(req->method, "GET")))
+        refuse_plain(req, 405, "calls are POST");
+    else if (!type)
+        refuse_plain(req, 415, "the content type is none of gRPC, gRPC-Web and Connect");
     else if (type->kind == KIND_GRPC && req->version != HTTP_2)
-        refuse_plain(req, 505, "gRPC needs HTTP/2; gRPC-Web works without");
-    else if (timeout.p && !grpc_timeout(timeout, timeout_ms))
-        grpc_refuse(req, GRPC_INTERNAL, "malformed grpc-timeout");
+        refuse_plain(req, 505, "gRPC needs HTTP/2; gRPC-Web and Connect work without");
+    else if (type->kind >= KIND_CONNECT && (wrong = connect_wrong(req, type, &status)))
+        grpc_refuse(req, status, wrong);
+    else if (!read_timeout(req, type, left_ms))
+        grpc_refuse(req, type->kind >= KIND_CONNECT ? GRPC_INVALID_ARGUMENT : GRPC_INTERNAL,
+                    "malformed timeout");
+    else if (*left_ms >= 0 && (*left_ms -= (clock_mono_us() - req->started_us) / 1000) <= 0)
+        grpc_refuse(req, GRPC_DEADLINE_EXCEEDED, "deadline exceeded");
     else
         return false;
     return true;
+}
+
+/* The message of a GET, which is in its query. */
+static bool take_query(struct grpc *call)
+{
+    struct http_req *req = call->req;
+    struct str rest = req->query, key, value, message = STR_NONE;
+    bool is_base64 = false, known = false, plain = true;
+
+    while (url_query_next(&rest, &key, &value)) {
+        if (str_is(key, "message") && !url_decode(&req->arena, value, true, &message))
+            return false;
+        known |= str_is(key, "message");
+        is_base64 |= str_is(key, "base64") && str_is(value, "1");
+        plain &= !str_is(key, "compression") || !value.n || str_is(value, "identity");
+    }
+    if (is_base64)
+        return known && plain && base64_get(&call->message, message);
+    buf_str(&call->message, message);
+    return known && plain;
 }
 
 struct grpc *grpc_begin(struct http_req *req, const struct grpc_ops *ops, void *ctx)
 {
     struct str encoding = http_header(req, "grpc-encoding");
     struct grpc *call = xnew(struct grpc);
-    int64_t timeout_ms;
+    int64_t left_ms;
 
     call->loop = http_loop(req);
     call->ops = ops;
     call->ctx = ctx;
-    call->type = type_of(req);
+    call->type = grpc_type_of(req);
     call->encoding = encoding.n && !str_is(encoding, "identity");
     call->message.max = GRPC_MESSAGE_MAX;
     call->held.max = GRPC_MESSAGE_MAX;
     call->deadline.fn = on_deadline;
     call->wake.fn = on_wake;
-    if (refused(req, call->type, &timeout_ms)) {
+    if (refused(req, call->type, &left_ms)) {
         call->over = true;
         timer_set(call->loop, &call->wake, 0);
         return call;
     }
+    call->json = call->type->json;
     call->req = req;
     req->app = call;
     req->on_gone = on_gone;
     req->on_drain = on_drain;
-    if (timeout_ms >= 0)
-        timer_set(call->loop, &call->deadline,
-                  MAX(0, timeout_ms - (clock_mono_us() - req->started_us) / 1000));
-    http_read_stream(req, HTTP_BODY_STREAM_MAX, on_data);
+    http_hangup_counts(req);
+    if (left_ms >= 0)
+        timer_set(call->loop, &call->deadline, left_ms);
+    call->reads = !str_is(req->method, "GET");
+    if (call->reads) {
+        http_read_stream(req, HTTP_BODY_STREAM_MAX, on_data);
+        return call;
+    }
+    call->eof = true;
+    if (!take_query(call))
+        fail(call, GRPC_INVALID_ARGUMENT, "the query needs message=, and base64=1 if it is that");
+    timer_set(call->loop, &call->wake, 0);
     return call;
+}
+
+bool grpc_json(const struct grpc *call)
+{
+    return call->json;
 }
 
 void *grpc_ctx(const struct grpc *call)

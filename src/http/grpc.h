@@ -1,6 +1,7 @@
 /*
- * grpc - gRPC over HTTP/2, and gRPC-Web (binary and text) over either version: length-prefixed
- * messages in and out, deadline, status and message in the trailers. Loop thread.
+ * grpc - remote calls: gRPC over HTTP/2, gRPC-Web (binary and text) and Connect (unary and streams,
+ * binary and JSON) over either version. Messages in and out, deadline, status and its message in
+ * the protocol's own words. Loop thread.
  *
  * A call lives from grpc_begin until the handler ends it (grpc_finish) or until on_cancel tells
  * that it is over without the handler: client gone, deadline passed, message broken or over
@@ -42,12 +43,18 @@ struct grpc_ops {
 
 /* Is this a gRPC or gRPC-Web request (by content type)? */
 bool grpc_wanted(const struct http_req *req);
+/* How many messages its content type is for: Connect has one for each. */
+enum grpc_shape { GRPC_ANY, GRPC_ONE, GRPC_STREAM };
+enum grpc_shape grpc_shape(const struct http_req *req);
 /*
- * Takes the request over, always. `ctx` is the handler's own. A request that cannot be a call (not
- * POST, gRPC without HTTP/2, a malformed timeout) is answered here; on_cancel follows.
+ * Takes the request over, always. `ctx` is the handler's own. A request that cannot be a call (gRPC
+ * without HTTP/2, a malformed timeout, one that is past) is answered here; on_cancel follows. A GET
+ * is a unary call of Connect: only for what changes nothing.
  */
 struct grpc *grpc_begin(struct http_req *req, const struct grpc_ops *ops, void *ctx);
 void *grpc_ctx(const struct grpc *call);
+/* Are its messages JSON? Otherwise they are protobuf. */
+bool grpc_json(const struct grpc *call);
 /* For its path, headers and peer; NULL once the client is gone (on_cancel follows). */
 struct http_req *grpc_req(const struct grpc *call);
 /* HTTP_CUT: the client is gone, on_cancel follows. */
@@ -57,8 +64,11 @@ void grpc_pause(struct grpc *call);
 void grpc_resume(struct grpc *call);
 /* Ends the call; `message` is percent-encoded for the wire, NULL for none. */
 void grpc_finish(struct grpc *call, int status, const char *message);
-/* For a request refused before grpc_begin: answers trailers-only. */
+/* For a request refused before grpc_begin, in its protocol's words; Connect's for one of none. */
 void grpc_refuse(struct http_req *req, int status, const char *message);
+
+/* For an OPTIONS of a browser whose Origin was judged: headers into `out`, at most 5; how many. */
+unsigned grpc_preflight(const struct http_req *req, struct http_header *out);
 
 /* "100m", "5S"…, in milliseconds rounded up. False: not as the specification writes them. */
 must_use bool grpc_timeout(struct str text, int64_t *ms);

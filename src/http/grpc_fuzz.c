@@ -96,16 +96,17 @@ static void run(const char *type, const uint8_t *data, size_t size, size_t piece
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const types[] = { "application/grpc", "application/grpc-web",
-                                         "application/grpc-web-text" };
+                                         "application/grpc-web-text", "application/connect+proto",
+                                         "application/json" };
     autobuf struct buf whole = { 0 }, pieces = { 0 };
 
     if (size < 2)
         return 0;
-    const char *type = types[data[0] % 3];
+    const char *type = types[data[0] % ARRAY_LEN(types)];
     finish_at = data[1] % 16;
     pauses = data[1] >= 128;
     run(type, data + 2, size - 2, size, &whole);
-    run(type, data + 2, size - 2, 1 + data[0] / 3 % 16, &pieces);
+    run(type, data + 2, size - 2, 1 + data[0] / ARRAY_LEN(types) % 16, &pieces);
     if (!str_eq(buf_view(&whole), buf_view(&pieces)))
         abort();
     return 0;

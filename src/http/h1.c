@@ -202,7 +202,8 @@ static void no_more_data(struct h1 *h1)
 
     if (!h1->busy && !h1->in_head)
         http_conn_finish(conn, "closed by the peer");
-    else if (!h1->has_stream || h1->stream.slim || (!h1->body_over && !h1->raw))
+    else if (!h1->has_stream || h1->stream.slim || h1->stream.hangup_counts ||
+             (!h1->body_over && !h1->raw))
         http_conn_cut(conn, "closed by the peer in a request");
 }
 

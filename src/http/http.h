@@ -122,6 +122,11 @@ void http_reply_end(struct http_req *req, const struct http_header *trailers, si
  * that closes its sending side of such an answer counts as gone.
  */
 void http_slim(struct http_req *req);
+/*
+ * From now on a peer that closes its sending side counts as gone, as for http_slim: nobody is left
+ * for whom work should go on.
+ */
+void http_hangup_counts(struct http_req *req);
 /* Bytes written but not yet taken by the kernel. */
 size_t http_unsent(const struct http_req *req);
 /* Drops the connection (HTTP/1) or resets the stream (HTTP/2). on_gone is not called. */

@@ -25,8 +25,9 @@ static struct fake {
     struct buf body;       /* all that was written */
     struct buf trailers;   /* as head */
     bool ended, cut, slim; /* how the request ended */
-    bool doomed;           /* HTTP_CUT was said: on_gone follows when the loop runs */
-    bool stuck;            /* the peer reads nothing: what is written stays unsent */
+    bool hangup_counts;
+    bool doomed; /* HTTP_CUT was said: on_gone follows when the loop runs */
+    bool stuck;  /* the peer reads nothing: what is written stays unsent */
     size_t unsent;
 } fake;
 
@@ -180,6 +181,12 @@ void http_reply(struct http_req *req, int status, const struct http_header *head
     http_reply_begin(req, status, headers, count);
     buf_str(&fake.body, body);
     fake.ended = true;
+}
+
+void http_hangup_counts(struct http_req *req)
+{
+    (void)req;
+    fake.hangup_counts = true;
 }
 
 void http_slim(struct http_req *req)

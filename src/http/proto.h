@@ -128,6 +128,7 @@ struct http_stream {
     bool begun;                  /* answer begun */
     bool full;                   /* HTTP_FULL was said: on_drain is owed */
     bool slim;                   /* http_slim was called */
+    bool hangup_counts;          /* so was http_hangup_counts */
     bool refused;                /* by http_stream_refuse: the application is out of it */
     bool ended;                  /* released when `held` falls to 0 */
 };

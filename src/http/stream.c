@@ -357,6 +357,14 @@ void http_slim(struct http_req *req)
         buf_free(&stream->body);
 }
 
+void http_hangup_counts(struct http_req *req)
+{
+    struct http_stream *stream = req->stream;
+
+    if (!out_of_order(stream, false, "http_hangup_counts"))
+        stream->hangup_counts = true;
+}
+
 size_t http_unsent(const struct http_req *req)
 {
     return req->stream->ended ? 0 : req->stream->ops->unsent(req->stream);

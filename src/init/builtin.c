@@ -25,13 +25,14 @@ static const struct operation {
     const char *name;
     unsigned args;
     int (*run)(struct builtin *job);
+    bool beneath; /* opens by builtin_open alone, so it can be kept beneath a directory */
 } operations[] = {
-    { "read", 1, builtin_read },         { "write", 3, builtin_write },
-    { "append", 2, builtin_append },     { "list", 3, builtin_list },
-    { "stat", 2, builtin_stat },         { "mkdir", 3, builtin_mkdir },
-    { "move", 3, builtin_move },         { "remove", 2, builtin_remove },
-    { "tar", 1, builtin_tar },           { "untar", 1, builtin_untar },
-    { "manifest", 1, builtin_manifest }, { "watch", 2, builtin_watch },
+    { "read", 1, builtin_read, true },     { "write", 3, builtin_write, true },
+    { "append", 2, builtin_append, true }, { "stat", 2, builtin_stat, true },
+    { "mkdir", 3, builtin_mkdir, true },   { "list", 3, builtin_list, false },
+    { "move", 3, builtin_move, false },    { "remove", 2, builtin_remove, false },
+    { "tar", 1, builtin_tar, false },      { "untar", 1, builtin_untar, false },
+    { "watch", 2, builtin_watch, false },  { "manifest", 1, builtin_manifest, false },
 };
 
 /* ---- output ---- */
@@ -150,26 +151,46 @@ static unsigned count_of(char *const *args)
     return count;
 }
 
+/* "beneath DIR" before an operation; moves on to the operation itself. */
+static int stay_beneath(struct builtin *job, const char **name)
+{
+    const char *dir = job->args[0];
+
+    if (count_of(job->args) < 2)
+        return tree_fail(&job->fail, TREE_USAGE, EINVAL, dir);
+    if (chdir(dir) < 0)
+        return builtin_sys(job, dir);
+    tree_stay_beneath();
+    *name = job->args[1];
+    job->args += 2;
+    return 0;
+}
+
 static int run(struct spawn *spawn, struct builtin *job)
 {
+    const char *name = spawn->argv[0];
+    bool beneath = strcmp(name, "beneath") == 0;
+
     if (spawn_become(spawn) < 0)
         return tree_fail(&job->fail, TREE_SYSTEM, spawn->error, spawn->cwd);
     prctl(PR_SET_DUMPABLE, 0);
     out_mem = malloc(OUT_SIZE);
     if (!out_mem)
         return tree_fail(&job->fail, TREE_SYSTEM, ENOMEM, NULL);
+    if (beneath && stay_beneath(job, &name) < 0)
+        return -1;
     for (size_t i = 0; i < ARRAY_LEN(operations); i++) {
         const struct operation *op = &operations[i];
 
-        if (strcmp(op->name, spawn->argv[0]) != 0)
+        if (strcmp(op->name, name) != 0)
             continue;
-        if (count_of(job->args) != op->args)
+        if (count_of(job->args) != op->args || (beneath && !op->beneath))
             break;
         if (op->run(job) < 0)
             return -1;
         return builtin_flush() < 0 ? builtin_sys(job, NULL) : 0;
     }
-    return tree_fail(&job->fail, TREE_USAGE, ENOSYS, spawn->argv[0]);
+    return tree_fail(&job->fail, TREE_USAGE, ENOSYS, name);
 }
 
 pid_t builtin_spawn(struct spawn *spawn)

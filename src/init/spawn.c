@@ -107,7 +107,7 @@ static int become_user(struct spawn *spawn)
         syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
         syscall(SYS_setresuid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
-    return spawn->builtin && hold_caps(0) < 0 ? fail(spawn, INIT_STEP_USER, errno) : 0;
+    return 0; /* nothing is held any more: who was root and is not has lost it */
 }
 
 static bool below(const char *path, const char *dir)

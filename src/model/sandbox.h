@@ -95,6 +95,7 @@ struct sandbox_view {
     bool sys, nesting, asleep;
     int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
+    int64_t used_at; /* when somebody last did something with it */
 };
 extern const struct field sandbox_fields[];
 

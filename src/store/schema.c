@@ -228,6 +228,47 @@ static const char secret_tables[] =
     ") {clustered};"
     "CREATE UNIQUE INDEX secret_agent ON secret (name) WHERE kind = 'agent';";
 
+/* Agents that connect from elsewhere, and their commands (link/links.h). */
+static const char link_tables[] =
+    "CREATE TABLE link_agent ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  instance_id TEXT NOT NULL,"
+    "  seen_ms BIGINT NOT NULL" /* when it last registered or left */
+    ") {clustered};"
+    "CREATE TABLE link_command ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  agent TEXT NOT NULL,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  command TEXT NOT NULL,"
+    "  session_name TEXT NOT NULL,"
+    "  pty BIGINT NOT NULL,"
+    "  state TEXT NOT NULL,"
+    "  exit_code BIGINT NOT NULL DEFAULT -1,"
+    "  error TEXT NOT NULL DEFAULT '',"
+    "  gap BIGINT NOT NULL DEFAULT 0,"
+    "  duration_ms BIGINT NOT NULL DEFAULT 0,"
+    "  by TEXT NOT NULL,"
+    "  started_ms BIGINT NOT NULL,"
+    "  ended_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE INDEX link_command_by_agent ON link_command (agent, started_ms);";
+
+/* What was answered 202 (api/operation.c). */
+static const char operation_tables[] =
+    "CREATE TABLE operation ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  type TEXT NOT NULL,"
+    "  status TEXT NOT NULL,"
+    "  target TEXT NOT NULL,"
+    "  error TEXT NOT NULL,"
+    "  result TEXT NOT NULL,"
+    "  progress BIGINT NOT NULL,"
+    "  created_ms BIGINT NOT NULL,"
+    "  completed_ms BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -235,6 +276,8 @@ const struct migration schema_migrations[] = {
     { 4, "pools", pool_tables },
     { 5, "images", image_tables },
     { 6, "secrets", secret_tables },
+    { 7, "linked agents", link_tables },
+    { 8, "operations", operation_tables },
     { 0 },
 };
 /* clang-format on */

@@ -120,9 +120,12 @@ void control_restore(struct screen *screen)
     *at = screen->on->saved;
     if (at->origin)
         at->row = MAX(clamp(at->row, screen->bottom), screen->top);
-    union cell last = cell_at(row_at(screen, at->row), screen->cols - 1);
+    struct row *row = row_at(screen, at->row);
+    union cell last = cell_at(row, screen->cols - 1);
     if (!screen->modes.autowrap || (!last.code && last.kind != CELL_TAIL))
         at->wrap_next = false;
+    if (at->wrap_next)
+        row->wrapped = false; /* as if the last column had just been written */
 }
 
 /* Nothing is kept of the alternate screen when it is left. */

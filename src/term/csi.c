@@ -77,7 +77,7 @@ static void to_place(struct screen *screen, const struct csi *csi)
 
 static void tabs_forward(struct screen *screen, const struct csi *csi)
 {
-    for (unsigned n = clamp(csi_count(csi, 0, 1), screen->cols); n > 0; n--)
+    for (unsigned n = csi_count(csi, 0, 1); n > 0 && screen->at.col < screen->cols - 1; n--)
         control_byte(screen, '\t');
 }
 
@@ -118,15 +118,27 @@ static void restore(struct screen *screen, const struct csi *csi)
 /* ---- erasing and shifting ---------------------------------------------------------------------
  */
 
-/* The whole of a row that a clear passes over loses its tie to the row before. */
-static void erase_display(struct screen *screen, const struct csi *csi)
+/*
+ * From the cursor on. Behind the last column there is nothing to erase: top and others write a
+ * whole row and then clear the rest of it.
+ */
+static void erase_rest(struct screen *screen)
 {
     const struct cursor *at = &screen->at;
 
-    screen->at.wrap_next = false;
-    switch (csi_count(csi, 0, 0)) {
-    case 0:
+    if (!at->wrap_next)
         grid_erase(screen, at->row, at->col, screen->cols);
+}
+
+static void erase_display(struct screen *screen, const struct csi *csi)
+{
+    const struct cursor *at = &screen->at;
+    unsigned what = csi_count(csi, 0, 0);
+
+    screen->at.wrap_next = screen->at.wrap_next && (what == 0 || what > 2);
+    switch (what) {
+    case 0:
+        erase_rest(screen);
         grid_erase_rows(screen, at->row + 1, screen->rows);
         break;
     case 1:
@@ -147,11 +159,12 @@ static void erase_display(struct screen *screen, const struct csi *csi)
 static void erase_line(struct screen *screen, const struct csi *csi)
 {
     const struct cursor *at = &screen->at;
+    unsigned what = csi_count(csi, 0, 0);
 
-    screen->at.wrap_next = false;
-    switch (csi_count(csi, 0, 0)) {
+    screen->at.wrap_next = screen->at.wrap_next && (what == 0 || what > 2);
+    switch (what) {
     case 0:
-        grid_erase(screen, at->row, at->col, screen->cols);
+        erase_rest(screen);
         break;
     case 1:
         grid_erase(screen, at->row, 0, at->col + 1);

@@ -29,8 +29,7 @@ void grid_free(struct grid *grid, unsigned rows)
 /* ---- within a row -----------------------------------------------------------------------------
  */
 
-/* Writes down what row->fill stood for, up to `to`. */
-static void materialise(struct row *row, unsigned to)
+void grid_write_fill(struct row *row, unsigned to)
 {
     for (; row->used < to; row->used++)
         row->cells[row->used] = row->fill;
@@ -55,13 +54,15 @@ static void split(struct screen *screen, struct row *row, unsigned col)
 void grid_open(struct screen *screen, struct row *row, unsigned from, unsigned to)
 {
     if (from > row->used) {
-        materialise(row, from);
+        grid_write_fill(row, from);
     } else {
         split(screen, row, from);
         split(screen, row, to);
     }
     if (to > row->used)
         row->used = to;
+    if (to == screen->cols)
+        row->wrapped = false; /* until something wraps from here */
 }
 
 void grid_clear_row(struct row *row, union cell blank)
@@ -82,13 +83,13 @@ void grid_erase(struct screen *screen, unsigned row_index, unsigned from, unsign
     split(screen, row, from);
     split(screen, row, to);
     if (to == screen->cols) {
-        materialise(row, from);
+        grid_write_fill(row, from);
         row->used = from;
         row->fill = blank;
         row->wrapped = false;
         return;
     }
-    materialise(row, to);
+    grid_write_fill(row, to);
     for (unsigned i = from; i < to; i++)
         row->cells[i] = blank;
 }
@@ -109,7 +110,7 @@ void grid_insert_cells(struct screen *screen, unsigned n)
     unsigned col = screen->at.col, cols = screen->cols;
 
     n = clamp(n, cols - col);
-    materialise(row, cols);
+    grid_write_fill(row, cols);
     split(screen, row, col);
     split(screen, row, cols - n);
     memmove(row->cells + col + n, row->cells + col, (cols - col - n) * sizeof(union cell));
@@ -124,7 +125,9 @@ void grid_delete_cells(struct screen *screen, unsigned n)
     unsigned col = screen->at.col, cols = screen->cols;
 
     n = clamp(n, cols - col);
-    materialise(row, cols);
+    grid_write_fill(row, cols);
+    if (row->cells[cols - 1].kind == CELL_PAD)
+        row->cells[cols - 1].kind = CELL_NARROW;
     split(screen, row, col);
     split(screen, row, col + n);
     memmove(row->cells + col, row->cells + col + n, (cols - col - n) * sizeof(union cell));
@@ -144,14 +147,29 @@ void grid_cut(struct screen *screen, unsigned row)
         scrollback_cut(screen);
 }
 
-/* Moves the first `n` of `count` row pointers behind the others. */
+static void reverse(struct row **rows, unsigned count)
+{
+    for (unsigned i = 0, j = count; i + 1 < j; i++) {
+        struct row *row = rows[--j];
+
+        rows[j] = rows[i];
+        rows[i] = row;
+    }
+}
+
+/* Moves the first `n` of `count` row pointers behind the others; one, most of the time. */
 static void rotate(struct row **rows, unsigned count, unsigned n)
 {
-    struct row *held[SCREEN_ROWS_MAX];
+    struct row *first = rows[0];
 
-    memcpy(held, rows, n * sizeof(struct row *));
-    memmove(rows, rows + n, (count - n) * sizeof(struct row *));
-    memcpy(rows + count - n, held, n * sizeof(struct row *));
+    if (n == 1) {
+        memmove(rows, rows + 1, (count - 1) * sizeof(struct row *));
+        rows[count - 1] = first;
+        return;
+    }
+    reverse(rows, n);
+    reverse(rows + n, count - n);
+    reverse(rows, count);
 }
 
 void grid_scroll_up(struct screen *screen, unsigned top, unsigned n, unsigned flags)

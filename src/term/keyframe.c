@@ -86,7 +86,7 @@ static void paint_wrap(struct painter *painter, int next, bool padded, union cel
     paint_looks(painter, padded ? pad : (union cell){ 0 });
     buf_puts(painter->out, padded ? "\u3000\r" : " \r");
     paint_looks(painter, (union cell){ 0 });
-    buf_puts(painter->out, padded ? "\033[2K" : "\033[K");
+    buf_puts(painter->out, pad.bg ? "\033[K" : padded ? "\033[2X" : "\033[X");
 }
 
 /* From where the cursor is: home of a blank grid. */
@@ -131,7 +131,7 @@ static void paint_saved(struct painter *painter, const struct cursor *saved)
 {
     static const struct cursor none;
 
-    if (memcmp(saved, &none, sizeof(none)) == 0)
+    if (equal_cursor(saved, &none))
         return;
     if (saved->origin)
         buf_puts(painter->out, "\033[?6h");
@@ -145,18 +145,37 @@ static void paint_saved(struct painter *painter, const struct cursor *saved)
     buf_puts(painter->out, "\033[2J\033[H");
 }
 
-/* The character that the cursor stands behind, or on in the last column. */
+/*
+ * The character that was written last: before the cursor, or under it in the last column when there
+ * is no autowrap. Where both could be it, writing either one again changes nothing.
+ */
 static unsigned last_col(const struct screen *screen)
 {
     const struct row *row = row_at(screen, screen->at.row);
-    unsigned col = screen->at.col;
-    union cell cell = cell_at(row, col);
-    bool on_it = col == screen->cols - 1 && !screen->modes.autowrap &&
-                 (cell.code == screen->last || cell.kind == CELL_TAIL);
+    unsigned col = screen->at.col, before = col > 0 ? col - 1 : 0;
 
-    if (!screen->at.wrap_next && !on_it && col > 0)
-        col--;
+    if (cell_at(row, before).kind == CELL_TAIL)
+        before--;
+    union cell cell = cell_at(row, before);
+    bool is_it = cell.code == screen->last && cell_same(cell_looks(cell), screen->at.pen);
+    if (!screen->at.wrap_next && (col < screen->cols - 1 || screen->modes.autowrap || is_it))
+        return before;
     return cell_at(row, col).kind == CELL_TAIL ? col - 1 : col;
+}
+
+/*
+ * A character that the set in use would turn into another came by a single shift, and one of those
+ * sets does not.
+ */
+static void paint_shift(struct painter *painter, uint32_t code)
+{
+    const struct cursor *at = &painter->screen->at;
+    uint8_t set = at->charset[at->gl];
+
+    if (code >= 0x80 || (set == CHARSET_LINES && code < 0x60) ||
+        (set == CHARSET_UK && code != '#') || set == CHARSET_ASCII)
+        return;
+    buf_puts(painter->out, at->charset[2] != set ? "\033N" : "\033O");
 }
 
 /* That character once more. In insert mode its place is closed first. */
@@ -173,6 +192,8 @@ static void paint_last(struct painter *painter, bool insert)
         buf_puts(painter->out, cell.kind == CELL_WIDE ? "\033[2P" : "\033[P");
     if (!screen->last)
         paint_looks(painter, cell_looks(cell));
+    if (screen->last)
+        paint_shift(painter, (uint32_t)cell.code);
     buf_append(painter->out, text, utf8_put((uint32_t)cell.code, text));
     buf_str(painter->out, marks_text(screen, cell));
 }
@@ -188,7 +209,8 @@ static void paint_cursor(struct painter *painter)
         paint_last(painter, false);
     else
         paint_goto(painter, at->row - (at->origin ? screen->top : 0), at->col);
-    paint_looks(painter, at->pen);
+    sgr_put(painter->out, at->pen); /* always: it also ends what REP could repeat */
+    painter->looks = at->pen;
     paint_charsets(painter, at);
     if (!screen->modes.autowrap)
         buf_puts(painter->out, "\033[?7l");
@@ -208,11 +230,10 @@ static void paint_cursor(struct painter *painter)
 static void paint_tabs(struct painter *painter)
 {
     const struct screen *screen = painter->screen;
-    uint64_t usual = 0x0101010101010101u;
     bool same = true;
 
-    for (size_t i = 0; i < ARRAY_LEN(screen->tabs); i++)
-        same = same && screen->tabs[i] == (usual & (i ? ~0ull : ~1ull));
+    for (unsigned col = 0; col < screen->cols; col++)
+        same = same && (screen->tabs[col / 64] >> col % 64 & 1) == (col > 0 && col % 8 == 0);
     if (same)
         return;
     buf_puts(painter->out, "\033[3g");

@@ -94,11 +94,10 @@ static bool act(struct screen *screen, unsigned number, bool set)
         (set ? control_save : control_restore)(screen);
         return true;
     case 1049:
-        if (set && screen->on == &screen->main)
+        if (set)
             control_save(screen);
-        bool was = screen->on == &screen->alt;
         control_alternate(screen, set);
-        if (!set && was)
+        if (!set)
             control_restore(screen);
         return true;
     default:

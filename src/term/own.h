@@ -87,7 +87,9 @@ struct scrollback {
     uint32_t size;      /* of ring; grows up to max */
     uint32_t first, count;
     uint32_t max;
-    size_t bytes; /* of all lines */
+    size_t bytes;     /* of all lines */
+    uint8_t *scratch; /* owned: where a row is packed, PACKED_CELL_MAX for each of… */
+    uint32_t scratch_cols;
 };
 
 enum parse_state {
@@ -163,6 +165,8 @@ static inline unsigned clamp(unsigned value, unsigned max)
 void grid_make(struct grid *grid, unsigned rows, unsigned cols);
 void grid_free(struct grid *grid, unsigned rows);
 struct row *grid_row_new(unsigned cols);
+/* Writes down what row->fill stood for, up to `to`. */
+void grid_write_fill(struct row *row, unsigned to);
 /* Room for cells [from, to) to be written: what lies before is there, wide ones are not cut. */
 void grid_open(struct screen *screen, struct row *row, unsigned from, unsigned to);
 void grid_clear_row(struct row *row, union cell blank);
@@ -246,11 +250,16 @@ enum glyph_tag { /* in a line's data; other bytes are UTF-8 */
                  GLYPH_LOOKS = 0xff /* from here on: GLYPH_LOOKS_BYTES of a cell */
 };
 #define GLYPH_LOOKS_BYTES (sizeof(uint64_t) * 2)
+/* A cell at its worst: new looks, wide tag, character, marks. */
+#define PACKED_CELL_MAX (1 + GLYPH_LOOKS_BYTES + 1 + 4 + 2 + MARKS_BYTES)
 
 /* width.c: columns of a character: 0, 1 or 2 */
 unsigned width_of(uint32_t code);
 /* Writes 1 to 4 bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
+
+/* equal.c */
+bool equal_cursor(const struct cursor *x, const struct cursor *y);
 
 /* screen.c */
 void screen_tabs_reset(struct screen *screen);

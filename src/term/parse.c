@@ -193,6 +193,25 @@ static void step(struct screen *screen, unsigned char byte)
     }
 }
 
+/*
+ * A CSI sequence that is whole at p, done at once; returns its length, or 0 when there is none. The
+ * same that step would do, without the way through seq: colourful output is half sequences.
+ */
+static size_t whole_csi(struct screen *screen, const char *p, size_t len)
+{
+    size_t n = 2;
+
+    if (len < 3 || p[0] != ESC || p[1] != '[')
+        return 0;
+    len = MIN(len, 2 + SCREEN_SEQ_MAX);
+    while (n < len && p[n] >= 0x20 && p[n] < 0x40)
+        n++;
+    if (n == len || p[n] < 0x40 || p[n] == DEL)
+        return 0;
+    csi_run(screen, (struct str){ p + 2, n - 1 });
+    return n + 1;
+}
+
 /* How many bytes from p on are printable ASCII. */
 static size_t ascii_run(const char *p, size_t len)
 {
@@ -212,21 +231,30 @@ static size_t ascii_run(const char *p, size_t len)
     return n;
 }
 
+/* Takes at least one byte; returns how many. */
+static size_t take(struct screen *screen, const char *p, size_t len)
+{
+    size_t n = 0;
+
+    if (screen->parser.state == PARSE_GROUND) {
+        if (control_is_plain(screen))
+            n = ascii_run(p, len);
+        if (n)
+            write_ascii(screen, p, n);
+        else
+            n = whole_csi(screen, p, len);
+    }
+    if (n == 0) {
+        step(screen, (unsigned char)*p);
+        n = 1;
+    }
+    return n;
+}
+
 void screen_feed(struct screen *screen, struct str bytes)
 {
-    size_t at = 0;
-
-    while (at < bytes.n) {
-        size_t run = 0;
-
-        if (screen->parser.state == PARSE_GROUND && control_is_plain(screen))
-            run = ascii_run(bytes.p + at, bytes.n - at);
-        if (run)
-            write_ascii(screen, bytes.p + at, run);
-        else
-            step(screen, (unsigned char)bytes.p[at++]);
-        at += run;
-    }
+    for (size_t at = 0; at < bytes.n;)
+        at += take(screen, bytes.p + at, bytes.n - at);
     if (bytes.n)
         screen->generation++;
 }

@@ -30,8 +30,13 @@ static void flow_begin(struct flow *flow)
     flow->row = grid_row_new(flow->cols);
 }
 
+/* A blank within a line that comes to its edge must count as written. */
 static void flow_end(struct flow *flow, bool wrapped)
 {
+    union cell *last = &flow->row->cells[flow->cols - 1];
+
+    if (wrapped && !last->code && last->kind == CELL_NARROW)
+        last->code = ' ';
     flow->row->wrapped = wrapped;
     if (flow->count == flow->max) {
         scrollback_push_cols(flow->screen, flow->rows[0], flow->cols);
@@ -253,7 +258,9 @@ static struct row *cropped(const struct screen *screen, const struct row *from, 
     memcpy(row->cells, from->cells, n * sizeof(union cell));
     if (n > 0 && n < screen->cols && row->cells[n - 1].kind == CELL_WIDE)
         row->cells[n - 1] = (union cell){ .bg = row->cells[n - 1].bg };
-    row->wrapped = from->wrapped && cols == screen->cols;
+    if (n > 0 && row->cells[n - 1].kind == CELL_PAD)
+        row->cells[n - 1].kind = CELL_NARROW;
+    row->wrapped = from->wrapped && cols == screen->cols && row->cells[n - 1].code;
     return row;
 }
 

@@ -81,7 +81,7 @@ size_t screen_bytes(const struct screen *screen)
 
     return sizeof(*screen) + grid * (screen->alt.rows ? 2 : 1) + screen->back.bytes +
            screen->back.size * sizeof(struct line *) + screen->marks.size * sizeof(struct marks) +
-           screen->replies.cap;
+           screen->back.scratch_cols * PACKED_CELL_MAX + screen->replies.cap;
 }
 
 struct screen_cursor screen_cursor(const struct screen *screen)

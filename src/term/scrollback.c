@@ -10,8 +10,6 @@
 
 /* What malloc needs for itself, so that the bound is one of memory. */
 #define LINE_COST (sizeof(struct line) + 16)
-/* A cell at its worst: new looks, wide tag, character, marks. */
-#define PACKED_CELL_MAX (1 + GLYPH_LOOKS_BYTES + 1 + 4 + 2 + MARKS_BYTES)
 
 const struct line *scrollback_at(const struct screen *screen, unsigned back)
 {
@@ -41,7 +39,8 @@ void scrollback_free(struct scrollback *back)
     while (back->count)
         drop_oldest(back);
     free(take_ptr(&back->ring));
-    back->size = 0;
+    free(take_ptr(&back->scratch));
+    back->size = back->scratch_cols = 0;
 }
 
 void scrollback_cut(struct screen *screen)
@@ -86,31 +85,41 @@ static uint8_t *pack_cell(const struct screen *screen, union cell cell, uint8_t 
     return out;
 }
 
-/* Into memory of PACKED_CELL_MAX for each of `cols`; returns the end. */
+static uint8_t *pack_looks(union cell looks, uint8_t *out)
+{
+    *out++ = GLYPH_LOOKS;
+    memcpy(out, &looks, GLYPH_LOOKS_BYTES);
+    return out + GLYPH_LOOKS_BYTES;
+}
+
+/*
+ * Into memory of PACKED_CELL_MAX for each of `cols`; returns the end. ASCII in the looks of the
+ * cell before differs from these looks in its code alone, which one comparison sees.
+ */
 static uint8_t *pack(const struct screen *screen, const struct row *row, unsigned cols,
                      uint8_t *out)
 {
-    const union cell only_looks = { .ul = CELL_COLOR(~0u) };
-    uint64_t mask = only_looks.word[0], plain = 0, colors = 0;
+    union cell looks = { 0 };
+    unsigned i = 0, written = clamp(cols, row->used);
 
-    for (unsigned i = 0; i < cols; i++) {
-        union cell cell = cell_at(row, i);
+    while (i < cols) {
+        for (; i < written && row->cells[i].word[1] == looks.word[1]; i++) {
+            uint64_t code = row->cells[i].word[0] ^ looks.word[0];
 
+            if (code - 1 >= 0x7f)
+                break;
+            *out++ = (uint8_t)code;
+        }
+        if (i == cols)
+            break;
+        union cell cell = cell_at(row, i++);
         if (cell.kind == CELL_TAIL)
             continue;
-        if ((cell.word[0] & mask) != plain || cell.word[1] != colors) {
-            plain = cell.word[0] & mask;
-            colors = cell.word[1];
-            *out++ = GLYPH_LOOKS;
-            memcpy(out, &plain, sizeof(plain));
-            memcpy(out + sizeof(plain), &colors, sizeof(colors));
-            out += GLYPH_LOOKS_BYTES;
+        if (!cell_same(cell_looks(cell), looks)) {
+            looks = cell_looks(cell);
+            out = pack_looks(looks, out);
         }
-        uint64_t rest = cell.word[0] & ~mask;
-        if (rest - 1 < 0x7f) /* neither blank, nor wide, nor with marks */
-            *out++ = (uint8_t)rest;
-        else
-            out = pack_cell(screen, cell, out);
+        out = pack_cell(screen, cell, out);
     }
     return out;
 }
@@ -152,18 +161,19 @@ void scrollback_push(struct screen *screen, const struct row *row)
 void scrollback_push_cols(struct screen *screen, const struct row *row, unsigned row_cols)
 {
     static_assert(SCREEN_COLS_MAX * PACKED_CELL_MAX < SCREEN_SCROLLBACK_BYTES, "one row fits");
+    struct scrollback *back = &screen->back;
     unsigned cols = glyph_row_len(row, row_cols);
-    uint8_t few[4096];
-    autofree uint8_t *many = NULL;
 
-    if (!screen->back.max)
+    if (!back->max)
         return;
-    if (cols > sizeof(few) / PACKED_CELL_MAX)
-        many = xmalloc(cols * PACKED_CELL_MAX);
-    uint8_t *data = many ? many : few;
-    size_t len = (size_t)(pack(screen, row, cols, data) - data);
+    if (back->scratch_cols < cols) {
+        back->scratch = xrealloc(back->scratch, row_cols * PACKED_CELL_MAX);
+        back->scratch_cols = row_cols;
+    }
+    size_t len = (size_t)(pack(screen, row, cols, back->scratch) - back->scratch);
     struct line *line = xmalloc(sizeof(*line) + len);
     *line = (struct line){ .len = (uint32_t)len, .cols = cols, .wrapped = row->wrapped };
-    memcpy(line->data, data, len);
-    append(&screen->back, line);
+    if (len)
+        memcpy(line->data, back->scratch, len);
+    append(back, line);
 }

@@ -119,8 +119,10 @@ static void change(union cell *pen, unsigned code)
 {
     if (code == 0)
         *pen = (union cell){ 0 };
-    change_color(pen, code);
-    change_attr(pen, code);
+    else if (code < 30 || code == 53 || code == 55)
+        change_attr(pen, code);
+    else
+        change_color(pen, code);
 }
 
 /* 4:N */

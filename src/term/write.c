@@ -78,10 +78,12 @@ static void put_mark(struct screen *screen, uint32_t code)
             return;
         col--;
     }
-    if (col < row->used && row->cells[col].kind == CELL_TAIL)
+    if (cell_at(row, col).kind == CELL_TAIL)
         col--;
-    if (col < row->used && row->cells[col].code)
-        marks_add(screen, &row->cells[col], code);
+    if (!cell_at(row, col).code)
+        return;
+    grid_write_fill(row, col + 1);
+    marks_add(screen, &row->cells[col], code);
 }
 
 void write_code(struct screen *screen, uint32_t code)

@@ -60,9 +60,16 @@ int tree_open(int dir, const char *path, int flags, mode_t mode)
                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
+static uint64_t any_resolve = RESOLVE_NO_MAGICLINKS;
+
+void tree_stay_beneath(void)
+{
+    any_resolve |= RESOLVE_BENEATH;
+}
+
 int tree_open_any(const char *path, int flags, mode_t mode)
 {
-    return open_how(AT_FDCWD, path, flags, mode, RESOLVE_NO_MAGICLINKS);
+    return open_how(AT_FDCWD, path, flags, mode, any_resolve);
 }
 
 bool tree_place_ok(int fd)

@@ -67,6 +67,11 @@ struct tree_source {
 int tree_open(int dir, const char *path, int flags, mode_t mode);
 /* By any path, as the calling process sees it, but through no magic link. */
 int tree_open_any(const char *path, int flags, mode_t mode);
+/*
+ * From now on tree_open_any goes no further than what is below the current directory, whatever the
+ * links on the way say (EXDEV). For a process that does one thing: there is no way back.
+ */
+void tree_stay_beneath(void);
 /* Is this a file system where files are kept (not proc, sysfs, a cgroup tree)? */
 bool tree_place_ok(int fd);
 

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
 #include "base/buf.h"
 #include "base/hash.h"
@@ -709,4 +710,47 @@ TEST(magic_links_and_kernel_file_systems_are_no_places_for_files)
     CHECK_INT(tree_open(dir, "link", O_PATH | O_DIRECTORY, 0), -1);
     CHECK_INT(tree_open(dir, "..", O_PATH | O_DIRECTORY, 0), -1);
     CHECK_INT(tree_open(dir, "/etc", O_PATH | O_DIRECTORY, 0), -1);
+}
+
+/* For good, in a process of its own: nothing of this must stay with the other tests. */
+static int beneath_child(const char *path)
+{
+    static const struct {
+        const char *path;
+        int error;
+    } cases[] = {
+        { "f", 0 },        { "d/../f", 0 },         { ".", 0 },           { "inside", 0 },
+        { "..", EXDEV },   { "d/../..", EXDEV },    { "/etc", EXDEV },    { "out", EXDEV },
+        { "up/x", EXDEV }, { "out/passwd", EXDEV }, { "chain/f", EXDEV }, { "none", ENOENT },
+    };
+
+    if (chdir(path) < 0)
+        return 100;
+    tree_stay_beneath();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        errno = 0;
+        autoclose int fd = tree_open_any(cases[i].path, O_PATH, 0);
+        if ((fd >= 0 ? 0 : errno) != cases[i].error)
+            return (int)i + 1;
+    }
+    autoclose int made = tree_open_any("out/made", O_WRONLY | O_CREAT, 0644);
+    return made < 0 && errno == EXDEV ? 0 : 99;
+}
+
+TEST(who_stays_beneath_is_led_out_by_nothing)
+{
+    char path[4096];
+    autoclose int dir = new_dir(path);
+    int status = -1;
+
+    CHECK(mkdirat(dir, "d", 0755) == 0);
+    write_file(dir, "f", "x", 1);
+    CHECK(symlinkat("f", dir, "inside") == 0 && symlinkat("/etc", dir, "out") == 0);
+    CHECK(symlinkat("..", dir, "up") == 0 && symlinkat("d/../../..", dir, "chain") == 0);
+    /* check-style: allow fork: the child only opens files and ends */
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(beneath_child(path));
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
 }

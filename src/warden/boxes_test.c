@@ -499,6 +499,10 @@ TEST(a_record_that_names_another_process_is_not_believed)
     struct box_host host = { .boxes_fd = -1 };
     snprintf(path, sizeof(path), "%s/boxes/forged", state);
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    snprintf(path, sizeof(path), "%s/boxes/older", state); /* as an earlier build had them */
+    CHECK(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof(path), "%s/boxes/older/box", state);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     snprintf(path, sizeof(path), "%s/records", state);
     host.records_fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK(record_of(bystander, &record) == 0);

@@ -195,9 +195,23 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
     return -1;
 }
 
+/* Boxes of earlier builds had a directory each, with these two in it. */
+static int remove_directory(int boxes_fd, const char *id)
+{
+    autoclose int dir = openat(boxes_fd, id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (dir >= 0) {
+        (void)!unlinkat(dir, "box", 0);
+        (void)!unlinkat(dir, "init.sock", 0);
+    }
+    return unlinkat(boxes_fd, id, AT_REMOVEDIR);
+}
+
 int box_unmake(const struct box_host *host, const char *id)
 {
     if (cgroup_remove(id) < 0)
         return -1;
-    return unlinkat(host->boxes_fd, id, 0) < 0 && errno != ENOENT ? -1 : 0;
+    if (unlinkat(host->boxes_fd, id, 0) == 0 || errno == ENOENT)
+        return 0;
+    return errno == EISDIR ? remove_directory(host->boxes_fd, id) : -1;
 }

@@ -113,6 +113,9 @@ struct init_exec {
  *   manifest PATH                tree_records of everything below, with digests
  *   watch PATH RECURSIVE         struct init_seen, each with its path, until killed
  *
+ *   beneath DIR …                before read, write, append, stat and mkdir: PATH is relative to
+ * DIR, and what its links lead out of it is not found (EXDEV)
+ *
  * One that fails exits with INIT_BUILTIN_FAILED and has a struct init_fault on its errors, followed
  * by the path that it is about.
  */

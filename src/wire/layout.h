@@ -62,6 +62,7 @@ must_use int layout_place(const int *fds, unsigned count, int exec_fd);
 #define STATE_LOCK "lock"
 #define STATE_TOKEN "admin.token"
 #define STATE_DATA "data"
-#define STATE_DB "atoll.db"     /* in STATE_DATA */
-#define STATE_KEY "secrets.key" /* in STATE_DATA: opens the sealed values of the store */
-#define STATE_SPOOL "spool"     /* in STATE_DATA: output of commands */
+#define STATE_DB "atoll.db"      /* in STATE_DATA */
+#define STATE_KEY "secrets.key"  /* in STATE_DATA: opens the sealed values of the store */
+#define STATE_SPOOL "spool"      /* in STATE_DATA: output of commands */
+#define STATE_LINK_SPOOL "links" /* likewise, of linked agents */

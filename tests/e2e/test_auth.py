@@ -13,7 +13,8 @@ ROLES = ["sandbox", "agent", "viewer", "operator", "admin"]
 PEOPLE, STEER = {"viewer", "operator", "admin"}, {"operator", "admin"}
 # The policy once more, by hand: a change of the route table must be meant twice.
 POLICY = {
-    "health.live": {"public"}, "health.ready": {"public"}, "login.use": {"public"},
+    "health.live": {"public"}, "health.ready": {"public"}, "health.http": {"public"},
+    **{f"health.{what}": set(ROLES) for what in ("deep", "service", "ready_v1", "live_v1")}, "login.use": {"public"},
     "health.read": set(ROLES), "version.read": set(ROLES), "whoami.read": set(ROLES), "openapi.read": set(ROLES),
     "echo.try": set(ROLES), "metrics.read": PEOPLE,
     "event.read": PEOPLE | {"agent"}, "note.create": STEER | {"agent"},
@@ -24,6 +25,14 @@ POLICY = {
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
     **{f"secret.{verb}": {"admin"} for verb in ("list", "create", "put", "delete", "delete_of")},
+    **{f"agent.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
+    **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")},
+    **{f"agent.{verb}": {"admin"} for verb in ("destroy", "delete", "rotate_secret")},
+    **{f"vm.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")}, "operation.read": PEOPLE | {"agent"},
+    **{f"vm.{verb}": STEER | {"agent"} for verb in ("create", "start", "stop")},
+    "vm.destroy": {"admin"}, "vm.delete": {"admin"},
+    **{f"command.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
+    **{f"command.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
     "pool.list": PEOPLE, "pool.set": {"admin"},
     **{f"image.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"image.{verb}": STEER | {"agent"} for verb in ("import", "delete")},

@@ -80,10 +80,10 @@ def test_requests_and_commits_are_measured(server):
 
 
 def test_health_needs_no_token_and_no_host(server, peer):
-    for path in ("/healthz", "/readyz"):
+    for path, status in (("/healthz", "alive"), ("/readyz", "ready")):
         reply = server.get(path, token=None, source=peer, headers={"Host": "10.0.0.1"})
         assert reply.status == 200, reply
-        assert reply.json()["status"] == "ok"
+        assert reply.json()["status"] == status
 
 
 def test_readiness_ends_before_the_server_does(start_server):

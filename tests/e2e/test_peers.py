@@ -5,10 +5,8 @@ The server is build/testd (tests/peers/testd.c). The node scripts print one line
 test here, named by the script's own words.
 """
 import asyncio
-import filecmp
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -25,18 +23,6 @@ SCRIPTS = ["ws", "http2", "grpc"]
 
 def checks_of(script):
     return re.findall(r'^ *check\("([^"]+)"', (PEERS / f"{script}.mjs").read_text(), re.M)
-
-
-@pytest.fixture(scope="session")
-def node_modules():
-    """What package-lock.json names, installed once and again when it changes."""
-    if not shutil.which("npm"):
-        pytest.skip("npm is not installed")
-    lock, done = PEERS / "package-lock.json", PEERS / "node_modules" / ".lock-installed"
-    if not (done.exists() and filecmp.cmp(lock, done, shallow=False)):
-        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=PEERS,
-                       check=True, timeout=180, stdout=subprocess.DEVNULL)
-        shutil.copy(lock, done)
 
 
 class Testd:

@@ -204,17 +204,19 @@ check("handshake by hand", async () => {
   assert.match(text, /\r\nupgrade: websocket\r\n/i);
   assert.match(text, /\r\nconnection: upgrade\r\n/i);
 });
+// The good one with a line replaced, or left out. (Node 18 has neither with() nor toSpliced().)
+const but = (at, ...lines) => [...good.slice(0, at), ...lines, ...good.slice(at + 1)];
 check("handshake of another version is 426", async () => {
-  const text = await handshake(good.with(3, "Sec-WebSocket-Version: 8"));
+  const text = await handshake(but(3, "Sec-WebSocket-Version: 8"));
   assert.match(text, /^HTTP\/1\.1 426 /);
   assert.match(text, /\r\nsec-websocket-version: 13\r\n/i);
 });
 check("handshake without a key is 400",
-  async () => assert.match(await handshake(good.toSpliced(2, 1)), /^HTTP\/1\.1 400 /));
+  async () => assert.match(await handshake(but(2)), /^HTTP\/1\.1 400 /));
 check("handshake with a short key is 400", async () =>
-  assert.match(await handshake(good.with(2, "Sec-WebSocket-Key: c2hvcnQ=")), /^HTTP\/1\.1 400 /));
+  assert.match(await handshake(but(2, "Sec-WebSocket-Key: c2hvcnQ=")), /^HTTP\/1\.1 400 /));
 check("handshake without Connection: Upgrade is 400", async () =>
-  assert.match(await handshake(good.with(1, "Connection: close")), /^HTTP\/1\.1 400 /));
+  assert.match(await handshake(but(1, "Connection: close")), /^HTTP\/1\.1 400 /));
 check("an offer of permessage-deflate is declined", async () => {
   const ws = await open(undefined, { perMessageDeflate: { threshold: 0 } });
   assert.equal(ws.extensions, "");

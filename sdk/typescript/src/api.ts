@@ -1,10 +1,15 @@
 // One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
 import type * as models from "./models.js";
-import { Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+import { type Answer, Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
 
 export const API_VERSION = "0.1.0";
 
 export const operations = {
+    "health.http": { method: "GET", path: "/healthz/http" },
+    "health.deep": { method: "GET", path: "/healthz/deep" },
+    "health.service": { method: "GET", path: "/api/health" },
+    "health.ready_v1": { method: "GET", path: "/api/v1/health/ready" },
+    "health.live_v1": { method: "GET", path: "/api/v1/health/live" },
     "health.read": { method: "GET", path: "/api/v1/health" },
     "version.read": { method: "GET", path: "/api/v1/version" },
     "whoami.read": { method: "GET", path: "/api/v1/whoami" },
@@ -73,9 +78,42 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
+    "vm.list": { method: "GET", path: "/api/v1/vms" },
+    "vm.create": { method: "POST", path: "/api/v1/vms", creates: true },
+    "vm.read": { method: "GET", path: "/api/v1/vms/{name}" },
+    "vm.delete": { method: "DELETE", path: "/api/v1/vms/{name}" },
+    "vm.start": { method: "POST", path: "/api/v1/vms/{name}/start" },
+    "vm.stop": { method: "POST", path: "/api/v1/vms/{name}/stop" },
+    "vm.destroy": { method: "POST", path: "/api/v1/vms/{name}/destroy" },
+    "operation.read": { method: "GET", path: "/api/v1/operations/{id}" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
+    /** Does it answer at all? Needs no token. */
+    healthHttp(options?: Options): Promise<unknown> {
+        return this.json(operations["health.http"], {}, {}, undefined, options);
+    }
+
+    /** Is it well: how long it runs, how many agents are linked. */
+    healthDeep(options?: Options): Promise<unknown> {
+        return this.json(operations["health.deep"], {}, {}, undefined, options);
+    }
+
+    /** Which service this is. */
+    healthService(options?: Options): Promise<unknown> {
+        return this.json(operations["health.service"], {}, {}, undefined, options);
+    }
+
+    /** As /readyz, for agentic's clients. */
+    healthReadyV1(options?: Options): Promise<unknown> {
+        return this.json(operations["health.ready_v1"], {}, {}, undefined, options);
+    }
+
+    /** As /healthz, for agentic's clients. */
+    healthLiveV1(options?: Options): Promise<unknown> {
+        return this.json(operations["health.live_v1"], {}, {}, undefined, options);
+    }
+
     /** State, version and load of the server. */
     healthRead(options?: Options): Promise<models.Health> {
         return this.json(operations["health.read"], {}, {}, undefined, options);
@@ -92,7 +130,7 @@ export class Api extends Caller {
     }
 
     /** Prometheus text. */
-    metricsRead(options?: Options): Promise<Response> {
+    metricsRead(options?: Options): Promise<Answer> {
         return this.stream(operations["metrics.read"], {}, {}, undefined, options);
     }
 
@@ -126,7 +164,7 @@ export class Api extends Caller {
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. */
     eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["event.stream"], {}, query, undefined, options);
     }
 
@@ -151,7 +189,7 @@ export class Api extends Caller {
     }
 
     /** Download a backup. */
-    backupRead(name: string, options?: Options): Promise<Response> {
+    backupRead(name: string, options?: Options): Promise<Answer> {
         return this.stream(operations["backup.read"], { name }, {}, undefined, options);
     }
 
@@ -249,7 +287,7 @@ export class Api extends Caller {
     /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended. 410
      *  when that position is no longer kept. */
     execOutput(id: string, eid: string, query: { stream?: string; from?: number; follow?: number },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["exec.output"], { id, eid }, query, undefined, options);
     }
 
@@ -272,7 +310,7 @@ export class Api extends Caller {
 
     /** The bytes of a regular file; Range is honoured. In all of these, `path` is percent-encoded bytes, relative
      *  to /workspace unless absolute, and `user` (agent or root) whose rights count. */
-    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    fileRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["file.read"], { id }, query, undefined, options);
     }
 
@@ -323,7 +361,7 @@ export class Api extends Caller {
 
     /** Everything below a directory as a tar archive, sorted: directories, files, symlinks. Cut off if it cannot
      *  be completed. */
-    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    treeRead(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.read"], { id }, query, undefined, options);
     }
 
@@ -336,14 +374,14 @@ export class Api extends Caller {
 
     /** Everything below a directory, sorted, one JSON object a line, with the digests of regular files. Cut off if
      *  it cannot be completed. */
-    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Response> {
+    treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.manifest"], { id }, query, undefined, options);
     }
 
     /** Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when some
      *  were missed. Best effort with `recursive`=1. */
     fileWatch(id: string, query: { path?: string; user?: string; recursive?: number },
-        options?: Options): Promise<Response> {
+        options?: Options): Promise<Answer> {
         return this.stream(operations["file.watch"], { id }, query, undefined, options);
     }
 
@@ -449,5 +487,46 @@ export class Api extends Caller {
     /** Forget a secret. An agent that had it is disconnected. */
     secretDelete(name: string, options?: Options): Promise<unknown> {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
+    }
+
+    /** Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
+     *  says that the tier vm is not there. */
+    vmList(query: { state?: string; prefix?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.list"], {}, query, undefined, options);
+    }
+
+    /** Make a sandbox; answered 202 with an operation. */
+    vmCreate(body: models.VmCreateRequest, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.create"], {}, {}, body, options);
+    }
+
+    /** One, and the linked agent of the same name. */
+    vmRead(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.read"], { name }, {}, undefined, options);
+    }
+
+    /** Delete it with its disk; one that runs only with force=true. */
+    vmDelete(name: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.delete"], { name }, query, undefined, options);
+    }
+
+    /** Let a stopped one run. */
+    vmStart(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.start"], { name }, {}, undefined, options);
+    }
+
+    /** Stop it; its disk stays. */
+    vmStop(name: string, query: { force?: string; timeout?: number }, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.stop"], { name }, query, undefined, options);
+    }
+
+    /** Stop it at once; its disk stays. */
+    vmDestroy(name: string, options?: Options): Promise<unknown> {
+        return this.json(operations["vm.destroy"], { name }, {}, undefined, options);
+    }
+
+    /** What was answered 202: how far it is, and how it ended. Kept for an hour. */
+    operationRead(id: string, options?: Options): Promise<unknown> {
+        return this.json(operations["operation.read"], { id }, {}, undefined, options);
     }
 }

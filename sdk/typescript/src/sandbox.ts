@@ -1,0 +1,144 @@
+// One sandbox: its commands, its files, its life.
+import type { Api } from "./api.js";
+import { Files } from "./files.js";
+import type * as models from "./models.js";
+import { type ExecResult, Process, WAIT_MS, WAIT_SLACK_MS } from "./process.js";
+import type { Content } from "./transport.js";
+
+export const LIFE_MS = 120_000;
+
+/** A list is a program and its arguments, a text a line for the shell. */
+export type Command = string | readonly string[];
+export type SpawnOptions = Omit<models.ExecSpec, "argv" | "command">;
+export type ExecOptions = Omit<SpawnOptions, "tty" | "rows" | "cols" | "stdin_open"> & {
+    stdin?: Content;
+    /** Anything but exit code 0 is a CommandFailed. */
+    check?: boolean;
+};
+
+/** `info` is what was last heard of it. */
+export class Sandbox {
+    readonly files: Files;
+
+    constructor(private readonly api: Api, public info: models.SandboxInfo) {
+        this.files = new Files(api, info.id);
+    }
+
+    get id(): string {
+        return this.info.id;
+    }
+
+    get name(): string | null {
+        return this.info.name;
+    }
+
+    /** creating, running, paused, stopped or failed, as last heard; see refresh(). */
+    get state(): string {
+        return this.info.state;
+    }
+
+    // ---- commands ----
+
+    /** Starts a command. */
+    spawn(command: Command, options: SpawnOptions = {}): Promise<Process> {
+        return this.start_(command, options, undefined);
+    }
+
+    /** Runs a command and waits for its end. `timeout_ms` kills it and everything that it started. */
+    async exec(command: Command, { stdin, check, ...options }: ExecOptions = {}): Promise<ExecResult> {
+        const process = stdin === undefined ? await this.start_(command, options, WAIT_MS)
+            : await this.start_(command, { ...options, stdin_open: true }, undefined);
+        if (stdin !== undefined) await process.feed(stdin);
+        const result = await process.wait();
+        return check ? result.check() : result;
+    }
+
+    private async start_(command: Command, options: SpawnOptions, wait: number | undefined): Promise<Process> {
+        const what = typeof command === "string" ? { command } : { argv: [...command] };
+        const timeoutMs = (wait ?? 0) + WAIT_SLACK_MS + this.api.transport.timeoutMs;
+        return new Process(this.api, this.id,
+                           await this.api.execCreate(this.id, { wait }, { ...options, ...what }, { timeoutMs }));
+    }
+
+    /** Its commands that are kept, oldest first. */
+    async processes(): Promise<Process[]> {
+        return (await this.api.execList(this.id)).items.map((info) => new Process(this.api, this.id, info));
+    }
+
+    /** One of them, to be read or waited for by another client than the one that started it. */
+    async process(id: string): Promise<Process> {
+        return new Process(this.api, this.id, await this.api.execRead(this.id, id, {}));
+    }
+
+    // ---- life ----
+
+    async refresh(): Promise<models.SandboxInfo> {
+        return (this.info = await this.api.sandboxRead(this.id));
+    }
+
+    async pause(): Promise<void> {
+        this.info = await this.api.sandboxPause(this.id);
+    }
+
+    async resume(): Promise<void> {
+        this.info = await this.api.sandboxResume(this.id);
+    }
+
+    /** Kills everything in it; its files stay (storage disk). */
+    async stop(): Promise<void> {
+        this.info = await this.api.sandboxStop(this.id, { timeoutMs: LIFE_MS });
+    }
+
+    /** Lets a stopped one run again. */
+    async start(): Promise<void> {
+        this.info = await this.api.sandboxStart(this.id, { timeoutMs: LIFE_MS });
+    }
+
+    /** It and everything in it, for good. */
+    async delete(): Promise<void> {
+        this.info = await this.api.sandboxDelete(this.id, { timeoutMs: LIFE_MS });
+    }
+
+    /** Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays. */
+    async update(change: models.SandboxChange): Promise<void> {
+        this.info = await this.api.sandboxChange(this.id, change);
+    }
+
+    /** Another sandbox with a copy of its files as they are now. */
+    async fork(wish: models.SandboxForkRequest = {}): Promise<Sandbox> {
+        return new Sandbox(this.api, await this.api.sandboxFork(this.id, wish, { timeoutMs: LIFE_MS }));
+    }
+
+    // ---- snapshots ----
+
+    /** Keeps its files as they are now, under a name. */
+    snapshot(name: string): Promise<models.SnapshotInfo> {
+        return this.api.snapshotCreate(this.id, { name }, { timeoutMs: LIFE_MS });
+    }
+
+    async snapshots(): Promise<models.SnapshotInfo[]> {
+        return (await this.api.snapshotListOf(this.id)).items;
+    }
+
+    deleteSnapshot(snapshot: string): Promise<models.SnapshotInfo> {
+        return this.api.snapshotDeleteOf(this.id, snapshot);
+    }
+
+    /** Gives it back the files of a snapshot; its commands end. */
+    async rollback(snapshot: string): Promise<models.SandboxRollbackResult> {
+        const done = await this.api.sandboxRollback(this.id, { snapshot }, { timeoutMs: LIFE_MS });
+        await this.refresh();
+        return done;
+    }
+
+    // ---- what it uses, what holds it ----
+
+    stats(): Promise<models.SandboxStats> {
+        return this.api.sandboxStats(this.id);
+    }
+
+    /** What isolates it, as the kernel tells. */
+    applied(): Promise<unknown> {
+        return this.api.sandboxApplied(this.id);
+    }
+}

@@ -1,0 +1,500 @@
+/*
+ * Virtual machines as agentic knows them: views of our sandboxes. The tier `vm` itself is not there
+ * yet, and every answer that lists tiers says so; what is made here is a sandbox.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "api/operation.h"
+#include "api/vm.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "box/boxes.h"
+#include "link/links.h"
+#include "model/sandbox.h"
+
+#define PREFIX_DEFAULT "agent-"
+
+int err_word(struct err *err, enum err_code code, const char *word, const char *fmt, ...)
+{
+    va_list args;
+    char text[ERR_MSG_SIZE];
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    err_set(err, code, "%s", text);
+    if (err)
+        snprintf(err->field, sizeof(err->field), "%s", word);
+    return -1;
+}
+
+static int find(struct call *call, struct box **out, struct err *err)
+{
+    const char *name = call_param(call, "name");
+
+    if (boxes_find(call->api->boxes, call->who.tenant, name, out, NULL) < 0)
+        return err_word(err, ERR_NOT_FOUND, "VM_NOT_FOUND", "there is no VM '%.63s'", name);
+    return 0;
+}
+
+/* ---- looking ---- */
+
+static const char *vm_name(const struct sandbox_view *view)
+{
+    return view->name ? view->name : view->id;
+}
+
+static const char *vm_state(const struct sandbox_view *view)
+{
+    static const struct {
+        const char *ours, *theirs;
+    } words[] = { { "running", "running" },
+                  { "paused", "paused" },
+                  { "stopped", "stopped" },
+                  { "failed", "crashed" } };
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(view->state, words[i].ours) == 0)
+            return words[i].theirs;
+    return "unknown";
+}
+
+/* The same for the same sandbox, and in the form that clients expect (RFC 9562, version 8). */
+static void put_uuid(struct json_out *json, const char *id)
+{
+    unsigned char hash[SHA256_SIZE];
+    char hex[SHA256_HEX_SIZE], text[UUID_SIZE];
+
+    sha256(id, strlen(id), hash);
+    hash[6] = (unsigned char)((hash[6] & 0x0f) | 0x80);
+    hash[8] = (unsigned char)((hash[8] & 0x3f) | 0x80);
+    hex_text(hash, 16, hex);
+    snprintf(text, sizeof(text), "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16,
+             hex + 20);
+    json_kv_text(json, "uuid", text);
+}
+
+/* Open: the caller adds to it and closes. */
+static void put_vm(struct json_out *json, const struct sandbox_view *view)
+{
+    json_open(json, '{');
+    json_kv_text(json, "name", vm_name(view));
+    json_kv_text(json, "state", vm_state(view));
+    put_uuid(json, view->id);
+    json_kv_int(json, "vcpus", (view->cpu_percent + 99) / 100);
+    json_kv_int(json, "memory_mb", view->memory >> 20);
+    if (strcmp(view->state, "running") == 0)
+        json_kv_int(json, "uptime_seconds", MAX(clock_wall_ms() - view->changed_at, 0) / 1000);
+    json_kv_text(json, "sandbox_id", view->id);
+}
+
+static void put_tiers(struct json_out *json)
+{
+    json_key(json, "tiers");
+    json_open(json, '{');
+    json_key(json, "vm");
+    json_open(json, '{');
+    json_kv_bool(json, "available", false);
+    json_kv_text(json, "reason", "this version makes sandboxes, not virtual machines");
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+static bool wanted(const struct sandbox_view *view, const char *state, const char *prefix)
+{
+    const char *now = vm_state(view);
+
+    if (strcmp(state, "running") == 0 && strcmp(now, "running") != 0)
+        return false;
+    if (strcmp(state, "stopped") == 0 && strcmp(now, "running") == 0)
+        return false;
+    return strcmp(prefix, "*") == 0 || strncmp(vm_name(view), prefix, strlen(prefix)) == 0;
+}
+
+static int vm_list(struct call *call, struct err *err)
+{
+    const char *state = call_query(call, "state"), *prefix = call_query(call, "prefix");
+    struct json_out json = call_json(call);
+    struct box *box = NULL;
+    int64_t total = 0;
+
+    state = state ? state : "all";
+    prefix = prefix ? prefix : PREFIX_DEFAULT;
+    if (strcmp(state, "all") != 0 && strcmp(state, "running") != 0 && strcmp(state, "stopped") != 0)
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
+                        "state must be running, stopped or all");
+    json_open(&json, '{');
+    json_key(&json, "vms");
+    json_open(&json, '[');
+    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
+        struct sandbox_view view;
+
+        box_view(box, &view);
+        if (!wanted(&view, state, prefix))
+            continue;
+        put_vm(&json, &view);
+        json_close(&json, '}');
+        total++;
+    }
+    json_close(&json, ']');
+    json_kv_int(&json, "total", total);
+    put_tiers(&json);
+    json_close(&json, '}');
+    return 0;
+}
+
+static void put_agent(struct call *call, struct json_out *json, const char *name)
+{
+    struct linked *agent;
+    struct agent_view view;
+
+    json_key(json, "agent");
+    json_open(json, '{');
+    if (links_find(call->api->links, call->who.tenant, name, &agent, NULL) == 0) {
+        linked_view(agent, &view);
+        json_kv_bool(json, "connected", linked_connected(agent));
+        json_kv_int(json, "connected_at", view.connected_at);
+        json_kv_text(json, "hostname", view.hostname);
+    } else {
+        json_kv_bool(json, "connected", false);
+    }
+    json_close(json, '}');
+}
+
+static int vm_get(struct call *call, struct err *err)
+{
+    struct json_out json = call_json(call);
+    struct sandbox_view view;
+    struct box *box;
+
+    if (find(call, &box, err) < 0)
+        return -1;
+    box_view(box, &view);
+    put_vm(&json, &view);
+    put_agent(call, &json, vm_name(&view));
+    json_close(&json, '}');
+    return 0;
+}
+
+/* ---- making ---- */
+
+struct vm_wish {
+    const char *name, *profile, *loadout, *ssh_key, *tier;
+    const struct json *composition;
+    int64_t vcpus, memory_mb, disk_gb;
+    bool agentshare, start;
+};
+
+static const struct field vm_wish_fields[] = {
+    FIELD(vm_wish, name, F_STRING, F_REQUIRED, .min = 1, .max = SANDBOX_NAME_MAX,
+          .help = "Lower-case letters, digits and hyphens"),
+    FIELD(vm_wish, profile, F_STRING, 0, .max = 63, .help = "agentic-dev; others are not there"),
+    FIELD(vm_wish, loadout, F_STRING, 0, .max = 255, .help = "None is there yet"),
+    FIELD(vm_wish, composition, F_JSON, 0, .help = "None is there yet"),
+    FIELD(vm_wish, tier, F_ENUM, 0, .choices = "sandbox|vm",
+          .help = "sandbox; vm is refused until it is there"),
+    FIELD(vm_wish, vcpus, F_INT, 0, .min = 1, .max = 1024, .help = "Cores (4)"),
+    FIELD(vm_wish, memory_mb, F_INT, 0, .min = 16, .max = 4194304, .help = "Memory (8192)"),
+    FIELD(vm_wish, disk_gb, F_INT, 0, .min = 1, .max = 4096, .help = "Everything writable (50)"),
+    FIELD(vm_wish, agentshare, F_BOOL, 0, .help = "Known, and without effect yet"),
+    FIELD(vm_wish, start, F_BOOL, 0, .help = "Let it run (true)"),
+    FIELD(vm_wish, ssh_key, F_STRING, 0, .max = 4095, .help = "Known, and without effect yet"),
+    { 0 },
+};
+
+/* The making itself, after the answer. */
+struct making {
+    struct box_op op;
+    const struct api *api;
+    char id[UUID_SIZE], name[SANDBOX_NAME_MAX + 1], tenant[TENANT_MAX + 1], by[ID_SIZE];
+};
+
+static void made(struct box_op *op, const struct err *err)
+{
+    struct making *making = container_of(op, struct making, op);
+    autobuf struct buf result = { 0 };
+    struct json_out json = json_to(&result);
+    struct sandbox_view view;
+
+    if (!err) {
+        box_view(op->box, &view);
+        json_open(&json, '{');
+        json_key(&json, "vm");
+        put_vm(&json, &view);
+        json_close(&json, '}');
+        put_tiers(&json);
+        json_close(&json, '}');
+    }
+    autofree char *object = xprintf("vm/%s", making->name);
+    operation_end(making->api, &(struct operation_end){ .id = making->id,
+                                                        .tenant = making->tenant,
+                                                        .event = err ? "vm.provisioning.failed"
+                                                                     : "vm.provisioning.completed",
+                                                        .object = object,
+                                                        .error = err ? err->msg : NULL,
+                                                        .result = err ? NULL : buf_cstr(&result) });
+    free(making);
+}
+
+/* The row of the operation, then the answer and the work. */
+struct ordering {
+    struct store_job job;
+    struct call *call;
+    struct making *making;
+    struct operation operation;
+    struct sandbox_spec spec;
+};
+
+static int ordered_run(struct store_job *job, struct db *db, struct err *err)
+{
+    struct ordering *ordering = container_of(job, struct ordering, job);
+    struct call *call = ordering->call;
+
+    if (operation_add(db, &ordering->operation, err) < 0 ||
+        event_add(db, call->who.tenant, "vm.provisioning.started", call->object, STR("{}"), err) <
+            0)
+        return -1;
+    return call_record(call, db, err);
+}
+
+static void ordered(struct store_job *job)
+{
+    struct ordering *ordering = container_of(job, struct ordering, job);
+    struct making *making = ordering->making;
+    struct err err = { 0 };
+
+    if (job->rc < 0)
+        free(making);
+    else if (boxes_create(making->api->boxes, &ordering->spec, &making->op, &err) < 0)
+        made(&making->op, &err);
+    call_finish(ordering->call, job->rc < 0 ? &job->err : NULL);
+}
+
+static int check_wish(struct call *call, struct vm_wish *wish, uint64_t present, struct err *err)
+{
+    bool profile = wish->profile && strcmp(wish->profile, "agentic-dev") != 0;
+    struct box *box;
+
+    if (strspn(wish->name, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(wish->name) ||
+        wish->name[0] == '-')
+        return err_word(err, ERR_INVALID, "INVALID_VM_NAME",
+                        "lower-case letters, digits and hyphens, not beginning with a hyphen");
+    if (profile + (wish->loadout && wish->loadout[0]) + (wish->composition != NULL) > 1)
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
+                        "at most one of profile, loadout and composition");
+    if (profile || (wish->loadout && wish->loadout[0]) || wish->composition)
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
+                        "profiles other than agentic-dev, loadouts and compositions are not there");
+    if (wish->tier && strcmp(wish->tier, "vm") == 0)
+        return err_word(err, ERR_UNSUPPORTED, "VM_TIER_UNAVAILABLE",
+                        "this version makes sandboxes, not virtual machines");
+    if (present >> 9 & 1 && !wish->start)
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
+                        "what is made here runs; stop it afterwards");
+    if (boxes_find(call->api->boxes, call->who.tenant, wish->name, &box, NULL) == 0)
+        return err_word(err, ERR_CONFLICT, "VM_ALREADY_EXISTS", "'%s' exists", wish->name);
+    return 0;
+}
+
+static int vm_post(struct call *call, struct err *err)
+{
+    struct ordering *ordering = arena_new(&call->arena, struct ordering);
+    struct json_out json = call_json(call);
+    struct vm_wish wish = { 0 };
+    uint64_t present = 0;
+
+    if (call_decode_patch(call, &wish, &present, err) < 0 ||
+        check_wish(call, &wish, present, err) < 0)
+        return -1;
+    struct making *making = xnew(struct making);
+    making->api = call->api;
+    uuid_v4(making->id);
+    snprintf(making->name, sizeof(making->name), "%s", wish.name);
+    snprintf(making->tenant, sizeof(making->tenant), "%s", call->who.tenant);
+    snprintf(making->by, sizeof(making->by), "%s", call->who.id);
+    making->op = (struct box_op){ .tenant = making->tenant, .by = making->by, .done = made };
+    ordering->call = call;
+    ordering->making = making;
+    ordering->spec =
+        (struct sandbox_spec){ .name = making->name,
+                               .cpu_percent = (wish.vcpus ? wish.vcpus : 4) * 100,
+                               .memory = (wish.memory_mb ? wish.memory_mb : 8192) << 20,
+                               .disk = (wish.disk_gb ? wish.disk_gb : 50) << 30 };
+    ordering->operation = (struct operation){ .id = arena_strdup(&call->arena, making->id),
+                                              .tenant = call->who.tenant,
+                                              .type = "vm_create",
+                                              .status = "running",
+                                              .target = arena_strdup(&call->arena, wish.name),
+                                              .progress = 10,
+                                              .created_ms = clock_wall_ms() };
+    call->object = arena_printf(&call->arena, "vm/%s", wish.name);
+    call->status = 202;
+    json_open(&json, '{');
+    json_key(&json, "operation");
+    operation_put(&json, &ordering->operation);
+    json_close(&json, '}');
+    ordering->job = (struct store_job){ .run = ordered_run, .done = ordered };
+    store_write(call->api->store, &ordering->job);
+    return 0;
+}
+
+/* ---- changing ---- */
+
+struct changing {
+    struct box_op op;
+    struct call *call;
+    struct vm_change wish;
+    const char *name;
+};
+
+static void put_change(struct changing *changing)
+{
+    struct json_out json = call_json(changing->call);
+
+    buf_clear(&changing->call->reply);
+    json_open(&json, '{');
+    if (changing->wish.deletes) {
+        json_kv_bool(&json, "deleted", true);
+        json_kv_text(&json, "name", changing->name);
+        json_kv_bool(&json, "disk_deleted", true);
+    } else {
+        json_key(&json, "vm");
+        json_open(&json, '{');
+        json_kv_text(&json, "name", changing->name);
+        json_kv_text(&json, "state", changing->wish.state);
+        json_close(&json, '}');
+        if (changing->wish.message)
+            json_kv_text(&json, "message", changing->wish.message);
+    }
+    json_close(&json, '}');
+}
+
+static void changing_prepare(struct box_op *op)
+{
+    put_change(container_of(op, struct changing, op));
+}
+
+static int changing_record(struct box_op *op, struct db *db, struct err *err)
+{
+    return call_record(container_of(op, struct changing, op)->call, db, err);
+}
+
+static void changing_done(struct box_op *op, const struct err *err)
+{
+    call_finish(container_of(op, struct changing, op)->call, err);
+}
+
+int vm_change(struct call *call, struct box *box, const struct vm_change *wish, struct err *err)
+{
+    struct changing *changing = arena_new(&call->arena, struct changing);
+    struct sandbox_view view;
+
+    box_view(box, &view);
+    *changing = (struct changing){ .op = { .tenant = call->who.tenant,
+                                           .by = call->who.id,
+                                           .prepare = changing_prepare,
+                                           .record = changing_record,
+                                           .done = changing_done },
+                                   .call = call,
+                                   .wish = *wish,
+                                   .name = arena_strdup(&call->arena, vm_name(&view)) };
+    call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
+    bool runs = strcmp(view.state, "running") == 0 || strcmp(view.state, "paused") == 0;
+    if (wish->deletes && runs && !wish->force)
+        return err_word(err, ERR_CONFLICT, "VM_RUNNING",
+                        "'%s' is running; stop it first, or force=true", changing->name);
+    if (wish->already && runs == (strcmp(wish->state, "running") == 0)) {
+        changing->wish.message = wish->already; /* nothing changes, and nothing is recorded */
+        put_change(changing);
+        call_finish(call, NULL);
+        return 0;
+    }
+    return wish->fn(box, &changing->op, err);
+}
+
+static bool is_true(struct call *call, const char *query)
+{
+    const char *text = call_query(call, query);
+
+    return text && strcmp(text, "true") == 0;
+}
+
+static int change(struct call *call, const struct vm_change *wish, struct err *err)
+{
+    struct box *box;
+
+    return find(call, &box, err) < 0 ? -1 : vm_change(call, box, wish, err);
+}
+
+static int vm_start(struct call *call, struct err *err)
+{
+    return change(call,
+                  &(struct vm_change){
+                      .state = "running", .already = "VM is already running", .fn = box_start },
+                  err);
+}
+
+static int vm_stop(struct call *call, struct err *err)
+{
+    int64_t timeout;
+
+    if (call_query_int(call, "timeout", 0, 3600, 15, &timeout, err) < 0)
+        return -1;
+    return change(call,
+                  &(struct vm_change){
+                      .state = is_true(call, "force") ? "stopped" : "shutdown",
+                      .message = arena_printf(&call->arena, "stopped within the timeout of %lld s",
+                                              (long long)timeout),
+                      .already = "VM is already stopped",
+                      .fn = box_stop },
+                  err);
+}
+
+static int vm_destroy(struct call *call, struct err *err)
+{
+    return change(call,
+                  &(struct vm_change){ .state = "stopped",
+                                       .message = "VM destroyed",
+                                       .already = "VM destroyed",
+                                       .fn = box_stop },
+                  err);
+}
+
+static int vm_delete(struct call *call, struct err *err)
+{
+    return change(
+        call,
+        &(struct vm_change){ .deletes = true, .force = is_true(call, "force"), .fn = box_delete },
+        err);
+}
+
+#define VM_ROUTE(name_, method_, path_, on_, roles_, fn_, ...)                                     \
+    {                                                                                              \
+        .name = name_, .method = method_, .path = "/api/v1/vms" path_, .on = on_, .roles = roles_, \
+        .fn = fn_, .surface = SURFACE_VM, __VA_ARGS__                                              \
+    }
+
+/* clang-format off */
+const struct route vm_routes[] = {
+    VM_ROUTE("vm.list", "GET", "", ON_LOOP, ROLE_LOOK, vm_list,
+        .query = "state:string,prefix:string",
+        .summary = "Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name "
+                   "(agent-; * for any). `tiers` says that the tier vm is not there."),
+    VM_ROUTE("vm.read", "GET", "/{name}", ON_LOOP, ROLE_LOOK, vm_get,
+        .summary = "One, and the linked agent of the same name."),
+    VM_ROUTE("vm.create", "POST", "", ON_LATER, ROLE_USE, vm_post, .takes = vm_wish_fields,
+        .flags = ROUTE_CREATES,
+        .summary = "Make a sandbox; answered 202 with an operation."),
+    VM_ROUTE("vm.start", "POST", "/{name}/start", ON_LATER, ROLE_USE, vm_start,
+        .summary = "Let a stopped one run."),
+    VM_ROUTE("vm.stop", "POST", "/{name}/stop", ON_LATER, ROLE_USE, vm_stop,
+        .query = "force:string,timeout:int", .summary = "Stop it; its disk stays."),
+    VM_ROUTE("vm.destroy", "POST", "/{name}/destroy", ON_LATER, ROLE_ADMIN, vm_destroy,
+        .summary = "Stop it at once; its disk stays."),
+    VM_ROUTE("vm.delete", "DELETE", "/{name}", ON_LATER, ROLE_ADMIN, vm_delete,
+        .query = "delete_disk:string,force:string",
+        .summary = "Delete it with its disk; one that runs only with force=true."),
+    { 0 },
+};
+/* clang-format on */

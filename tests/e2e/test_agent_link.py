@@ -1,0 +1,449 @@
+"""Linked agents: our own client and another one over grpcio; what is lost when either side is killed (nothing)."""
+import hashlib
+import os
+import random
+import threading
+import time
+import uuid
+
+import grpc
+import harness
+import pytest
+from agents import Client, M, Peer, SERVICE
+
+AGENTS = "/api/v1/agents"
+
+
+@pytest.fixture
+def agent_id():
+    return f"agent-{uuid.uuid4().hex[:8]}"
+
+
+def secret_of(server, agent):
+    reply = server.post("/api/v1/secrets", {"agent_id": agent})
+    assert reply.status == 201, reply
+    return reply.json()["secret"]
+
+
+@pytest.fixture
+def client(server, agent_id, tmp_path):
+    client = Client(server, agent_id, secret_of(server, agent_id), tmp_path).start()
+    yield client
+    assert client.stop() == 0, client.log()
+
+
+@pytest.fixture
+def peer(server, agent_id):
+    peers = []
+
+    def make(secret=None, agent=agent_id, **options):
+        peers.append(Peer(server, agent, secret or secret_of(server, agent), **options))
+        return peers[-1]
+
+    yield make
+    for one in peers:
+        one.close()
+
+
+def run(server, agent, command, *args, wait=20000, **wish):
+    reply = server.post(f"{AGENTS}/{agent}/commands?wait={wait}", {"command": command, "args": list(args), **wish},
+                        timeout=40)
+    assert reply.status == 201, reply
+    return reply.json()
+
+
+def output(server, agent, command, stream="stdout"):
+    got, at = b"", 0
+    while True:
+        reply = server.get(f"{AGENTS}/{agent}/commands/{command}/output?stream={stream}&from={at}")
+        assert reply.status == 200, reply
+        got += reply.body
+        if int(reply.headers["x-atoll-next"]) == at:
+            return got
+        at = int(reply.headers["x-atoll-next"])
+
+
+def wait_end(server, agent, command, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            reply = server.get(f"{AGENTS}/{agent}/commands/{command}?wait=2000")
+        except OSError:
+            continue
+        if reply.status == 200 and reply.json()["state"] != "running":
+            return reply.json()
+    raise AssertionError(f"{command} did not end: {reply}")
+
+
+# ---- our client ----
+
+def test_a_command_runs_and_says_everything_about_itself(server, client):
+    done = run(server, client.agent, "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done["state"], done["exit_code"], done["error"], done["gap"]) == ("exited", 3, None, False)
+    assert output(server, client.agent, done["command_id"]) == b"out\n"
+    assert output(server, client.agent, done["command_id"], "stderr") == b"err\n"
+    agent = server.get(f"{AGENTS}/{client.agent}").json()
+    assert agent["runtime"] == "link" and agent["system_info"]["cpu_cores"] == os.cpu_count()
+    assert agent["metrics"]["memory_total_bytes"] > 0 and agent["instance_id"][14] == "7"
+    assert client.agent in [a["id"] for a in server.get(AGENTS).json()["agents"]]
+    harness.wait_until(lambda: not list((client.dir / "commands").iterdir()), 10, "the client to forget it")
+
+
+@pytest.mark.parametrize("wish, code, error, out", [
+    ({"command": "/no/such"}, -1, "cannot start /no/such: No such file", b""),
+    ({"command": "pwd", "working_dir": "/no/such"}, -1, "cannot start pwd", b""),
+    ({"command": "pwd", "working_dir": "/tmp"}, 0, None, b"/tmp\n"),
+    ({"command": "sh", "args": ["-c", "echo $A$AGENT_SECRET"], "env": {"A": "b c"}}, 0, None, b"b c\n"),
+    ({"command": "sh", "args": ["-c", "echo begun; sleep 60"], "timeout_seconds": 1}, -1, "Command timed out",
+     b"begun\n"),
+    ({"command": "sh", "args": ["-c", "kill -9 $$"]}, 137, None, b""),
+    ({"command": "printf", "args": ["%s|", "a b", "", "c'd", "\n"]}, 0, None, b"a b||c'd|\n|"),
+    ({"command": "sh", "args": ["-c", "(sleep 3 &) ; echo parent"]}, 0, None, b"parent\n"),
+    ({"command": "true", "run_as": "root"} if os.geteuid() == 0 else {"command": "true"}, 0, None, b""),
+])
+def test_how_commands_end(server, client, wish, code, error, out):
+    done = server.post(f"{AGENTS}/{client.agent}/commands?wait=20000", wish, timeout=40).json()
+    assert done["exit_code"] == code, done
+    assert (done["error"] or "").startswith(error or "") and bool(done["error"]) == bool(error), done
+    assert output(server, client.agent, done["command_id"]) == out
+
+
+def test_input_signals_and_terminals(server, client):
+    made = run(server, client.agent, "cat", wait=0)
+    path = f"{AGENTS}/{client.agent}/commands/{made['command_id']}"
+    assert server.post(f"{path}/stdin", {"text": "one\n"}).status == 200
+    assert server.post(f"{path}/stdin", {"text": "two", "eof": True}).status == 200
+    assert wait_end(server, client.agent, made["command_id"])["exit_code"] == 0
+    assert output(server, client.agent, made["command_id"]) == b"one\ntwo"
+    assert server.post(f"{path}/stdin", {"text": "x"}).status == 409
+    made = run(server, client.agent, "sh", "-c", "sleep 60 & wait", wait=0)
+    path = f"{AGENTS}/{client.agent}/commands/{made['command_id']}"
+    assert server.post(f"{path}/resize", {"rows": 10, "cols": 20}).status == 409  # no terminal
+    assert server.post(f"{path}/signal", {"signal": "NONE"}).status == 400
+    assert server.post(f"{path}/signal", {"signal": "TERM"}).status == 200
+    assert wait_end(server, client.agent, made["command_id"])["exit_code"] == 143
+    made = run(server, client.agent, "stty size; read x; stty size; echo $TERM; tty >/dev/null && echo tty", wait=0,
+               allocate_pty=True, pty_rows=33, pty_cols=99, session_name="main")
+    path = f"{AGENTS}/{client.agent}/commands/{made['command_id']}"
+    harness.wait_until(lambda: b"33 99" in output(server, client.agent, made["command_id"]), 20, "the first size")
+    assert server.post(f"{path}/resize", {"rows": 40, "cols": 120}).status == 200
+    assert server.post(f"{path}/stdin", {"text": "\n"}).status == 200
+    assert wait_end(server, client.agent, made["command_id"])["exit_code"] == 0
+    shown = output(server, client.agent, made["command_id"])
+    assert b"40 120" in shown and b"xterm-256color" in shown and b"tty" in shown, shown
+
+
+def test_the_secret_is_not_left_lying_about(server, client):
+    secret = client.env["AGENT_SECRET"].encode()
+    made = run(server, client.agent, "sh", "-c", "sleep 30", wait=0)
+    harness.wait_until(lambda: len(harness.descendants(client.process.pid)) >= 2, 15, "keeper and command")
+    for pid in harness.descendants(client.process.pid):
+        assert secret not in open(f"/proc/{pid}/environ", "rb").read()
+        assert secret not in open(f"/proc/{pid}/cmdline", "rb").read()
+    assert os.stat(f"/proc/{client.process.pid}/environ").st_uid == 0  # not ours to read, unless we are root
+    for path in client.dir.rglob("*"):
+        assert not path.is_file() or secret not in path.read_bytes(), path
+    server.post(f"{AGENTS}/{client.agent}/commands/{made['command_id']}/signal", {"signal": "KILL"})
+    assert wait_end(server, client.agent, made["command_id"])["exit_code"] == 137
+
+
+TRUTH = "i=0; while [ $i -lt 40000 ]; do echo line $i; echo err $i >&2; i=$((i+1)); done; exit 7"
+
+
+def truth(word):
+    return b"".join(f"{word} {i}\n".encode() for i in range(40000))
+
+
+@pytest.mark.timeout(240)
+def test_kill_9_of_either_side_loses_and_doubles_nothing(start_server, tmp_path):
+    server = start_server()
+    client = Client(server, "a1", secret_of(server, "a1"), tmp_path).start()
+    random.seed(7)
+    try:
+        made = [run(server, "a1", "sh", "-c", TRUTH, wait=0) for _ in range(2)]
+        for turn in range(6):
+            time.sleep(random.uniform(0.02, 0.4))
+            if turn % 2:
+                server.kill9_api()
+                server.wait_ready(30)
+            else:
+                client.kill9()
+                client.start(wait=False)
+        harness.wait_until(client.connected, 60, f"the agent to connect again:\n{client.log()}", 0.05)
+        for command in made:
+            done = wait_end(server, "a1", command["command_id"], 120)
+            assert (done["state"], done["exit_code"], done["error"], done["gap"]) == ("exited", 7, None, False), done
+            for stream, word in (("stdout", "line"), ("stderr", "err")):
+                got = output(server, "a1", command["command_id"], stream)
+                assert hashlib.sha256(got).digest() == hashlib.sha256(truth(word)).digest(), (len(got), stream)
+    finally:
+        client.stop()
+
+
+@pytest.mark.timeout(120)
+def test_a_command_that_ends_while_the_server_is_away(start_server, tmp_path):
+    server = start_server()
+    client = Client(server, "a1", secret_of(server, "a1"), tmp_path).start()
+    made = run(server, "a1", "sh", "-c", "read x; echo got $x; exit 5", wait=0)
+    path = f"{AGENTS}/a1/commands/{made['command_id']}/stdin"
+    assert server.post(path, {"text": "it\n"}).status == 200
+    server.stop(remove=False)
+    client.kill9()
+    harness.wait_until(lambda: list((client.dir / "commands").rglob("result")), 20, "the result")
+    server.start()
+    client.start(wait=False)
+    try:
+        done = wait_end(server, "a1", made["command_id"])
+        assert (done["state"], done["exit_code"]) == ("exited", 5)
+        assert output(server, "a1", made["command_id"]) == b"got it\n"
+    finally:
+        client.stop()
+
+
+def test_a_second_client_does_not_share_a_directory(server, client):
+    other = Client(server, client.agent, "x" * 64, client.dir.parent).start(wait=False)
+    assert other.process.wait(20) == 3
+    assert "another agent-client uses" in client.log()
+
+
+def test_a_new_secret_comes_over_the_link(server, client, agent_id):
+    old = client.env["AGENT_SECRET"]
+    reply = server.post(f"{AGENTS}/{agent_id}/rotate-secret?grace_seconds=60")
+    assert reply.status == 202 and reply.json()["grace_seconds"] == 60, reply
+    harness.wait_until(lambda: (client.dir / "secret").exists(), 15, "the new secret")
+    assert (client.dir / "secret").stat().st_mode & 0o777 == 0o600
+    row = next(s for s in server.get("/api/v1/secrets").json()["items"] if s["name"] == agent_id)
+    assert row["rotation_pending"]
+    client.kill9()
+    client.start()
+    row = next(s for s in server.get("/api/v1/secrets").json()["items"] if s["name"] == agent_id)
+    assert not row["rotation_pending"]
+    stale = Peer(server, agent_id, old)
+    assert stale.end() == (grpc.StatusCode.UNAUTHENTICATED, "Invalid agent secret")
+    stale.close()
+    assert server.post(f"{AGENTS}/nobody/rotate-secret").status == 404
+
+
+# ---- another agent, by grpcio ----
+
+def test_another_agent_runs_a_command(server, peer, agent_id):
+    link = peer()
+    assert link.ready().keep_session_ids == []
+    done = {}
+    thread = threading.Thread(target=lambda: done.update(run(server, agent_id, "anything", "a", timeout_seconds=9,
+                                                             env={"K": "v"})))
+    thread.start()
+    request = link.hear("command").command
+    assert (request.command, list(request.args), request.timeout_seconds, dict(request.env)) == \
+        ("anything", ["a"], 9, {"K": "v"})
+    for data in (b"\x00bin", b"ary\xff"):
+        link.say(stdout=M["OutputChunk"](stream_id=request.command_id, data=data))
+    link.say(stdout=M["OutputChunk"](stream_id=str(uuid.uuid4()), data=b"of nobody"))
+    link.say(command_result=M["CommandResult"](command_id=request.command_id, exit_code=4, duration_ms=12))
+    thread.join(30)
+    assert (done["state"], done["exit_code"], done["duration_ms"]) == ("exited", 4, 12)
+    assert output(server, agent_id, request.command_id) == b"\x00binary\xff"
+
+
+def test_exec_by_grpc(server, client):
+    token = [("authorization", "Bearer " + server.token)]
+    with grpc.insecure_channel(server.host) as channel:
+        call = channel.unary_stream(SERVICE + "Exec", lambda m: m.SerializeToString(), M["ExecOutput"].FromString)
+        got = list(call(M["ExecRequest"](agent_id=client.agent, command="sh",
+                                         args=["-c", "echo out; echo err >&2; exit 6"]), metadata=token, timeout=30))
+        assert b"".join(o.data for o in got if o.stream == 1) == b"out\n"
+        assert b"".join(o.data for o in got if o.stream == 2) == b"err\n"
+        assert got[-1].complete and got[-1].exit_code == 6 and not any(o.complete for o in got[:-1])
+        for request, status in [
+            ({"agent_id": "no-such", "command": "x"}, grpc.StatusCode.NOT_FOUND),
+            ({"agent_id": client.agent}, grpc.StatusCode.INVALID_ARGUMENT),
+            ({"agent_id": client.agent, "command": "x", "timeout_seconds": -1}, grpc.StatusCode.INVALID_ARGUMENT),
+        ]:
+            with pytest.raises(grpc.RpcError) as error:
+                list(call(M["ExecRequest"](**request), metadata=token, timeout=30))
+            assert error.value.code() == status
+        for meta, status in [([], grpc.StatusCode.UNAUTHENTICATED),
+                             ([("authorization", "Bearer " + server.new_token("viewer")["token"])],
+                              grpc.StatusCode.PERMISSION_DENIED)]:
+            with pytest.raises(grpc.RpcError) as error:
+                list(call(M["ExecRequest"](agent_id=client.agent, command="true"), metadata=meta, timeout=30))
+            assert error.value.code() == status
+
+
+def test_who_may_connect(start_server):
+    server = start_server()
+    secret = secret_of(server, "a1")
+    for agent, meta, why in [
+        ("a1", [], "Missing x-agent-id header"),
+        ("a1", [("x-agent-id", "a1")], "Invalid agent secret"),
+        ("a1", [("x-agent-id", "a1"), ("x-agent-secret", secret.upper())], "Invalid agent secret"),
+        ("a1", [("x-agent-id", "a2"), ("x-agent-secret", secret)], "Invalid agent secret"),
+        ("a1", [("x-agent-id", "a" * 5000), ("x-agent-secret", secret)], "Invalid agent secret"),
+        ("a1", [("x-agent-id", "a1"), ("x-agent-secret", ""), ("authorization", "Bearer " + server.token)],
+         "Invalid agent secret"),
+    ]:
+        peer = Peer(server, agent, secret, metadata=meta)
+        assert peer.end() == (grpc.StatusCode.UNAUTHENTICATED, why), meta
+        peer.close()
+    for _ in range(8):
+        peer = Peer(server, "a1", "wrong")
+        status = peer.end()[0]
+        peer.close()
+    assert status == grpc.StatusCode.RESOURCE_EXHAUSTED  # guessing ends here
+
+
+def test_a_newer_connection_takes_over(server, peer, agent_id):
+    secret = secret_of(server, agent_id)
+    first = peer(secret)
+    first.ready()
+    second = peer(secret)
+    second.ready()
+    assert first.end() == (grpc.StatusCode.ABORTED, "replaced by a newer connection of this agent")
+    assert server.get(f"{AGENTS}/{agent_id}").json()["status"] in ("Ready", "Starting")
+    assert server.delete(f"/api/v1/secrets/{agent_id}").status == 204
+    assert second.end()[0] == grpc.StatusCode.UNAUTHENTICATED
+    assert server.get(f"{AGENTS}/{agent_id}").status == 404
+
+
+def say_unregistered(link):
+    link.say(heartbeat=M["Heartbeat"](agent_id=link.agent))
+
+
+def say_too_much(link):
+    link.register()
+    link.say(stdout=M["OutputChunk"](stream_id="x", data=b"x" * (1 << 20)))
+
+
+def say_other_id(link):
+    link.say(registration=M["AgentRegistration"](agent_id="somebody-else"))
+
+
+def say_long(link):
+    link.say(registration=M["AgentRegistration"](agent_id=link.agent, hostname="h" * 256))
+
+
+def say_twice(link):
+    link.register()
+    link.say(registration=M["AgentRegistration"](agent_id=link.agent))
+
+
+def say_many(link):
+    link.register()
+    for _ in range(200):
+        link.say(heartbeat=M["Heartbeat"](agent_id=link.agent, status=2))
+
+
+def say_long_report(link):
+    link.register()
+    link.say(session_report=M["SessionReport"](sessions=[M["ActiveSession"](command_id=str(i)) for i in range(257)]))
+
+
+@pytest.mark.parametrize("words, status", [
+    (say_unregistered, grpc.StatusCode.INVALID_ARGUMENT), (say_too_much, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (say_other_id, grpc.StatusCode.INVALID_ARGUMENT), (say_long, grpc.StatusCode.INVALID_ARGUMENT),
+    (say_twice, grpc.StatusCode.INVALID_ARGUMENT), (say_many, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (say_long_report, grpc.StatusCode.INVALID_ARGUMENT),
+])
+def test_what_an_agent_may_not_say(server, peer, words, status):
+    link = peer()
+    words(link)
+    assert link.end()[0] == status
+
+
+def test_a_report_decides_what_goes_on(server, peer, agent_id):
+    secret = secret_of(server, agent_id)
+    link = peer(secret)
+    link.ready(link=1)
+    kept = run(server, agent_id, "kept", wait=0)["command_id"]
+    gone = run(server, agent_id, "gone", wait=0)["command_id"]
+    link.say(stdout=M["OutputChunk"](stream_id=kept, data=b"hello", position=0))
+    ack = link.hear("output_ack").output_ack
+    assert (ack.command_id, ack.stdout_position, ack.ended) == (kept, 5, False)
+    link.close()
+    strange = str(uuid.uuid4())
+    again = peer(secret)
+    again.register(link=1)
+    again.say(session_report=M["SessionReport"](sessions=[
+        M["ActiveSession"](command_id=kept), M["ActiveSession"](command_id=strange, command="its own"),
+        M["ActiveSession"](command_id="../../etc/passwd")]))
+    assert again.hear("output_ack").output_ack.stdout_position == 5
+    decision = again.hear("session_reconcile").session_reconcile
+    assert sorted(decision.keep_session_ids) == sorted([kept, strange]) and not decision.kill_unrecognized
+    assert list(decision.kill_session_ids) == []
+    again.say(stdout=M["OutputChunk"](stream_id=kept, data=b"lo wor", position=3))  # two bytes of it again
+    again.say(stdout=M["OutputChunk"](stream_id=kept, data=b"ld", position=9))
+    again.say(command_result=M["CommandResult"](command_id=kept, exit_code=0))
+    done = wait_end(server, agent_id, kept)
+    assert done["exit_code"] == 0 and not done["gap"]
+    assert output(server, agent_id, kept) == b"hello world"
+    lost = wait_end(server, agent_id, gone)
+    assert (lost["state"], lost["exit_code"]) == ("lost", -1) and "without the command" in lost["error"]
+    adopted = server.get(f"{AGENTS}/{agent_id}/commands/{strange}").json()
+    assert (adopted["state"], adopted["command"], adopted["by"]) == ("running", "its own", "agent")
+    again.say(stdout=M["OutputChunk"](stream_id=strange, data=b"later", position=100))
+    again.say(command_result=M["CommandResult"](command_id=strange))
+    assert wait_end(server, agent_id, strange)["gap"] is True
+
+
+def test_bad_requests_about_agents(server, peer, agent_id):
+    link = peer()
+    link.ready()
+    assert server.get(f"{AGENTS}/no-such").json() == {"error": "Agent 'no-such' not found"}
+    other = server.new_token("admin", tenant="other")["token"]
+    assert server.get(f"{AGENTS}/{agent_id}", token=other).status == 404
+    assert agent_id not in server.get(AGENTS, token=other).body.decode()
+    path = f"{AGENTS}/{agent_id}/commands"
+    for wish in ({}, {"command": ""}, {"command": "x", "args": ["a"] * 4097}, {"command": "x", "env": {"": "v"}},
+                 {"command": "x", "env": {"a=b": "v"}}, {"command": "x", "timeout_seconds": 86401},
+                 {"command": "x", "working_dir": "relative"}, {"command": "x", "pty_cols": 1001},
+                 {"command": "x", "unknown": 1}):
+        assert server.post(path, wish).status == 400, wish
+    for bad in ("x", str(uuid.uuid4()), "..%2f"):
+        assert server.get(f"{path}/{bad}").status in (400, 404)
+    made = run(server, agent_id, "x", wait=0)["command_id"]
+    assert server.get(f"{path}/{made}/output?from=1").status == 416
+    assert server.get(f"{path}/{made}/output?stream=both").status == 400
+    link.close()
+    harness.wait_until(lambda: server.get(f"{AGENTS}/{agent_id}").json()["status"] == "Disconnected", 15, "its end")
+    reply = server.post(path, {"command": "x"})
+    assert reply.status == 409 and "not connected" in reply.json()["error"]
+
+
+def test_health_as_agentic_has_it(start_server, tmp_path):
+    server = start_server()
+
+    def get(path, **kw):
+        reply = server.get(path, **kw)
+        return reply.status, reply.json()
+
+    assert get("/healthz", token=None) == (200, {"status": "alive"})
+    assert get("/healthz/http", token=None) == (200, {"http": "alive"})
+    assert get("/readyz", token=None) == (200, {"status": "ready", "agent_count": 0})
+    assert get("/readyz?require=agents", token=None) == \
+        (503, {"status": "not_ready", "reason": "no_agents_connected"})
+    assert server.get("/readyz?require=luck", token=None).status == 400
+    assert get("/api/v1/health/live") == (200, {"alive": True})
+    assert get("/api/v1/health/ready") == (200, {"ready": True, "reason": "no_agents_but_operational"})
+    assert get("/api/health") == (200, {"status": "ok", "service": "atoll"})
+    client = Client(server, "a1", secret_of(server, "a1"), tmp_path).start()
+    assert get("/readyz?require=agents", token=None) == (200, {"status": "ready", "agent_count": 1})
+    assert get("/api/v1/health/ready")[1]["reason"] == "agents_connected"
+    assert get("/healthz/deep")[1]["agent_count"] == 1
+    assert client.stop() == 0
+
+
+def test_events_tell_the_story(server, peer, agent_id):
+    link = peer()
+    link.ready()
+    link.say(session_reconcile_ack=M["SessionReconcileAck"](agent_id=agent_id))
+
+    def types():
+        events = server.get(f"/api/v1/events?object=agent/{agent_id}&limit=1000").json()["items"]
+        return [e["type"] for e in events]
+
+    wanted = ["agent.connected", "agent.registered", "session.query_sent", "session.report_received",
+              "session.reconcile_started"]
+    harness.wait_until(lambda: {"agent.ready", "session.reconcile_complete"} <= set(types()), 15, "the reconciliation")
+    assert types()[:5] == wanted
+    link.close()
+    harness.wait_until(lambda: "agent.disconnected" in types(), 15, "the last event")
