@@ -134,6 +134,11 @@ def ours(data, rows, cols, resize=()):
     return Screen(cells, (said["row"], said["col"]), said["visible"], said["alternate"])
 
 
+def keyframe(data, rows, cols):
+    return subprocess.run([harness.BUILD / "screen", str(rows), str(cols), "keyframe"], input=data,
+                          capture_output=True, check=True).stdout
+
+
 class Tmux:
     """A server of our own with one window; its pane shows what it is given."""
 

@@ -71,21 +71,37 @@ static int leave(int door, int dir, struct door_left *out, struct err *err)
     return err_sys(err, "the server does not take this directory");
 }
 
+/* A server that is not root's: the kernel lets it mount nothing out of its caller's namespace. */
+static bool is_ordinary(const char *state)
+{
+    struct stat st;
+
+    return stat(state, &st) == 0 && st.st_uid != 0;
+}
+
 int door_leave(struct cli *cli, const char *path, char ticket[DOOR_TICKET_HEX], struct err *err)
 {
     struct door_left left = { 0 };
     autoclose int dir = open_dir(path, err);
+    bool named = false;
+    autofree char *state = cli->at.state ? xstrdup(cli->at.state) : cli_state_dir(cli, &named);
 
     if (dir < 0)
         return -1;
-    if (!cli->at.state)
+    if (!cli->at.state && !named)
         return err_set(err, ERR_UNSUPPORTED,
                        "the server (%s) may be on another machine: name its state directory with "
                        "--state, or use --copy",
                        cli->at.how);
-    autoclose int door = knock(cli->at.state, err);
-    if (door < 0 || leave(door, dir, &left, err) < 0)
+    autoclose int door = knock(state, err);
+    if (door < 0)
         return -1;
+    if (leave(door, dir, &left, err) < 0)
+        return left.error != EPERM || !is_ordinary(state)
+                   ? -1
+                   : err_set(err, ERR_UNSUPPORTED,
+                             "a server that an ordinary user started can bind no directory; use "
+                             "--copy, and --apply to take changes back");
     hex_text(left.ticket, sizeof(left.ticket), ticket);
     return 0;
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -180,42 +179,40 @@ const struct command cmd_image_import = {
 
 /* ---- build-debian ---- */
 
-static int start_debootstrap(const char *const *argv, pid_t *pid, struct err *err)
+/*
+ * What it makes goes into a file without a name first: it keeps its output open while it cleans up,
+ * for longer than the server waits for a body. Its words go to the terminal.
+ */
+static int run_debootstrap(const char *const *argv, int out, struct err *err)
 {
     posix_spawn_file_actions_t actions;
-    int pipe_fds[2];
+    int status;
+    pid_t pid;
 
-    if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-        return err_sys(err, "pipe");
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], 1);
-    int rc = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_adddup2(&actions, out, 1);
+    errno = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    close(pipe_fds[1]);
-    if (rc == 0)
-        return pipe_fds[0];
-    close(pipe_fds[0]);
-    errno = rc;
-    if (rc == ENOENT)
+    if (errno == ENOENT)
         return err_set(err, ERR_UNSUPPORTED,
                        "mmdebstrap is not installed; on Debian and Ubuntu: apt-get install "
                        "mmdebstrap");
-    return err_sys(err, "start mmdebstrap");
-}
-
-/* Its words went to the terminal already. */
-static int wait_debootstrap(pid_t pid, bool wanted, struct err *err)
-{
-    int status;
-
-    if (!wanted)
-        kill(pid, SIGTERM);
+    if (errno)
+        return err_sys(err, "start mmdebstrap");
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return err_sys(err, "wait for mmdebstrap");
-    if (wanted && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return err_set(err, ERR_UNAVAILABLE, "mmdebstrap failed; nothing was imported");
     return 0;
+}
+
+static int nameless_file(struct err *err)
+{
+    const char *dir = getenv("TMPDIR");
+    int fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    return fd < 0 ? err_sys(err, "make a file in %s", dir && *dir ? dir : "/var/tmp") : fd;
 }
 
 static int build_run(struct cli *cli, struct err *err)
@@ -223,8 +220,7 @@ static int build_run(struct cli *cli, struct err *err)
     autobuf struct buf include = { 0 };
     const char *suite = cli_text(cli, "suite");
     autoupload struct upload upload = { 0 };
-    struct err ignored;
-    pid_t pid;
+    const struct json *images;
 
     for (size_t i = 1; i < cli->arg_count; i++) {
         if (cli->args[i][0] == '-' || strchr(cli->args[i], ','))
@@ -239,17 +235,17 @@ static int build_run(struct cli *cli, struct err *err)
         argv[argc++] = buf_cstr(&include);
     argv[argc++] = suite ? suite : "bookworm";
     argv[argc++] = "-";
-    autoclose int fd = start_debootstrap(argv, &pid, err);
-    if (fd < 0)
+    if (cli_get(cli, &images, err, "/api/v1/images") < 0)
+        return -1; /* rather now than in some minutes */
+    autoclose int fd = nameless_file(err);
+    if (fd < 0 || run_debootstrap(argv, fd, err) < 0)
         return -1;
-    int rc = begin(&upload, cli, fd, cli->args[0], err);
-    if (rc == 0)
-        rc = upload_fd(&upload, fd, "what mmdebstrap makes", err);
-    close(take_fd(&fd));
-    bool wanted = rc == 0 && !upload.refused;
-    if (wait_debootstrap(pid, wanted, wanted ? err : &ignored) < 0 && wanted)
-        return -1; /* the upload is cut off, and the server forgets it */
-    return rc < 0 ? -1 : show_imported(cli, &upload, err);
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return err_sys(err, "what mmdebstrap made");
+    if (begin(&upload, cli, fd, cli->args[0], err) < 0 ||
+        upload_fd(&upload, fd, "what mmdebstrap made", err) < 0)
+        return -1;
+    return show_imported(cli, &upload, err);
 }
 
 static const struct cli_flag build_flags[] = {

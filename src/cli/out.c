@@ -72,6 +72,17 @@ static void put_list(struct buf *out, const struct json *list)
     }
 }
 
+static bool is_size(const char *key)
+{
+    static const char *const keys[] = { "memory", "memory_peak", "memory_limit",
+                                        "disk",   "bytes",       "used" };
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
 void cli_value(struct buf *out, const struct json *value, const char *key)
 {
     size_t len = strlen(key);
@@ -91,6 +102,8 @@ void cli_value(struct buf *out, const struct json *value, const char *key)
     case JSON_INT:
         if (len > 3 && strcmp(key + len - 3, "_ms") == 0)
             text_duration(out, value->num);
+        else if (is_size(key))
+            text_bytes(out, value->num);
         else
             buf_printf(out, "%lld", (long long)value->num);
         break;

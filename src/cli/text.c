@@ -66,6 +66,22 @@ void text_duration(struct buf *out, int64_t ms)
     }
 }
 
+void text_bytes(struct buf *out, int64_t bytes)
+{
+    static const char names[] = "KMGTPE";
+    double value = (double)bytes;
+    int at = -1;
+
+    while (value >= 1023.95 && names[at + 1]) { /* so that none becomes 1024.0 */
+        value /= 1024;
+        at++;
+    }
+    if (at < 0)
+        buf_printf(out, "%lld", (long long)bytes);
+    else
+        buf_printf(out, "%.*f%c", bytes % (1ll << (10 * (at + 1))) ? 1 : 0, value, names[at]);
+}
+
 /* ---- tables ---- */
 
 void table_free(struct table *table)

@@ -15,6 +15,9 @@ struct str text_fit(struct str text, size_t width);
 /* "1h 3m", "45s", "2d 4h": the two largest units; below a second "120ms". */
 void text_duration(struct buf *out, int64_t ms);
 
+/* "512", "64M", "1.5G": as flags take sizes, rounded to a tenth where it is no whole number. */
+void text_bytes(struct buf *out, int64_t bytes);
+
 #define TABLE_COLUMNS_MAX 12
 
 /* Rows of cells. Zero is a valid empty table. */

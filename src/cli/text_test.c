@@ -38,6 +38,26 @@ TEST(duration_names_two_units)
     check_duration(90000000, "1d 1h");
 }
 
+static void check_bytes(int64_t bytes, const char *want)
+{
+    autobuf struct buf out = { 0 };
+
+    text_bytes(&out, bytes);
+    CHECK_STR(buf_cstr(&out), want);
+}
+
+TEST(sizes_are_short)
+{
+    check_bytes(0, "0");
+    check_bytes(1023, "1023");
+    check_bytes(1024, "1K");
+    check_bytes(1536, "1.5K");
+    check_bytes(64ll << 20, "64M");
+    check_bytes((1 << 20) - 1, "1.0M");
+    check_bytes(4ll << 40, "4T");
+    check_bytes(INT64_MAX, "8.0E");
+}
+
 TEST(table_aligns)
 {
     autotable struct table table = { 0 };

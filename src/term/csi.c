@@ -77,7 +77,7 @@ static void to_place(struct screen *screen, const struct csi *csi)
 
 static void tabs_forward(struct screen *screen, const struct csi *csi)
 {
-    for (unsigned n = clamp(csi_count(csi, 0, 1), screen->cols); n > 0; n--)
+    for (unsigned n = csi_count(csi, 0, 1); n > 0 && screen->at.col < screen->cols - 1; n--)
         control_byte(screen, '\t');
 }
 

@@ -27,7 +27,7 @@ static bool same_grid(const struct screen *a, const struct grid *x, const struct
     return true;
 }
 
-static bool same_cursor(const struct cursor *x, const struct cursor *y)
+bool equal_cursor(const struct cursor *x, const struct cursor *y)
 {
     return x->row == y->row && x->col == y->col && x->wrap_next == y->wrap_next &&
            x->origin == y->origin && x->gl == y->gl && cell_same(x->pen, y->pen) &&
@@ -67,8 +67,8 @@ bool screen_equal(const struct screen *a, const struct screen *b)
     if (a->rows != b->rows || a->cols != b->cols || !same_modes(screen_modes(a), screen_modes(b)))
         return false;
     return same_grid(a, &a->main, b, &b->main) && (!alt || same_grid(a, &a->alt, b, &b->alt)) &&
-           same_cursor(&a->at, &b->at) && same_cursor(&a->main.saved, &b->main.saved) &&
-           (!alt || same_cursor(&a->alt.saved, &b->alt.saved)) && a->top == b->top &&
+           equal_cursor(&a->at, &b->at) && equal_cursor(&a->main.saved, &b->main.saved) &&
+           (!alt || equal_cursor(&a->alt.saved, &b->alt.saved)) && a->top == b->top &&
            a->bottom == b->bottom && a->hidden == b->hidden && a->blinking == b->blinking &&
            a->style == b->style && a->shift == b->shift && a->last == b->last && same_tabs(a, b) &&
            same_parser(&a->parser, &b->parser) && str_eq(screen_title(a), screen_title(b));

@@ -131,7 +131,7 @@ static void paint_saved(struct painter *painter, const struct cursor *saved)
 {
     static const struct cursor none;
 
-    if (memcmp(saved, &none, sizeof(none)) == 0)
+    if (equal_cursor(saved, &none))
         return;
     if (saved->origin)
         buf_puts(painter->out, "\033[?6h");

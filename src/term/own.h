@@ -258,6 +258,9 @@ unsigned width_of(uint32_t code);
 /* Writes 1 to 4 bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
 
+/* equal.c */
+bool equal_cursor(const struct cursor *x, const struct cursor *y);
+
 /* screen.c */
 void screen_tabs_reset(struct screen *screen);
 

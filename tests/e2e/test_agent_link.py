@@ -98,7 +98,7 @@ def test_a_command_runs_and_says_everything_about_itself(server, client):
      b"begun\n"),
     ({"command": "sh", "args": ["-c", "kill -9 $$"]}, 137, None, b""),
     ({"command": "printf", "args": ["%s|", "a b", "", "c'd", "\n"]}, 0, None, b"a b||c'd|\n|"),
-    ({"command": "sh", "args": ["-c", "(sleep 60 &) ; echo parent"]}, 0, None, b"parent\n"),
+    ({"command": "sh", "args": ["-c", "(sleep 3 &) ; echo parent"]}, 0, None, b"parent\n"),
     ({"command": "true", "run_as": "root"} if os.geteuid() == 0 else {"command": "true"}, 0, None, b""),
 ])
 def test_how_commands_end(server, client, wish, code, error, out):

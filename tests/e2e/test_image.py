@@ -312,6 +312,11 @@ def test_build_debian(server_, tmp_path):
     played.write_text("#!/bin/sh\nexit 3\n")
     failed = atoll(server_, "image", "build-debian", "other", env=env)
     assert failed.returncode != 0 and "mmdebstrap failed" in failed.stderr
+    (tmp_path / "args").unlink()
+    played.write_text(f"#!/bin/sh\ntouch {tmp_path}/args\n")
+    nobody = subprocess.run([harness.BIN, "image", "build-debian", "x", "--state", tmp_path / "none"], env=env,
+                            capture_output=True)
+    assert nobody.returncode != 0 and not (tmp_path / "args").exists(), "it was made for nobody"
     absent = atoll(server_, "image", "build-debian", "other", env={**os.environ, "PATH": "/nowhere"})
     assert absent.returncode != 0 and "apt-get install mmdebstrap" in absent.stderr
     assert [image["name"] for image in server_.get(IMAGES).json()["items"]] == ["deb"]

@@ -482,6 +482,9 @@ def test_what_cannot_be_bound_says_why(atoll, server, work):
         assert done.returncode != 0 and words in done.stderr, done
     done = atoll("run", "--addr", server.url, "--bind", ".", "--", "true", ATOLL_TOKEN=server.token, ATOLL_STATE="")
     assert done.returncode != 0 and b"may be on another machine" in done.stderr and b"--copy" in done.stderr
+    done = atoll("run", "--addr", server.url, "--state", str(server.state), "--bind", ".", "--", "true",
+                 ATOLL_TOKEN=server.token, ATOLL_STATE="")
+    assert done.returncode == 0, done
 
 
 def test_a_file_system_that_cannot_be_bound(atoll, work):
@@ -533,6 +536,11 @@ def test_an_ordinary_user_without_a_server(ordinary):
     assert (process.returncode, out) == (3, b"agent\n"), err
     assert file.read_text() == "new\n" and (ordinary.home / "other").stat().st_uid == 54321
     assert b"2 files changed" in err
+
+
+def test_an_ordinary_users_server_binds_nothing_and_says_so(ordinary):
+    _, errors = (process := ordinary("run", "--bind", ".", "--", "true")).communicate(timeout=60)
+    assert process.returncode != 0 and b"ordinary user" in errors and b"--copy" in errors, errors
 
 
 def test_a_file_that_may_not_be_read(ordinary):

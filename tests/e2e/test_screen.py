@@ -21,11 +21,14 @@ def tmux():
 
 
 def compare(tmux, data, what):
-    """As it is, and with something at the end of every row, so that all colours are seen."""
-    for more in (b"", terminals.fill_ends(ROWS, COLS)):
-        tmux.feed(data + more)
-        difference = terminals.ours(data + more, ROWS, COLS).difference(tmux.shows())
-        assert difference is None, f"{what}: ours and tmux differ in {difference}; from {data!r}"
+    """As it is; with something at the end of every row, so that all colours are seen; and painted by our keyframe,
+    which is what a viewer gets that comes late."""
+    ends = terminals.fill_ends(ROWS, COLS)
+    for how, shown, fed in (("", data, data), (" to its ends", data + ends, data + ends),
+                            (" by a keyframe", data + ends, terminals.keyframe(data, ROWS, COLS) + ends)):
+        tmux.feed(fed)
+        difference = terminals.ours(shown, ROWS, COLS).difference(tmux.shows())
+        assert difference is None, f"{what}{how}: ours and tmux differ in {difference}; from {data!r}"
 
 
 # ---- real programs -------------------------------------------------------------------------------

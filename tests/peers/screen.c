@@ -70,11 +70,17 @@ int main(int argc, char **argv)
 {
     autobuf struct buf input = { .max = (size_t)1 << 30 };
 
-    if (argc != 3 && argc != 5)
+    if (argc < 3 || argc > 5)
         return 2;
     autoscreen struct screen *screen = screen_new(number(argv[1]), number(argv[2]), 2000);
     read_all(&input);
     screen_feed(screen, buf_view(&input));
+    if (argc == 4) {
+        buf_clear(&input);
+        screen_keyframe(screen, 0, &input);
+        fwrite(input.data, 1, input.len, stdout);
+        return 0;
+    }
     if (argc == 5)
         screen_resize(screen, number(argv[3]), number(argv[4]));
     show(screen);
