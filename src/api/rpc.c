@@ -225,7 +225,7 @@ void rpc_services(void (*fn)(void *ctx, struct str service), void *ctx)
 
     for (const struct route *const *table = api_tables; *table; table++)
         for (const struct route *route = *table; route->name; route++)
-            if (route->rpc && !str_eq(service_of(route), last)) {
+            if (route->surface == SURFACE_RPC && !str_eq(service_of(route), last)) {
                 last = service_of(route); /* those of one stand together */
                 fn(ctx, last);
             }

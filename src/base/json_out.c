@@ -76,7 +76,8 @@ static void put_quoted(struct buf *buf, struct str text)
             put_control(buf, c);
         from = ++i;
     }
-    buf_append(buf, text.p + from, i - from);
+    if (from < i) /* an empty text may have no address to count from */
+        buf_append(buf, text.p + from, i - from);
     buf_putc(buf, '"');
 }
 

@@ -273,3 +273,8 @@ void client_io_shut(struct client_io *io)
     else
         shutdown(io->fd, SHUT_WR);
 }
+
+bool client_io_pending(const struct client_io *io)
+{
+    return io->ssl && SSL_has_pending(io->ssl);
+}

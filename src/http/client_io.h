@@ -1,9 +1,10 @@
 /*
  * client_io - the client's connection: a stream socket, TLS over it or not, and a deadline. Used by
- * client.c alone. One thread at a time; with TLS the program must ignore SIGPIPE.
+ * client.c and ws_client.c. One thread at a time; with TLS the program must ignore SIGPIPE.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -34,3 +35,5 @@ must_use ssize_t client_io_take(struct client_io *io, void *out, size_t len, str
 must_use ssize_t client_io_give(struct client_io *io, const void *data, size_t len,
                                 struct err *err);
 void client_io_shut(struct client_io *io); /* the end of what we write */
+/* Are there bytes that were read from the network already? No poll would tell. */
+bool client_io_pending(const struct client_io *io);

@@ -631,8 +631,11 @@ def test_reflection(grpcio, version):
                   {"file_containing_symbol": "grpc.health.v1.HealthCheckResponse.ServingStatus"},
                   {"file_containing_symbol": "sandbox.v1.Exec"}, {"file_by_filename": "nothing"}, {},
                   {"all_extension_numbers_of_type": "sandbox.v1.ExecRequest"}, version=version)
-    assert [s.name for s in got[0].list_services_response.service] == \
-        ["sandbox.v1.SandboxService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"]
+    names = [s.name for s in got[0].list_services_response.service]
+    assert len(set(names)) == len(names) and {"sandbox.v1.SandboxService", "grpc.health.v1.Health",
+                                              "grpc.reflection.v1.ServerReflection"} <= set(names)
+    described = reflect(grpcio, *[{"file_containing_symbol": name} for name in names], version=version)
+    assert all(d.file_descriptor_response.file_descriptor_proto for d in described), names
     assert got[0].original_request.list_services == "*"
     file = descriptor_pb2.FileDescriptorProto.FromString(got[1].file_descriptor_response.file_descriptor_proto[0])
     assert file.name == "sandbox/v1/sandbox.proto" and [s.name for s in file.service] == ["SandboxService"]

@@ -1,15 +1,12 @@
 // One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
 import type * as models from "./models.js";
-import { type Answer, Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+import {
+    type Answer, Caller, type Content, type Operation, type Options, type Page, type Socket,
+} from "./transport.js";
 
 export const API_VERSION = "0.1.0";
 
 export const operations = {
-    "health.http": { method: "GET", path: "/healthz/http" },
-    "health.deep": { method: "GET", path: "/healthz/deep" },
-    "health.service": { method: "GET", path: "/api/health" },
-    "health.ready_v1": { method: "GET", path: "/api/v1/health/ready" },
-    "health.live_v1": { method: "GET", path: "/api/v1/health/live" },
     "health.read": { method: "GET", path: "/api/v1/health" },
     "version.read": { method: "GET", path: "/api/v1/version" },
     "whoami.read": { method: "GET", path: "/api/v1/whoami" },
@@ -37,8 +34,6 @@ export const operations = {
     "sandbox.start": { method: "POST", path: "/api/v1/sandboxes/{id}/start" },
     "sandbox.stats": { method: "GET", path: "/api/v1/sandboxes/{id}/stats" },
     "sandbox.applied": { method: "GET", path: "/api/v1/sandboxes/{id}/applied" },
-    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
-    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
     "exec.create": { method: "POST", path: "/api/v1/sandboxes/{id}/execs", creates: true },
     "exec.list": { method: "GET", path: "/api/v1/sandboxes/{id}/execs" },
     "exec.read": { method: "GET", path: "/api/v1/sandboxes/{id}/execs/{eid}" },
@@ -68,6 +63,8 @@ export const operations = {
     "snapshot.delete_of": { method: "DELETE", path: "/api/v1/sandboxes/{id}/snapshots/{snapshot}" },
     "snapshot.list": { method: "GET", path: "/api/v1/snapshots" },
     "snapshot.delete": { method: "DELETE", path: "/api/v1/snapshots/{snapshot}" },
+    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
+    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
     "pool.list": { method: "GET", path: "/api/v1/pools" },
     "pool.set": { method: "PUT", path: "/api/v1/pools/{name}" },
     "image.import": { method: "POST", path: "/api/v1/images" },
@@ -78,42 +75,18 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
-    "vm.list": { method: "GET", path: "/api/v1/vms" },
-    "vm.create": { method: "POST", path: "/api/v1/vms", creates: true },
-    "vm.read": { method: "GET", path: "/api/v1/vms/{name}" },
-    "vm.delete": { method: "DELETE", path: "/api/v1/vms/{name}" },
-    "vm.start": { method: "POST", path: "/api/v1/vms/{name}/start" },
-    "vm.stop": { method: "POST", path: "/api/v1/vms/{name}/stop" },
-    "vm.destroy": { method: "POST", path: "/api/v1/vms/{name}/destroy" },
-    "operation.read": { method: "GET", path: "/api/v1/operations/{id}" },
+    "terminal.create": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals", creates: true },
+    "terminal.list": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals" },
+    "terminal.read": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
+    "terminal.kill": { method: "DELETE", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
+    "terminal.attach": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/ws" },
+    "terminal.screen": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/screen" },
+    "terminal.recording": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/recording" },
+    "terminal.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/signal" },
+    "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
-    /** Does it answer at all? Needs no token. */
-    healthHttp(options?: Options): Promise<unknown> {
-        return this.json(operations["health.http"], {}, {}, undefined, options);
-    }
-
-    /** Is it well: how long it runs, how many agents are linked. */
-    healthDeep(options?: Options): Promise<unknown> {
-        return this.json(operations["health.deep"], {}, {}, undefined, options);
-    }
-
-    /** Which service this is. */
-    healthService(options?: Options): Promise<unknown> {
-        return this.json(operations["health.service"], {}, {}, undefined, options);
-    }
-
-    /** As /readyz, for agentic's clients. */
-    healthReadyV1(options?: Options): Promise<unknown> {
-        return this.json(operations["health.ready_v1"], {}, {}, undefined, options);
-    }
-
-    /** As /healthz, for agentic's clients. */
-    healthLiveV1(options?: Options): Promise<unknown> {
-        return this.json(operations["health.live_v1"], {}, {}, undefined, options);
-    }
-
     /** State, version and load of the server. */
     healthRead(options?: Options): Promise<models.Health> {
         return this.json(operations["health.read"], {}, {}, undefined, options);
@@ -253,18 +226,6 @@ export class Api extends Caller {
     /** What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits. */
     sandboxApplied(id: string, options?: Options): Promise<unknown> {
         return this.json(operations["sandbox.applied"], { id }, {}, undefined, options);
-    }
-
-    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
-     *  on there, and does not run in the copy. */
-    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
-        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
-    }
-
-    /** Give it back the files of one of its snapshots. Its commands end. */
-    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
-        options?: Options): Promise<models.SandboxRollbackResult> {
-        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
     }
 
     /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that time
@@ -436,6 +397,18 @@ export class Api extends Caller {
         return this.json(operations["snapshot.delete"], { snapshot }, {}, undefined, options);
     }
 
+    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
+     *  on there, and does not run in the copy. */
+    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
+    }
+
+    /** Give it back the files of one of its snapshots. Its commands end. */
+    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
+        options?: Options): Promise<models.SandboxRollbackResult> {
+        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
+    }
+
     /** The pools of warm sandboxes, and how many stand ready. */
     poolList(options?: Options): Promise<Page<models.PoolInfo>> {
         return this.json(operations["pool.list"], {}, {}, undefined, options);
@@ -489,44 +462,53 @@ export class Api extends Caller {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
     }
 
-    /** Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
-     *  says that the tier vm is not there. */
-    vmList(query: { state?: string; prefix?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.list"], {}, query, undefined, options);
+    /** Start a command with a terminal; a shell, unless `argv` or `command` says otherwise. */
+    terminalCreate(id: string, body: models.ExecSpec, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.create"], { id }, {}, body, options);
     }
 
-    /** Make a sandbox; answered 202 with an operation. */
-    vmCreate(body: models.VmCreateRequest, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.create"], {}, {}, body, options);
+    /** The terminals of a sandbox that are kept, oldest first. */
+    terminalList(id: string, options?: Options): Promise<Page<models.TerminalInfo>> {
+        return this.json(operations["terminal.list"], { id }, {}, undefined, options);
     }
 
-    /** One, and the linked agent of the same name. */
-    vmRead(name: string, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.read"], { name }, {}, undefined, options);
+    /** One terminal, by id or name. */
+    terminalRead(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.read"], { id, tid }, {}, undefined, options);
     }
 
-    /** Delete it with its disk; one that runs only with force=true. */
-    vmDelete(name: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.delete"], { name }, query, undefined, options);
+    /** Kill its command and everything that it started; what was printed is kept. */
+    terminalKill(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.kill"], { id, tid }, {}, undefined, options);
     }
 
-    /** Let a stopped one run. */
-    vmStart(name: string, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.start"], { name }, {}, undefined, options);
+    /** Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on, or
+     *  from a picture of the screen. */
+    terminalAttach(id: string, tid: string, query: { from?: number; role?: string; take?: number },
+        options?: Options): Promise<Socket> {
+        return this.socket(operations["terminal.attach"], { id, tid }, query, undefined, options);
     }
 
-    /** Stop it; its disk stays. */
-    vmStop(name: string, query: { force?: string; timeout?: number }, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.stop"], { name }, query, undefined, options);
+    /** What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character with
+     *  its looks; with `format`=text plain text. */
+    terminalScreen(id: string, tid: string, query: { format?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["terminal.screen"], { id, tid }, query, undefined, options);
     }
 
-    /** Stop it at once; its disk stays. */
-    vmDestroy(name: string, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.destroy"], { name }, {}, undefined, options);
+    /** What is kept of it, with its times, as an asciicast (version 2). */
+    terminalRecording(id: string, tid: string, options?: Options): Promise<Answer> {
+        return this.stream(operations["terminal.recording"], { id, tid }, {}, undefined, options);
     }
 
-    /** What was answered 202: how far it is, and how it ended. Kept for an hour. */
-    operationRead(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["operation.read"], { id }, {}, undefined, options);
+    /** A signal to the command's process group, or to everything it started. */
+    terminalSignal(id: string, tid: string, body: models.ExecSignalRequest,
+        options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.signal"], { id, tid }, {}, body, options);
+    }
+
+    /** Another size. */
+    terminalResize(id: string, tid: string, body: models.ExecResizeRequest,
+        options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.resize"], { id, tid }, {}, body, options);
     }
 }

@@ -3,14 +3,10 @@ from typing import Any, Dict, Literal, Mapping, Optional, Sequence
 
 from . import _models as models
 from ._transport import Caller, Content, Operation, Options, Page, Stream
+from ._websocket import WebSocket
 
 API_VERSION = "0.1.0"
 OPERATIONS: Dict[str, Operation] = {
-    "health.http": Operation("GET", "/healthz/http"),
-    "health.deep": Operation("GET", "/healthz/deep"),
-    "health.service": Operation("GET", "/api/health"),
-    "health.ready_v1": Operation("GET", "/api/v1/health/ready"),
-    "health.live_v1": Operation("GET", "/api/v1/health/live"),
     "health.read": Operation("GET", "/api/v1/health"),
     "version.read": Operation("GET", "/api/v1/version"),
     "whoami.read": Operation("GET", "/api/v1/whoami"),
@@ -38,8 +34,6 @@ OPERATIONS: Dict[str, Operation] = {
     "sandbox.start": Operation("POST", "/api/v1/sandboxes/{id}/start"),
     "sandbox.stats": Operation("GET", "/api/v1/sandboxes/{id}/stats"),
     "sandbox.applied": Operation("GET", "/api/v1/sandboxes/{id}/applied"),
-    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
-    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
     "exec.create": Operation("POST", "/api/v1/sandboxes/{id}/execs", creates=True),
     "exec.list": Operation("GET", "/api/v1/sandboxes/{id}/execs"),
     "exec.read": Operation("GET", "/api/v1/sandboxes/{id}/execs/{eid}"),
@@ -69,6 +63,8 @@ OPERATIONS: Dict[str, Operation] = {
     "snapshot.delete_of": Operation("DELETE", "/api/v1/sandboxes/{id}/snapshots/{snapshot}"),
     "snapshot.list": Operation("GET", "/api/v1/snapshots"),
     "snapshot.delete": Operation("DELETE", "/api/v1/snapshots/{snapshot}"),
+    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
+    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
     "pool.list": Operation("GET", "/api/v1/pools"),
     "pool.set": Operation("PUT", "/api/v1/pools/{name}"),
     "image.import": Operation("POST", "/api/v1/images"),
@@ -79,38 +75,19 @@ OPERATIONS: Dict[str, Operation] = {
     "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
     "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
     "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
-    "vm.list": Operation("GET", "/api/v1/vms"),
-    "vm.create": Operation("POST", "/api/v1/vms", creates=True),
-    "vm.read": Operation("GET", "/api/v1/vms/{name}"),
-    "vm.delete": Operation("DELETE", "/api/v1/vms/{name}"),
-    "vm.start": Operation("POST", "/api/v1/vms/{name}/start"),
-    "vm.stop": Operation("POST", "/api/v1/vms/{name}/stop"),
-    "vm.destroy": Operation("POST", "/api/v1/vms/{name}/destroy"),
-    "operation.read": Operation("GET", "/api/v1/operations/{id}"),
+    "terminal.create": Operation("POST", "/api/v1/sandboxes/{id}/terminals", creates=True),
+    "terminal.list": Operation("GET", "/api/v1/sandboxes/{id}/terminals"),
+    "terminal.read": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}"),
+    "terminal.kill": Operation("DELETE", "/api/v1/sandboxes/{id}/terminals/{tid}"),
+    "terminal.attach": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/ws"),
+    "terminal.screen": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/screen"),
+    "terminal.recording": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/recording"),
+    "terminal.signal": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/signal"),
+    "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
 }
 
 
 class Api(Caller):
-    def health_http(self, *, options: Optional[Options] = None) -> Any:
-        """Does it answer at all? Needs no token."""
-        return self._any(OPERATIONS["health.http"], {}, {}, None, options)
-
-    def health_deep(self, *, options: Optional[Options] = None) -> Any:
-        """Is it well: how long it runs, how many agents are linked."""
-        return self._any(OPERATIONS["health.deep"], {}, {}, None, options)
-
-    def health_service(self, *, options: Optional[Options] = None) -> Any:
-        """Which service this is."""
-        return self._any(OPERATIONS["health.service"], {}, {}, None, options)
-
-    def health_ready_v1(self, *, options: Optional[Options] = None) -> Any:
-        """As /readyz, for agentic's clients."""
-        return self._any(OPERATIONS["health.ready_v1"], {}, {}, None, options)
-
-    def health_live_v1(self, *, options: Optional[Options] = None) -> Any:
-        """As /healthz, for agentic's clients."""
-        return self._any(OPERATIONS["health.live_v1"], {}, {}, None, options)
-
     def health_read(self, *, options: Optional[Options] = None) -> models.Health:
         """State, version and load of the server."""
         return self._json(OPERATIONS["health.read"], {}, {}, None, models.Health, options)
@@ -258,31 +235,19 @@ class Api(Caller):
         """What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits."""
         return self._any(OPERATIONS["sandbox.applied"], {"id": id}, {}, None, options)
 
-    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
-                     labels: Optional[Mapping[str, str]] = None,
-                     options: Optional[Options] = None) -> models.SandboxInfo:
-        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
-        goes on there, and does not run in the copy."""
-        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
-        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
-
-    def sandbox_rollback(self, id: str, *, snapshot: str,
-                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
-        """Give it back the files of one of its snapshots. Its commands end."""
-        body = {"snapshot": snapshot}
-        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
-
     def exec_create(self, id: str, *, wait: Optional[int] = None, argv: Optional[Sequence[str]] = None,
                     command: Optional[str] = None, cwd: Optional[str] = None,
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
                     tty: Optional[bool] = None, stdin_open: Optional[bool] = None, rows: Optional[int] = None,
                     cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-                    files: Optional[Sequence[models.FileRule]] = None,
+                    files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
+                    max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
         """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
         time is over."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files}
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -448,6 +413,20 @@ class Api(Caller):
         return self._json(OPERATIONS["snapshot.delete"], {"snapshot": snapshot}, {}, None, models.SnapshotInfo,
                           options)
 
+    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
+                     labels: Optional[Mapping[str, str]] = None,
+                     options: Optional[Options] = None) -> models.SandboxInfo:
+        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
+        goes on there, and does not run in the copy."""
+        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
+        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
+
+    def sandbox_rollback(self, id: str, *, snapshot: str,
+                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
+        """Give it back the files of one of its snapshots. Its commands end."""
+        body = {"snapshot": snapshot}
+        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
+
     def pool_list(self, *, options: Optional[Options] = None) -> Page[models.PoolInfo]:
         """The pools of warm sandboxes, and how many stand ready."""
         return self._page(OPERATIONS["pool.list"], {}, {}, None, models.PoolInfo, options)
@@ -497,46 +476,58 @@ class Api(Caller):
         """Forget a secret. An agent that had it is disconnected."""
         return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)
 
-    def vm_list(self, *, state: Optional[str] = None, prefix: Optional[str] = None,
-                options: Optional[Options] = None) -> Any:
-        """Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
-        says that the tier vm is not there."""
-        return self._any(OPERATIONS["vm.list"], {}, {"state": state, "prefix": prefix}, None, options)
+    def terminal_create(self, id: str, *, argv: Optional[Sequence[str]] = None, command: Optional[str] = None,
+                        cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
+                        env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
+                        stdin_open: Optional[bool] = None, rows: Optional[int] = None, cols: Optional[int] = None,
+                        timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
+                        name: Optional[str] = None, max_controllers: Optional[int] = None,
+                        lease_ms: Optional[int] = None, options: Optional[Options] = None) -> models.TerminalInfo:
+        """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
+        body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
+        return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
 
-    def vm_create(self, *, name: str, profile: Optional[str] = None, loadout: Optional[str] = None,
-                  composition: Optional[Any] = None, tier: Optional[Literal["sandbox", "vm"]] = None,
-                  vcpus: Optional[int] = None, memory_mb: Optional[int] = None, disk_gb: Optional[int] = None,
-                  agentshare: Optional[bool] = None, start: Optional[bool] = None, ssh_key: Optional[str] = None,
-                  options: Optional[Options] = None) -> Any:
-        """Make a sandbox; answered 202 with an operation."""
-        body = {"name": name, "profile": profile, "loadout": loadout, "composition": composition, "tier": tier,
-                "vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb, "agentshare": agentshare, "start": start,
-                "ssh_key": ssh_key}
-        return self._any(OPERATIONS["vm.create"], {}, {}, body, options)
+    def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:
+        """The terminals of a sandbox that are kept, oldest first."""
+        return self._page(OPERATIONS["terminal.list"], {"id": id}, {}, None, models.TerminalInfo, options)
 
-    def vm_read(self, name: str, *, options: Optional[Options] = None) -> Any:
-        """One, and the linked agent of the same name."""
-        return self._any(OPERATIONS["vm.read"], {"name": name}, {}, None, options)
+    def terminal_read(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
+        """One terminal, by id or name."""
+        return self._json(OPERATIONS["terminal.read"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
 
-    def vm_delete(self, name: str, *, delete_disk: Optional[str] = None, force: Optional[str] = None,
-                  options: Optional[Options] = None) -> Any:
-        """Delete it with its disk; one that runs only with force=true."""
-        return self._any(OPERATIONS["vm.delete"], {"name": name}, {"delete_disk": delete_disk, "force": force}, None,
-                         options)
+    def terminal_kill(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
+        """Kill its command and everything that it started; what was printed is kept."""
+        return self._json(OPERATIONS["terminal.kill"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
 
-    def vm_start(self, name: str, *, options: Optional[Options] = None) -> Any:
-        """Let a stopped one run."""
-        return self._any(OPERATIONS["vm.start"], {"name": name}, {}, None, options)
+    def terminal_attach(self, id: str, tid: str, *, from_: Optional[int] = None, role: Optional[str] = None,
+                        take: Optional[int] = None, options: Optional[Options] = None) -> WebSocket:
+        """Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on,
+        or from a picture of the screen."""
+        return self.socket(OPERATIONS["terminal.attach"], {"id": id, "tid": tid},
+                           {"from": from_, "role": role, "take": take}, None, options)
 
-    def vm_stop(self, name: str, *, force: Optional[str] = None, timeout: Optional[int] = None,
-                options: Optional[Options] = None) -> Any:
-        """Stop it; its disk stays."""
-        return self._any(OPERATIONS["vm.stop"], {"name": name}, {"force": force, "timeout": timeout}, None, options)
+    def terminal_screen(self, id: str, tid: str, *, format: Optional[str] = None,
+                        options: Optional[Options] = None) -> Any:
+        """What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character
+        with its looks; with `format`=text plain text."""
+        return self._any(OPERATIONS["terminal.screen"], {"id": id, "tid": tid}, {"format": format}, None, options)
 
-    def vm_destroy(self, name: str, *, options: Optional[Options] = None) -> Any:
-        """Stop it at once; its disk stays."""
-        return self._any(OPERATIONS["vm.destroy"], {"name": name}, {}, None, options)
+    def terminal_recording(self, id: str, tid: str, *, options: Optional[Options] = None) -> Stream:
+        """What is kept of it, with its times, as an asciicast (version 2)."""
+        return self.send(OPERATIONS["terminal.recording"], {"id": id, "tid": tid}, {}, None, options)
 
-    def operation_read(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """What was answered 202: how far it is, and how it ended. Kept for an hour."""
-        return self._any(OPERATIONS["operation.read"], {"id": id}, {}, None, options)
+    def terminal_signal(self, id: str, tid: str, *, signal: str, tree: Optional[bool] = None,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
+        """A signal to the command's process group, or to everything it started."""
+        body = {"signal": signal, "tree": tree}
+        return self._json(OPERATIONS["terminal.signal"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
+                          options)
+
+    def terminal_resize(self, id: str, tid: str, *, rows: int, cols: int,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
+        """Another size."""
+        body = {"rows": rows, "cols": cols}
+        return self._json(OPERATIONS["terminal.resize"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
+                          options)
