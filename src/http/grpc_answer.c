@@ -35,8 +35,9 @@ static const struct grpc_type types[] = {
     { "application/connect+proto", KIND_CONNECT, false },
     { "application/connect+json", KIND_CONNECT, true },
     { "application/proto", KIND_UNARY, false },
-    { "application/json", KIND_UNARY, true },
+    { "application/json", KIND_UNARY, true }, /* stays the last */
 };
+#define TYPE_PLAIN (&types[ARRAY_LEN(types) - 1]) /* for who speaks none of these */
 
 /* By number: the name and the HTTP status that Connect gives it. */
 static const struct {
@@ -363,6 +364,5 @@ void grpc_refuse(struct http_req *req, int status, const char *message)
 {
     const struct grpc_type *type = grpc_type_of(req);
 
-    grpc_answer_end(req, type ? type : type_named(STR("application/json")), false, status, message,
-                    STR_NONE);
+    grpc_answer_end(req, type ? type : TYPE_PLAIN, false, status, message, STR_NONE);
 }
