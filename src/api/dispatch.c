@@ -871,6 +871,9 @@ int api_init(struct api *api, struct err *err)
     backups_init(api);
     list_init(&api->own->outputs);
     list_init(&api->own->files);
+    list_init(&api->own->sockets);
+    list_init(&api->own->casts);
+    list_init(&api->own->session_streams);
     list_init(&api->own->laters);
     list_init(&api->own->rpcs);
     api->started_ms = clock_wall_ms();

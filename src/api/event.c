@@ -359,6 +359,9 @@ void event_streams_cut(struct api *api, const char *who)
 {
     output_streams_cut(api, who);
     file_streams_cut(api, who);
+    sockets_cut(api, who);
+    cast_streams_cut(api, who);
+    session_streams_cut(api, who);
     rpc_cut(api, who);
     list_each_safe (node, &api->own->streams) {
         struct stream *stream = list_entry(node, struct stream, node);
@@ -373,6 +376,7 @@ void api_drain(struct api *api)
     api->draining = true;
     if (!api->own)
         return; /* it had not begun */
+    sockets_drain(api);
     rpc_drain(api);
     list_each_safe (node, &api->own->streams)
         stream_end(list_entry(node, struct stream, node), END_DRAIN, 1001,

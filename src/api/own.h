@@ -13,10 +13,13 @@ struct api_private {
     char boot[9];      /* random, the same for one life of the process */
     uint64_t requests; /* for request ids */
     struct refusals *refusals;
-    struct list streams; /* event streams, for keep-alives (event.c) */
-    struct list outputs; /* output streams, to be cut with their credential (exec.c) */
-    struct list files;   /* downloads, likewise (file_down.c) */
-    struct list rpcs;    /* remote calls, likewise (rpc.c) */
+    struct list streams;         /* event streams, for keep-alives (event.c) */
+    struct list outputs;         /* output streams, to be cut with their credential (exec.c) */
+    struct list files;           /* downloads, likewise (file_down.c) */
+    struct list sockets;         /* WebSockets, likewise (socket.c) */
+    struct list casts;           /* recordings, likewise (terminal_cast.c) */
+    struct list session_streams; /* and frames as events (session_sse.c) */
+    struct list rpcs;            /* remote calls, likewise (rpc.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
     struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
@@ -99,6 +102,12 @@ void call_exec_audit(struct call *call, const struct box_exec *exec);
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */
 void file_streams_cut(struct api *api, const char *who);
+
+/* socket.c, terminal_cast.c: likewise for WebSockets and recordings. */
+void sockets_cut(struct api *api, const char *who);
+void sockets_drain(struct api *api);
+void cast_streams_cut(struct api *api, const char *who);
+void session_streams_cut(struct api *api, const char *who);
 
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,

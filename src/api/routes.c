@@ -2,34 +2,39 @@
  */
 #include "api/own.h"
 
-extern const struct route meta_routes[], token_routes[], event_routes[], audit_routes[],
-    backup_routes[], rpc_health_routes[], web_routes[], sandbox_routes[], exec_routes[],
-    file_routes[], volume_routes[], snapshot_routes[], change_routes[], pool_routes[],
-    image_routes[], secret_routes[], agentbox_routes[], rpc_reflection_routes[], agent_routes[],
-    agent_link_routes[], vm_routes[], operation_routes[];
+/* clang-format off: a line for each */
+#define TABLES(X)                                                                                  \
+    X(meta_routes)                                                                                 \
+    X(token_routes)                                                                                \
+    X(event_routes)                                                                                \
+    X(audit_routes)                                                                                \
+    X(backup_routes)                                                                               \
+    X(rpc_health_routes)                                                                           \
+    X(web_routes)                                                                                  \
+    X(sandbox_routes)                                                                              \
+    X(exec_routes)                                                                                 \
+    X(file_routes)                                                                                 \
+    X(volume_routes)                                                                               \
+    X(snapshot_routes)                                                                             \
+    X(change_routes)                                                                               \
+    X(pool_routes)                                                                                 \
+    X(image_routes)                                                                                \
+    X(secret_routes)                                                                               \
+    X(agentbox_routes)                                                                             \
+    X(rpc_reflection_routes)                                                                       \
+    X(agent_routes)                                                                                \
+    X(agent_link_routes)                                                                           \
+    X(terminal_routes)                                                                             \
+    X(session_routes)                                                                              \
+    X(session_ws_routes)                                                                           \
+    X(orchestrate_routes)                                                                          \
+    X(pty_ws_routes)                                                                               \
+    X(vm_routes)                                                                                   \
+    X(operation_routes)
 
-const struct route *const api_tables[] = {
-    meta_routes,
-    token_routes,
-    event_routes,
-    audit_routes,
-    backup_routes,
-    sandbox_routes,
-    change_routes,
-    exec_routes,
-    file_routes,
-    volume_routes,
-    snapshot_routes,
-    web_routes,
-    pool_routes,
-    image_routes,
-    secret_routes,
-    agentbox_routes,
-    rpc_health_routes,
-    rpc_reflection_routes,
-    agent_routes,
-    agent_link_routes,
-    vm_routes,
-    operation_routes,
-    NULL,
-};
+#define DECLARE(table) extern const struct route table[];
+TABLES(DECLARE)
+
+#define NAME(table) table,
+const struct route *const api_tables[] = { TABLES(NAME) NULL };
+/* clang-format on */

@@ -177,6 +177,21 @@
 #define FILE_LIST_MAX 10000                 /* names in one answer */
 #define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
+#define TERM_ROWS 24                        /* of a terminal whose size nobody said */
+#define TERM_COLS 80
+#define TERM_FRAME_MAX 65536             /* bytes of output told at once */
+#define TERM_INPUT_MAX 65536             /* bytes typed at once */
+#define TERM_VIEWERS_MAX 1024            /* of one terminal */
+#define TERM_CONTROLLERS_MAX 16          /* likewise, at most; 1 unless said */
+#define TERM_LEASE_MS (10ll * 60 * 1000) /* without a key: then others may type; unless said */
+#define TERM_LEASE_MAX_MS (24ll * 3600 * 1000)
+#define TERM_SCROLLBACK 1000          /* rows above the screen */
+#define TERM_KEY_SCROLLBACK 200       /* of these in a keyframe */
+#define TERM_KEY_EVERY (1ll << 20)    /* bytes of output between two keyframes that are kept */
+#define TERM_KEY_MAX (32ull << 20)    /* bytes of one */
+#define TERM_REBUILD_MAX (8ull << 20) /* bytes read for a screen when no keyframe was kept */
+#define SCREEN_TAIL 50                /* rows above the screen that are told with it */
+#define TERM_SCREEN_KEEP_MS 10000     /* the screen of an ended one, in memory */
 
 /* agentbox's service */
 #define AGENTBOX_ID_MAX 128         /* of a session id or a tenant id */

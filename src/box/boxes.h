@@ -147,7 +147,13 @@ must_use int box_exec_signal(struct box_exec *exec, int signal, bool tree, struc
                              struct err *err);
 must_use int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err);
 
+/* Kills everything of it, recorded as the doing of `by`. */
+must_use int box_exec_kill(struct box_exec *exec, const char *by, struct err *err);
+
 /* ---- input ---- */
+
+/* A little input that nobody waits for. ERR_RATE: too much waits already; ERR_CONFLICT. */
+must_use int box_exec_type(struct box_exec *exec, struct str data, struct err *err);
 
 /*
  * One writer at a time. Takes what there is room for, and says how much; the rest when `room` is

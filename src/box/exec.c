@@ -89,6 +89,7 @@ void exec_free(struct box_exec *exec)
 
         reader->gone(reader);
     }
+    term_free(exec);
     exec_close_files(exec);
     timer_cancel(exec->box->boxes->loop, &exec->hold);
     if (exec->held)
@@ -111,6 +112,7 @@ struct box_exec *exec_by_number(const struct box *box, uint32_t number)
 
 void exec_remove_files(struct box_exec *exec)
 {
+    term_remove_files(exec);
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
         char name[SPOOL_NAME_SIZE];
 
@@ -165,6 +167,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
 
     *out = (struct exec_view){ .id = exec->id,
                                .sandbox = exec->box->id,
+                               .name = exec->spec.name,
                                .state = exec_state_name(exec->state),
                                .argv = exec->spec.argv,
                                .cwd = exec->spec.cwd,
@@ -354,6 +357,7 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
     }
     to->command = NULL;
     to->cwd = arena_strdup(arena, from->cwd);
+    to->name = from->name ? arena_strdup(arena, from->name) : NULL;
     to->files = files_copy(arena, from->files);
     to->user = strcmp(from->user, "root") == 0 ? "root" : "agent";
     while (from->env && from->env[envc].key)
@@ -362,6 +366,19 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
     for (size_t i = 0; i < envc; i++)
         to->env[i] = (struct field_pair){ arena_strdup(arena, from->env[i].key),
                                           arena_strdup(arena, from->env[i].value) };
+}
+
+/* Names are for finding what runs; one that has ended has given its name back. */
+static int check_name(const struct box *box, const char *name, struct err *err)
+{
+    list_each (pos, &box->execs) {
+        const struct box_exec *exec = list_entry(pos, struct box_exec, node);
+
+        if (!has_ended(exec) && exec->spec.tty && exec->spec.name &&
+            strcmp(exec->spec.name, name) == 0)
+            return err_set(err, ERR_CONFLICT, "a terminal of this name runs already: %s", exec->id);
+    }
+    return 0;
 }
 
 /* The oldest ended ones make room. */
@@ -399,6 +416,8 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
         return -1;
     if (strcmp(settled.user, "root") == 0 && strcmp(box->spec.user, "root") != 0)
         return err_field(err, "user", "this sandbox was made for user agent");
+    if (settled.name && settled.tty && check_name(box, settled.name, err) < 0)
+        return -1;
     if (box->running >= EXECS_RUNNING_MAX)
         return err_set(err, ERR_RATE, "%u commands run already in this sandbox", box->running);
     forget_oldest(box);
@@ -582,10 +601,14 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
         return;
     }
     exec->news = true;
+    if (exec->spec.tty)
+        term_output(exec, data);
 }
 
 static void tell_readers(struct box_exec *exec)
 {
+    if (exec->spec.tty)
+        term_round(exec);
     list_each_safe (pos, &exec->readers) {
         struct box_reader *reader = list_entry(pos, struct box_reader, node);
 
@@ -632,6 +655,8 @@ static void end_stored(struct change *change, const struct err *err)
     exec->end_stored = true;
     (void)link_send(exec->box, INIT_FORGET, exec->number, NULL, 0, NULL, 0, -1);
     exec_close_files(exec);
+    if (exec->spec.tty)
+        term_ended(exec);
     tell_readers(exec);
     tell_waits(exec);
 }
@@ -801,6 +826,36 @@ int box_exec_signal(struct box_exec *exec, int signal, bool tree, struct box_op 
     return 0;
 }
 
+/* A signal that no request waits for. */
+struct unasked {
+    struct box_op op;
+    char by[ID_SIZE];
+};
+
+static void unasked_done(struct box_op *op, const struct err *err)
+{
+    (void)err;
+    free(container_of(op, struct unasked, op));
+}
+
+int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by, struct err *err)
+{
+    struct unasked *unasked = xnew(struct unasked);
+
+    snprintf(unasked->by, sizeof(unasked->by), "%s", by);
+    unasked->op =
+        (struct box_op){ .tenant = exec->box->tenant, .by = unasked->by, .done = unasked_done };
+    if (box_exec_signal(exec, signal, tree, &unasked->op, err) == 0)
+        return 0;
+    free(unasked);
+    return -1;
+}
+
+int box_exec_kill(struct box_exec *exec, const char *by, struct err *err)
+{
+    return exec_signal_by(exec, 9, true, by, err);
+}
+
 int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err)
 {
     struct init_resize frame = { (uint16_t)rows, (uint16_t)cols };
@@ -809,6 +864,7 @@ int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct 
         return err_set(err, ERR_CONFLICT, "command %s has no terminal", exec->id);
     if (!link_send(exec->box, INIT_RESIZE, exec->number, &frame, sizeof(frame), NULL, 0, -1))
         return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", exec->box->id);
+    term_resized(exec, rows, cols);
     return 0;
 }
 
@@ -847,6 +903,30 @@ void exec_room(struct box_exec *exec, bool refused)
     exec_pump(exec);
     if (exec->input && !exec->input->over)
         exec->input->room(exec->input);
+    if (exec->term && exec->in.len < INPUT_QUEUE)
+        term_room(exec);
+}
+
+bool exec_typed(struct box_exec *exec, struct str data)
+{
+    if (exec->in_closed)
+        return true; /* nothing reads it */
+    buf_str(&exec->in, data);
+    exec_pump(exec);
+    return exec->in.len < INPUT_QUEUE;
+}
+
+int box_exec_type(struct box_exec *exec, struct str data, struct err *err)
+{
+    if (exec->state != EXEC_RUNNING || exec->in_closed || exec->in_eof)
+        return err_set(err, ERR_CONFLICT, "nothing reads the input of command %s", exec->id);
+    if (!exec->spec.stdin_open && !exec->spec.tty)
+        return err_set(err, ERR_CONFLICT, "command %s was started without input (stdin_open)",
+                       exec->id);
+    if (exec->in.len + data.n > INPUT_QUEUE + TERM_INPUT_MAX)
+        return err_set(err, ERR_RATE, "command %s has not read its earlier input yet", exec->id);
+    (void)exec_typed(exec, data);
+    return 0;
 }
 
 int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *err)

@@ -196,6 +196,8 @@ struct box_exec {
     bool in_flight; /* a frame was sent that its init has not confirmed */
     bool in_eof, in_eof_sent, in_closed;
     struct box_input *input;
+
+    struct box_term *term; /* of one with tty, once it was needed */
 };
 
 /* ---- boxes.c ---- */
@@ -302,8 +304,23 @@ void exec_lost(struct box_exec *exec);
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
 void exec_attach(struct box_exec *exec);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
+/* A signal by somebody who does not wait for it. */
+must_use int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by,
+                            struct err *err);
+/* Input that nobody waits for; false: more only after term_room. */
+bool exec_typed(struct box_exec *exec, struct str data);
 void exec_remove_files(struct box_exec *exec);
 void exec_close_files(struct box_exec *exec);
+
+/* ---- term.c, attach.c: for commands with tty ---- */
+
+void term_output(struct box_exec *exec, struct str data); /* that is in its spool now */
+void term_round(struct box_exec *exec);                   /* all that has come is told */
+void term_resized(struct box_exec *exec, unsigned rows, unsigned cols);
+void term_ended(struct box_exec *exec); /* and that is stored */
+void term_room(struct box_exec *exec);
+void term_remove_files(struct box_exec *exec);
+void term_free(struct box_exec *exec);
 
 /* ---- job.c ---- */
 
@@ -379,7 +396,8 @@ struct change {
     void (*settled)(struct change *change, const struct err *err); /* may be NULL */
     int (*write)(struct change *change, struct db *db, struct err *err);
     const char *event; /* type, or NULL */
-    bool audit;        /* nobody's doing: audited here, under the event's name */
+    bool audit;        /* no request's doing: audited here, under the event's name */
+    const char *actor; /* whose doing it is then; NULL: nobody's */
     /* copies for the writer thread */
     struct arena arena;
     const char *id, *tenant, *name, *state, *reason, *spec, *by;

@@ -213,11 +213,11 @@ int row_exec_delete(struct change *change, struct db *db, struct err *err)
     return query_run(q, err) < 0 ? err_wrap(err, "forget command %s", change->exec_id) : 0;
 }
 
-static int audit_nobody(struct change *change, struct db *db, struct err *err)
+static int audit_unasked(struct change *change, struct db *db, struct err *err)
 {
     struct audit row = { .at_ms = clock_wall_ms(),
                          .tenant = change->tenant,
-                         .actor = "-",
+                         .actor = change->actor ? change->actor : "-",
                          .role = "-",
                          .action = change->event,
                          .object = arena_printf(&change->arena, "sandbox/%s", change->id),
@@ -243,7 +243,7 @@ static int change_run(struct store_job *job, struct db *db, struct err *err)
         if (event_add(db, change->tenant, change->event, object, change->body, err) < 0)
             return -1;
     }
-    if (change->audit && audit_nobody(change, db, err) < 0)
+    if (change->audit && audit_unasked(change, db, err) < 0)
         return -1;
     return change->op && change->op->record ? change->op->record(change->op, db, err) : 0;
 }

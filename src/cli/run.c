@@ -379,11 +379,9 @@ static int follow(struct running *run, struct err *err)
     return rc;
 }
 
-/* `run` and `shell` have one where they are used by a person; `exec` where it was asked for. */
+/* `run` has one where it is used by a person; `exec` where it was asked for. */
 static bool wants_tty(const struct cli *cli)
 {
-    if (strcmp(cli->command->name, "shell") == 0)
-        return isatty(0) && !cli->json;
     if (strcmp(cli->command->name, "run") == 0)
         return isatty(0) && isatty(1) && !cli->json && !cli_has(cli, "no-tty");
     return isatty(0) && cli_has(cli, "tty");
@@ -444,33 +442,4 @@ const struct command cmd_exec = {
     .flags = exec_flags,
     .traits = CMD_REMOTE,
     .run = exec_run,
-};
-
-/* ---- shell ---- */
-
-static int shell_run(struct cli *cli, struct err *err)
-{
-    static const char *argv[] = { "/bin/sh", "-c",
-                                  "command -v bash >/dev/null && exec bash -l; exec sh -l" };
-
-    return exec_in(cli, cli_escape(cli, cli->args[0]), argv, ARRAY_LEN(argv), NULL, err);
-}
-
-static const struct cli_flag shell_flags[] = {
-    { "cwd", "DIR", "Working directory (/workspace)" },
-    { "env", "NAME=VALUE", "Environment of the shell; may repeat" },
-    { "user", "USER", "agent or root; the sandbox's own unless said" },
-    { 0 },
-};
-
-const struct command cmd_shell = {
-    .name = "shell",
-    .args = "ID|NAME",
-    .help = "Open a shell in a sandbox: bash where it has one, otherwise sh.",
-    .more =
-        "With this terminal joined to it. Without one it reads its commands from standard input. "
-        "A sandbox that its idle policy put to sleep wakes up first.",
-    .flags = shell_flags,
-    .traits = CMD_REMOTE,
-    .run = shell_run,
 };

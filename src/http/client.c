@@ -180,8 +180,8 @@ int client_start_on(struct client **out, int fd, const struct client_target *tar
     return 0;
 }
 
-static int connect_to(const struct client_target *target, const struct client_options *options,
-                      struct err *err)
+int client_connect(const struct client_target *target, const struct client_options *options,
+                   struct err *err)
 {
     int64_t left = options->deadline_ms - clock_mono_ms();
 
@@ -194,7 +194,7 @@ int client_open(struct client **out, const struct client_target *target,
                 const struct client_request *request, const struct client_options *options,
                 struct err *err)
 {
-    int fd = connect_to(target, options, err);
+    int fd = client_connect(target, options, err);
 
     return fd < 0 ? -1 : client_open_on(out, fd, target, request, options, err);
 }
@@ -203,7 +203,7 @@ int client_start(struct client **out, const struct client_target *target,
                  const struct client_request *request, const struct client_options *options,
                  struct client_reply *reply, struct err *err)
 {
-    int fd = connect_to(target, options, err);
+    int fd = client_connect(target, options, err);
 
     return fd < 0 ? -1 : client_start_on(out, fd, target, request, options, reply, err);
 }

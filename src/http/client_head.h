@@ -15,3 +15,7 @@ must_use int client_request_put(struct buf *out, const struct client_target *tar
  */
 must_use int client_head_parse(struct str head, bool to_head, struct client_reply *reply,
                                enum client_framing *framing, struct err *err);
+
+/* A connected socket, within the deadline. */
+must_use int client_connect(const struct client_target *target,
+                            const struct client_options *options, struct err *err);

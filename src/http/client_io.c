@@ -212,3 +212,8 @@ int client_io_write(struct client_io *io, const void *data, size_t len, struct e
     }
     return 0;
 }
+
+bool client_io_pending(const struct client_io *io)
+{
+    return io->ssl && SSL_has_pending(io->ssl);
+}

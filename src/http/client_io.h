@@ -1,9 +1,10 @@
 /*
  * client_io - the client's connection: a stream socket, TLS over it or not, and a deadline. Used by
- * client.c alone. One thread at a time; with TLS the program must ignore SIGPIPE.
+ * client.c and ws_client.c. One thread at a time; with TLS the program must ignore SIGPIPE.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,3 +29,5 @@ void client_io_free(struct client_io *io);
 must_use ssize_t client_io_read(struct client_io *io, void *out, size_t len, struct err *err);
 /* All of them. ERR_UNAVAILABLE when the peer closed; it may still have answered before that. */
 must_use int client_io_write(struct client_io *io, const void *data, size_t len, struct err *err);
+/* Are there bytes that were read from the network already? No poll would tell. */
+bool client_io_pending(const struct client_io *io);

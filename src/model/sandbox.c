@@ -331,20 +331,30 @@ const struct field exec_spec_fields[] = {
           .help = "More environment, over the sandbox's"),
     FIELD(exec_spec, tty, F_BOOL, 0, .help = "A terminal instead of pipes"),
     FIELD(exec_spec, stdin_open, F_BOOL, 0, .help = "Input will follow; otherwise it is empty"),
-    FIELD(exec_spec, rows, F_INT, 0, .min = 1, .max = 1000, .help = "Of the terminal"),
-    FIELD(exec_spec, cols, F_INT, 0, .min = 1, .max = 1000, .help = "Of the terminal"),
+    FIELD(exec_spec, rows, F_INT, 0, .min = 1, .max = SCREEN_ROWS_MAX,
+          .help = "Of the terminal (24)"),
+    FIELD(exec_spec, cols, F_INT, 0, .min = 1, .max = SCREEN_COLS_MAX,
+          .help = "Of the terminal (80)"),
     FIELD(exec_spec, timeout_ms, F_INT, 0, .min = 1, .max = EXEC_TIMEOUT_MAX_MS,
           .help = "Then it and everything it started is killed; without it, never"),
     FIELD(exec_spec, files, F_LIST, 0, .of = file_rule_fields, .of_size = sizeof(struct file_rule),
           .max = FILE_RULES_MAX,
           .help = "With any, it can open only what they name, besides the standard places (see the "
                   "sandbox's); never more than the sandbox's rules leave open"),
+    FIELD(exec_spec, name, F_STRING, 0, .min = 1, .max = SANDBOX_NAME_MAX,
+          .help = "To find it again; of terminals, no other that runs in the sandbox has it"),
+    FIELD(exec_spec, max_controllers, F_INT, 0, .min = 1, .max = TERM_CONTROLLERS_MAX,
+          .help = "Of a terminal: how many may type at once (1)"),
+    FIELD(exec_spec, lease_ms, F_INT, 0, .min = 1, .max = TERM_LEASE_MAX_MS,
+          .help = "Of a terminal: who has typed nothing for this long becomes an observer (10 "
+                  "minutes)"),
     { 0 },
 };
 
 const struct field exec_fields[] = {
     FIELD(exec_view, id, F_STRING, F_READONLY, .help = "ex…"),
     FIELD(exec_view, sandbox, F_STRING, F_READONLY, .help = "Where it runs"),
+    FIELD(exec_view, name, F_STRING, F_READONLY, .help = "If it was given one"),
     FIELD(exec_view, state, F_STRING, F_READONLY, .help = "starting, running, exited or lost"),
     FIELD(exec_view, argv, F_STRINGS, F_READONLY, .help = "Program and arguments"),
     FIELD(exec_view, cwd, F_STRING, F_READONLY, .help = "Working directory"),
@@ -402,6 +412,11 @@ int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err)
         return -1;
     if ((spec->rows || spec->cols) && !spec->tty)
         return err_field(err, spec->rows ? "rows" : "cols", "only with tty");
+    if (!spec->tty && (spec->max_controllers || spec->lease_ms))
+        return err_field(err, spec->max_controllers ? "max_controllers" : "lease_ms",
+                         "only with tty");
+    if (spec->name && name_check(spec->name, "ex", "name", err) < 0)
+        return -1;
     if (!spec->cwd)
         spec->cwd = "/workspace";
     if (!spec->user)
@@ -420,8 +435,9 @@ const struct field signal_wish_fields[] = {
 };
 
 const struct field resize_wish_fields[] = {
-    FIELD(resize_wish, rows, F_INT, F_REQUIRED, .min = 1, .max = 1000, .help = "Lines"),
-    FIELD(resize_wish, cols, F_INT, F_REQUIRED, .min = 1, .max = 1000, .help = "Columns"),
+    FIELD(resize_wish, rows, F_INT, F_REQUIRED, .min = 1, .max = SCREEN_ROWS_MAX, .help = "Lines"),
+    FIELD(resize_wish, cols, F_INT, F_REQUIRED, .min = 1, .max = SCREEN_COLS_MAX,
+          .help = "Columns"),
     { 0 },
 };
 

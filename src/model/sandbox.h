@@ -187,6 +187,8 @@ struct exec_spec {
     bool tty, stdin_open;
     int64_t rows, cols, timeout_ms;
     struct field_list files; /* struct file_rule, besides the sandbox's */
+    const char *name;        /* of a terminal, or NULL */
+    int64_t max_controllers, lease_ms;
 };
 
 extern const struct field exec_spec_fields[];
@@ -194,7 +196,7 @@ extern const struct field exec_spec_fields[];
 must_use int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err);
 
 struct exec_view {
-    const char *id, *sandbox, *state, *command, *cwd, *user, *by;
+    const char *id, *sandbox, *name, *state, *command, *cwd, *user, *by;
     const char **argv;
     bool tty, stdin_open, timed_out, file_policy;
     struct field_list files;

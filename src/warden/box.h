@@ -14,6 +14,7 @@
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
  *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
+ *   sweep.c       its mounts, when all else is gone
  */
 #pragma once
 
@@ -94,7 +95,11 @@ uint32_t cgroup_lost(void);
 const char *cgroup_missing(void); /* the first controller that is, or NULL */
 void cgroup_close(bool remove);
 const char *cgroup_mode(void); /* "v1", "v2", "hybrid", "none" */
-must_use int cgroup_make(const char *id, const struct box_spec *spec);
+/* `ahead`: those that were made before under this number become its own; -1: none. */
+must_use int cgroup_make(const char *id, int ahead, const struct box_spec *spec);
+#define CGROUP_AHEAD 4
+void cgroup_make_ahead(unsigned number);
+void cgroup_drop_ahead(unsigned number);
 must_use int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent);
 must_use int cgroup_doors(const char *id, struct cgroup_doors *doors);
 void cgroup_doors_close(struct cgroup_doors *doors);
@@ -161,12 +166,18 @@ struct box_report {
     int32_t step, error;
 };
 
+/* What there is of a box before it is asked for. */
+struct box_ahead {
+    int userns, netns;
+    int groups; /* their number, or -1 */
+};
+
 /*
- * Everything before and including the clone. `netns` and `userns` are taken and closed. 0, or -1
+ * Everything before and including the clone. The namespaces are taken and closed. 0, or -1
  * with errno and *step: then no process was started, and box_unmake takes back the rest.
  */
 must_use int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
-                       int userns, int netns, struct box_begun *out, enum box_step *step);
+                       const struct box_ahead *ahead, struct box_begun *out, enum box_step *step);
 /* Removes cgroups and socket; -1 and EBUSY: again in a moment. From any half-made state. */
 must_use int box_unmake(const struct box_host *host, const char *id);
 /* A new connection to the init of a box that runs. */

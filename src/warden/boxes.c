@@ -99,6 +99,11 @@ bool boxes_reap(void)
                 jobs_reaped(info.si_pid);
             continue;
         }
+        if (!box && sweep_own(info.si_pid)) {
+            if (waitpid(info.si_pid, &status, 0) == info.si_pid)
+                sweep_reaped();
+            continue;
+        }
         if (!box)
             return false; /* somebody else's; behind it there may be more */
         if (box->state == BOX_CREATING && box->report >= 0)
@@ -300,6 +305,7 @@ void boxes_close(void)
         poll(NULL, 0, 1);
     }
     jobs_close();
+    sweep_stop();
     disks_close();
     pool_empty();
     if (box_host.records_fd >= 0)

@@ -27,8 +27,10 @@ struct box {
     pid_t pid;
     int pidfd;        /* while it is made, and of an adopted one; else -1 */
     int link, report; /* while it is made; else -1 */
+    int mounts;       /* while it ends: its mount namespace, or -1 */
     uint32_t landlock_abi;
     bool nested;     /* user namespaces can be made inside */
+    bool in_memory;  /* no disk and nothing of the host's is mounted in it */
     uint64_t upper;  /* the disk it writes to, or 0 */
     uint16_t asked;  /* verb that waits for an answer, or 0 */
     uint32_t number; /* of it */
@@ -99,10 +101,10 @@ void pool_run_due(int64_t now_ms);
 /* Gives back all, whatever its size. */
 void pool_empty(void);
 /*
- * A free index with its namespaces, from the pool or made now; NULL with errno and *step. Nested:
- * user namespaces can be made inside; there are none of that kind in the pool.
+ * A free index with what is there of its box, from the pool or made now; NULL with errno and *step.
+ * Nested: user namespaces can be made inside; there are none of that kind in the pool.
  */
-struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step);
+struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step);
 
 /* ---- life.c ---- */
 
@@ -115,6 +117,16 @@ void life_failed(struct box *box, int error, uint32_t step);
 void life_died(struct box *box, int status);
 void life_kill(const struct box *box);
 void life_due(struct box *box);
+
+/* ---- sweep.c ---- */
+
+/* A descriptor that keeps its mounts until sweep_take; -1: it is not to be kept. */
+must_use int sweep_hold(const struct box *box);
+/* Lets go of it, elsewhere; it is -1 then. */
+void sweep_take(int *fd);
+bool sweep_own(pid_t pid);
+void sweep_reaped(void);
+void sweep_stop(void);
 
 /* ---- verbs.c ---- */
 

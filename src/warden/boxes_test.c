@@ -1,4 +1,6 @@
 /* The life of boxes, through the verbs: real ones, as root; and every step failed once. */
+#include <sys/inotify.h>
+
 #include "warden/box_rig.h"
 
 TEST(a_box_is_made_runs_commands_and_leaves_nothing)
@@ -515,4 +517,82 @@ TEST(a_record_that_names_another_process_is_not_believed)
     waitpid(bystander, NULL, 0);
     close(host.records_fd);
     rig_close();
+}
+
+/* The end is told first; then its mounts go, in a process that holds nothing else. */
+TEST(mounts_are_let_go_of_when_all_else_is_gone)
+{
+    rig_open();
+    autoclose int seen = inotify_init1(IN_CLOEXEC);
+    for (int i = 0; i < 3; i++) {
+        struct rig_box box = rig_create(rig_spec("mounts"), "mounts");
+        struct pollfd wait = { .fd = seen, .events = POLLIN };
+        struct inotify_event event;
+        char tmp[64];
+
+        snprintf(tmp, sizeof(tmp), "/proc/%d/root/tmp", (int)box.pid);
+        CHECK(inotify_add_watch(seen, tmp, IN_ONLYDIR | IN_DELETE_SELF) >= 0);
+        rig_destroy(&box);
+        CHECK_INT(poll(&wait, 1, 5000), 1);
+        CHECK(read(seen, &event, sizeof(event)) == (ssize_t)sizeof(event));
+        CHECK(event.mask & IN_UNMOUNT);
+        CHECK(read(seen, &event, sizeof(event)) == (ssize_t)sizeof(event)); /* IN_IGNORED */
+        if (i == 1) { /* one that is killed is replaced */
+            kill(rig_child(true), SIGKILL);
+            rig_settle();
+        }
+    }
+    pid_t sweeper = rig_child(true);
+    CHECK(sweeper > 0);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)sweeper);
+    CHECK_INT(rig_entries(path), 1);
+    rig_close();
+    CHECK_INT(rig_child(true), 0);
+}
+
+/* Their number, and which they are: " INODE INODE…". */
+static int groups_named(const char *name, char *inodes, size_t size)
+{
+    char command[256];
+    int count = 0;
+
+    snprintf(command, sizeof(command), "find /sys/fs/cgroup -type d -path '*/%s/%s' -printf ' %%i'",
+             box_host.name, name);
+    FILE *out = popen(command, "re");
+    CHECK(out != NULL);
+    inodes[fread(inodes, 1, size - 1, out)] = 0;
+    pclose(out);
+    for (const char *at = inodes; (at = strchr(at, ' ')); at++)
+        count++;
+    return count;
+}
+
+TEST(groups_made_ahead_become_those_of_a_box_and_go_with_the_warden)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    char ahead[1024], its[1024], *rest = NULL;
+    int full = groups_named(".ahead*", ahead, sizeof(ahead));
+
+    if (full == 0) {
+        rig_close();
+        test_skip("cgroups of v2 cannot be renamed");
+    }
+    struct rig_box box = rig_create(rig_spec("ahead"), "ahead");
+    CHECK(groups_named("ahead", its, sizeof(its)) > 0);
+    for (char *one = strtok_r(its, " ", &rest); one; one = strtok_r(NULL, " ", &rest))
+        CHECK(strstr(ahead, one) != NULL);
+    CHECK_INT(rig_name(WIRE_BOX_APPLIED, "ahead").msg.applied.pids, 64);
+    rig_settle();
+    CHECK_INT(groups_named(".ahead*", ahead, sizeof(ahead)), full);
+    rig_destroy(&box);
+    rig_settle();
+    rig_check_left(state, before);
+    boxes_pool(1);
+    CHECK(groups_named(".ahead*", ahead, sizeof(ahead)) < full);
+    boxes_pool(4);
+    rig_settle();
+    rig_close();
+    CHECK_INT(groups_named(".ahead*", ahead, sizeof(ahead)), 0);
 }

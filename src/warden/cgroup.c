@@ -29,6 +29,7 @@
 #define NAME_SIZE (BOX_ID_SIZE + 40)
 #define ASIDE "warden.self"
 #define PROBE "/probe.self"
+#define AHEAD ".ahead%u"
 
 enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_COUNT };
 static const char *const controller_names[C_COUNT] = { "memory", "cpu", "cpuacct", "pids",
@@ -369,6 +370,8 @@ int cgroup_open_some(const char *mountinfo, const char *self, const char *name)
 
 void cgroup_close(bool remove)
 {
+    for (unsigned number = 0; remove && number < CGROUP_AHEAD; number++)
+        cgroup_drop_ahead(number); /* of a warden before us, too */
     for (unsigned i = 0; i < hierarchy_count; i++) {
         if (remove && hierarchies[i].v2 && hierarchies[i].fd >= 0)
             step_back(&hierarchies[i]);
@@ -441,11 +444,48 @@ int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_pe
     return cpu_percent ? limit_cpu(id, cpu_percent) : 0;
 }
 
-int cgroup_make(const char *id, const struct box_spec *spec)
+/* ---- made ahead ---- */
+
+/*
+ * Groups of v1 can get another name, which is quicker than to make one; and there are five to make.
+ * No process was ever in them. Before the first box there is nowhere to make any.
+ */
+void cgroup_make_ahead(unsigned number)
+{
+    char name[NAME_SIZE];
+
+    snprintf(name, sizeof(name), AHEAD, number);
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        if (!hierarchies[i].v2 && hierarchies[i].fd >= 0)
+            (void)!mkdirat(hierarchies[i].fd, name, 0755); /* or it is made when it is needed */
+}
+
+void cgroup_drop_ahead(unsigned number)
+{
+    char name[NAME_SIZE];
+
+    snprintf(name, sizeof(name), AHEAD, number);
+    for (unsigned i = 0; i < hierarchy_count; i++)
+        if (!hierarchies[i].v2 && hierarchies[i].fd >= 0)
+            unlinkat(hierarchies[i].fd, name, AT_REMOVEDIR);
+}
+
+static int make_in(struct hierarchy *h, const char *id, int ahead)
+{
+    char name[NAME_SIZE];
+
+    if (h->fd < 0 && open_one(h, true) < 0)
+        return -1;
+    snprintf(name, sizeof(name), AHEAD, (unsigned)ahead);
+    if (ahead >= 0 && !h->v2 && renameat(h->fd, name, h->fd, id) == 0)
+        return 0;
+    return mkdirat(h->fd, id, 0755);
+}
+
+int cgroup_make(const char *id, int ahead, const struct box_spec *spec)
 {
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if ((hierarchies[i].fd < 0 && open_one(&hierarchies[i], true) < 0) ||
-            mkdirat(hierarchies[i].fd, id, 0755) < 0)
+        if (make_in(&hierarchies[i], id, ahead) < 0)
             return -1;
     return cgroup_limit(id, has(C_MEMORY) ? spec->memory : 0, has(C_PIDS) ? spec->pids : 0,
                         has(C_CPU) ? spec->cpu_percent : 0);

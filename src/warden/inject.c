@@ -175,6 +175,7 @@ void inject_mount(struct box *box, const struct wire_msg *request)
         say_status(request, error);
         return;
     }
+    box->in_memory = false;
     start(box, request, mount_child);
     if (ticket)
         close_one(&todo.dir.fd);

@@ -32,7 +32,9 @@ TEST(a_volume_is_shared_by_two_boxes)
     check_sh(&two, "grep late /mnt/h", 0);
     rig_destroy(&two);
     struct rig_box three = rig_create(rig_spec("three"), "three");
+    CHECK(table_find((char[BOX_ID_SIZE]){ "three" })->in_memory);
     CHECK_INT(mount_disk("three", 5, "/mnt", 0), 0);
+    CHECK_INT(sweep_hold(table_find((char[BOX_ID_SIZE]){ "three" })), -1); /* the disk is needed */
     check_sh(&three, "grep late /mnt/h", 0);
     rig_destroy(&three);
     rig_close();

@@ -85,6 +85,7 @@ static void ended(struct box *box)
         say_died(box);
     if (box->upper)
         disks_sync();
+    sweep_take(&box->mounts);
     table_leave(box);
     pool_wish();
 }
@@ -164,12 +165,12 @@ void life_create(const struct wire_msg *request)
     const struct box_spec *spec = &request->spec;
     struct box_begun begun;
     enum box_step step = BOX_STEP_SPEC;
-    int userns = -1, netns = -1, refused = check_new(request);
+    struct box_ahead ahead = { -1, -1, -1 };
+    int refused = check_new(request);
 
     if (refused == EINPROGRESS)
         return; /* heard again when there are disks */
-    struct box *box =
-        refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &userns, &netns, &step);
+    struct box *box = refused ? NULL : pool_take(spec->profile == SECCOMP_NESTING, &ahead, &step);
     pool_wish();
     if (!box) {
         refuse_new(request, refused ? refused : errno, step);
@@ -180,7 +181,8 @@ void life_create(const struct wire_msg *request)
     box->landlock_abi = (uint32_t)box_host.landlock_abi;
     box->nested = spec->profile == SECCOMP_NESTING;
     table_set_upper(box, spec->upper);
-    if (box_begin(&box_host, spec, table_slot(box), userns, netns, &begun, &step) < 0) {
+    box->in_memory = !spec->upper && !spec->layer_count;
+    if (box_begin(&box_host, spec, table_slot(box), &ahead, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
         end_begin(box);
@@ -257,8 +259,10 @@ void life_destroy(const struct wire_msg *request)
         return;
     }
     say_later(box, request);
-    if (box->state == BOX_RUNNING)
+    if (box->state == BOX_RUNNING) {
+        box->mounts = sweep_hold(box);
         end_begin(box);
+    }
 }
 
 void life_due(struct box *box)

@@ -1,6 +1,7 @@
 /*
- * A user and a network namespace cost more than the rest of a box together. A few pairs are made
- * ahead, each for one free index, when nothing else is to be done; none is ever used twice.
+ * A user and a network namespace cost more than the rest of a box together, its cgroups of v1 not
+ * much less. A few are made ahead, each for one free index, when nothing else is to be done; none
+ * is ever used twice.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,13 +10,13 @@
 #include "base/log.h"
 #include "warden/boxes.h"
 
-#define POOL_SIZE 4
+#define POOL_SIZE CGROUP_AHEAD
 #define POOL_REST_MS 1    /* after the last request, before the pool is filled */
 #define POOL_PAUSE_MS 500 /* after a namespace could not be made */
 
 static struct {
     uint32_t slot;
-    int userns, netns;
+    struct box_ahead ahead; /* its groups have the number of its place here */
 } pool[POOL_SIZE];
 static unsigned pool_count, pool_size = POOL_SIZE;
 static int64_t due_ms;
@@ -32,16 +33,17 @@ int64_t pool_due_ms(void)
     return due_ms;
 }
 
-static int pair_make(uint32_t slot, bool nested, int *userns, int *netns, enum box_step *step)
+static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box_step *step)
 {
+    *out = (struct box_ahead){ -1, -1, -1 };
     *step = BOX_STEP_USERNS;
     autoclose int user = userns_make(&box_host, slot, nested);
     if (user < 0)
         return -1;
     *step = BOX_STEP_NETNS;
-    if ((*netns = box_host.rootless ? rootless_netns() : netns_make()) < 0)
+    if ((out->netns = box_host.rootless ? rootless_netns() : netns_make()) < 0)
         return -1;
-    *userns = take_fd(&user);
+    out->userns = take_fd(&user);
     return 0;
 }
 
@@ -52,9 +54,10 @@ static int fill_one(void)
 
     if (!box)
         return 0;
-    if (pair_make(table_slot(box), false, &pool[pool_count].userns, &pool[pool_count].netns,
-                  &step) < 0)
+    if (pair_make(table_slot(box), false, &pool[pool_count].ahead, &step) < 0)
         return -1;
+    cgroup_make_ahead(pool_count);
+    pool[pool_count].ahead.groups = (int)pool_count;
     table_reserve(box, true);
     pool[pool_count++].slot = table_slot(box);
     return 0;
@@ -70,8 +73,9 @@ static void give_back(unsigned keep)
 {
     while (pool_count > keep) {
         table_reserve(table_at(pool[--pool_count].slot), false);
-        close(pool[pool_count].userns);
-        close(pool[pool_count].netns);
+        cgroup_drop_ahead(pool_count);
+        close(pool[pool_count].ahead.userns);
+        close(pool[pool_count].ahead.netns);
     }
 }
 
@@ -100,13 +104,12 @@ void pool_run_due(int64_t now_ms)
     pool_wish();
 }
 
-struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step)
+struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
 {
     if (pool_count && !nested) {
         struct box *box = table_at(pool[--pool_count].slot);
 
-        *userns = pool[pool_count].userns;
-        *netns = pool[pool_count].netns;
+        *ahead = pool[pool_count].ahead;
         return box;
     }
     struct box *box = table_free();
@@ -115,5 +118,5 @@ struct box *pool_take(bool nested, int *userns, int *netns, enum box_step *step)
         errno = ENOSPC;
         return NULL;
     }
-    return pair_make(table_slot(box), nested, userns, netns, step) < 0 ? NULL : box;
+    return pair_make(table_slot(box), nested, ahead, step) < 0 ? NULL : box;
 }

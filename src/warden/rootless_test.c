@@ -41,12 +41,11 @@ static _Noreturn void map_parent(int go)
 __attribute__((constructor)) static void become_ordinary(int argc, char **argv, char **envp)
 {
     int go[2], status = 1;
-    char probe[16];
 
     (void)argc, (void)envp;
     if (getenv(INSIDE) || geteuid() != 0 || pipe2(go, O_CLOEXEC) < 0)
         return;
-    snprintf(probe, sizeof(probe), "%d", fcntl(rig_open_probe(), F_DUPFD, 0));
+    int probe = rig_open_probe();
     pid_t helper = fork();
     if (helper == 0)
         map_parent(go[0]);
@@ -54,7 +53,7 @@ __attribute__((constructor)) static void become_ordinary(int argc, char **argv, 
         setresuid(OUTSIDE_UID, OUTSIDE_UID, OUTSIDE_UID) < 0 ||
         prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
         write(go[1], "", 1) != 1 || waitpid(helper, &status, 0) != helper || status != 0 ||
-        setenv(INSIDE, "1", 1) < 0 || setenv(RIG_PROBE, probe, 1) < 0) {
+        setenv(INSIDE, "1", 1) < 0 || dup2(probe, RIG_PROBE_FD) < 0) {
         fprintf(stderr, "cannot become an ordinary user: %s\n", strerror(errno));
         _exit(1);
     }

@@ -32,7 +32,9 @@
  * answer to the first LIST tells whether this machine can have disks at all (ENOTSUP).
  *
  * Whatever ends a box, everything of it is gone when DIED or the answer to DESTROY is said: its
- * processes, cgroups, mounts and its socket. The warden chooses the range of user ids.
+ * processes, cgroups and socket, and its mounts if a disk is among them. Mounts in memory are out
+ * of everybody's reach by then and are taken apart at once. The warden chooses the range of user
+ * ids.
  *
  * errno in status: EINVAL malformed, EEXIST an id in use, ENOENT no such box, ENOSPC no free slot,
  * EAGAIN too many creations under way, ENOTSUP not on this machine or not as this user; otherwise

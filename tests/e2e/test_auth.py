@@ -42,6 +42,11 @@ POLICY = {
     **{f"snapshot.{verb}": STEER | {"agent"} for verb in ("create", "delete", "delete_of")},
     **{f"exec.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
     **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
+    **{f"terminal.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "attach", "screen", "recording")},
+    **{f"terminal.{verb}": STEER | {"agent"} for verb in ("create", "kill", "signal", "resize")},
+    **{f"session.{verb}": PEOPLE | {"agent"} for verb in (
+        "list", "list_of", "screen", "transcript", "stream", "socket", "orchestrate", "attach")},
+    **{f"session.{verb}": STEER | {"agent"} for verb in ("create", "kill_of")}, "session.kill": {"admin"},
     **{f"file.{verb}": PEOPLE | {"agent"} for verb in ("read", "list", "stat", "watch")},
     **{f"file.{verb}": STEER | {"agent"} for verb in ("write", "append", "mkdir", "move", "remove")},
     **{f"tree.{verb}": PEOPLE | {"agent"} for verb in ("read", "manifest")},

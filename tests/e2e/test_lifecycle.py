@@ -1,4 +1,4 @@
-"""Sandboxes over time: asleep and awake, stopped and started, and many at once. Root only."""
+"""Sandboxes over time: asleep and awake, stopped and started, killed and found again. Root only."""
 import concurrent.futures
 import http.client
 import json
@@ -134,23 +134,6 @@ def test_the_command_line_knows_idle(boxes):
     assert boxes.cli("create", "--volume", "nopath").returncode == 64
     stop = boxes.cli("stop", box["id"])
     assert stop.returncode == 3 and "memory" in stop.stderr
-
-
-# ---- many at once ----
-
-@pytest.mark.timeout(180)
-def test_three_hundred_at_once_where_two_hundred_are_allowed(start_server):
-    server = start_server(args=["--sandboxes-max", "200"])
-    wish = {"storage": "memory", "memory": 16 << 20, "disk": 1 << 20}
-    with concurrent.futures.ThreadPoolExecutor(300) as pool:
-        replies = list(pool.map(lambda _: server.post(BOXES, wish, timeout=120), range(300)))
-    made = [r.json()["id"] for r in replies if r.status == 201]
-    refused = [r for r in replies if r.status != 201]
-    assert len(made) == 200 and {r.status for r in refused} == {429}
-    assert all("sandboxes_max" in r.error["message"] for r in refused)
-    with concurrent.futures.ThreadPoolExecutor(50) as pool:
-        assert set(pool.map(lambda i: server.delete(f"{BOXES}/{i}").status, made)) == {200}
-    assert server.get(BOXES).json()["items"] == []
 
 
 # ---- on disk ----

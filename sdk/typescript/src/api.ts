@@ -37,8 +37,6 @@ export const operations = {
     "sandbox.start": { method: "POST", path: "/api/v1/sandboxes/{id}/start" },
     "sandbox.stats": { method: "GET", path: "/api/v1/sandboxes/{id}/stats" },
     "sandbox.applied": { method: "GET", path: "/api/v1/sandboxes/{id}/applied" },
-    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
-    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
     "exec.create": { method: "POST", path: "/api/v1/sandboxes/{id}/execs", creates: true },
     "exec.list": { method: "GET", path: "/api/v1/sandboxes/{id}/execs" },
     "exec.read": { method: "GET", path: "/api/v1/sandboxes/{id}/execs/{eid}" },
@@ -68,6 +66,8 @@ export const operations = {
     "snapshot.delete_of": { method: "DELETE", path: "/api/v1/sandboxes/{id}/snapshots/{snapshot}" },
     "snapshot.list": { method: "GET", path: "/api/v1/snapshots" },
     "snapshot.delete": { method: "DELETE", path: "/api/v1/snapshots/{snapshot}" },
+    "sandbox.fork": { method: "POST", path: "/api/v1/sandboxes/{id}/fork", creates: true },
+    "sandbox.rollback": { method: "POST", path: "/api/v1/sandboxes/{id}/rollback" },
     "pool.list": { method: "GET", path: "/api/v1/pools" },
     "pool.set": { method: "PUT", path: "/api/v1/pools/{name}" },
     "image.import": { method: "POST", path: "/api/v1/images" },
@@ -78,6 +78,15 @@ export const operations = {
     "secret.create": { method: "POST", path: "/api/v1/secrets", creates: true },
     "secret.put": { method: "PUT", path: "/api/v1/secrets/{name}" },
     "secret.delete": { method: "DELETE", path: "/api/v1/secrets/{name}" },
+    "terminal.create": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals", creates: true },
+    "terminal.list": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals" },
+    "terminal.read": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
+    "terminal.kill": { method: "DELETE", path: "/api/v1/sandboxes/{id}/terminals/{tid}" },
+    "terminal.attach": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/ws" },
+    "terminal.screen": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/screen" },
+    "terminal.recording": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/recording" },
+    "terminal.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/signal" },
+    "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
     "vm.list": { method: "GET", path: "/api/v1/vms" },
     "vm.create": { method: "POST", path: "/api/v1/vms", creates: true },
     "vm.read": { method: "GET", path: "/api/v1/vms/{name}" },
@@ -255,18 +264,6 @@ export class Api extends Caller {
         return this.json(operations["sandbox.applied"], { id }, {}, undefined, options);
     }
 
-    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
-     *  on there, and does not run in the copy. */
-    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
-        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
-    }
-
-    /** Give it back the files of one of its snapshots. Its commands end. */
-    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
-        options?: Options): Promise<models.SandboxRollbackResult> {
-        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
-    }
-
     /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that time
      *  is over. */
     execCreate(id: string, query: { wait?: number }, body: models.ExecSpec,
@@ -436,6 +433,18 @@ export class Api extends Caller {
         return this.json(operations["snapshot.delete"], { snapshot }, {}, undefined, options);
     }
 
+    /** Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs goes
+     *  on there, and does not run in the copy. */
+    sandboxFork(id: string, body: models.SandboxForkRequest, options?: Options): Promise<models.SandboxInfo> {
+        return this.json(operations["sandbox.fork"], { id }, {}, body, options);
+    }
+
+    /** Give it back the files of one of its snapshots. Its commands end. */
+    sandboxRollback(id: string, body: models.SandboxRollbackRequest,
+        options?: Options): Promise<models.SandboxRollbackResult> {
+        return this.json(operations["sandbox.rollback"], { id }, {}, body, options);
+    }
+
     /** The pools of warm sandboxes, and how many stand ready. */
     poolList(options?: Options): Promise<Page<models.PoolInfo>> {
         return this.json(operations["pool.list"], {}, {}, undefined, options);
@@ -487,6 +496,56 @@ export class Api extends Caller {
     /** Forget a secret. An agent that had it is disconnected. */
     secretDelete(name: string, options?: Options): Promise<unknown> {
         return this.json(operations["secret.delete"], { name }, {}, undefined, options);
+    }
+
+    /** Start a command with a terminal; a shell, unless `argv` or `command` says otherwise. */
+    terminalCreate(id: string, body: models.ExecSpec, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.create"], { id }, {}, body, options);
+    }
+
+    /** The terminals of a sandbox that are kept, oldest first. */
+    terminalList(id: string, options?: Options): Promise<Page<models.TerminalInfo>> {
+        return this.json(operations["terminal.list"], { id }, {}, undefined, options);
+    }
+
+    /** One terminal, by id or name. */
+    terminalRead(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.read"], { id, tid }, {}, undefined, options);
+    }
+
+    /** Kill its command and everything that it started; what was printed is kept. */
+    terminalKill(id: string, tid: string, options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.kill"], { id, tid }, {}, undefined, options);
+    }
+
+    /** Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on, or
+     *  from a picture of the screen. */
+    terminalAttach(id: string, tid: string, query: { from?: number; role?: string; take?: number },
+        options?: Options): Promise<Answer> {
+        return this.stream(operations["terminal.attach"], { id, tid }, query, undefined, options);
+    }
+
+    /** What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character with
+     *  its looks; with `format`=text plain text. */
+    terminalScreen(id: string, tid: string, query: { format?: string }, options?: Options): Promise<unknown> {
+        return this.json(operations["terminal.screen"], { id, tid }, query, undefined, options);
+    }
+
+    /** What is kept of it, with its times, as an asciicast (version 2). */
+    terminalRecording(id: string, tid: string, options?: Options): Promise<Answer> {
+        return this.stream(operations["terminal.recording"], { id, tid }, {}, undefined, options);
+    }
+
+    /** A signal to the command's process group, or to everything it started. */
+    terminalSignal(id: string, tid: string, body: models.ExecSignalRequest,
+        options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.signal"], { id, tid }, {}, body, options);
+    }
+
+    /** Another size. */
+    terminalResize(id: string, tid: string, body: models.ExecResizeRequest,
+        options?: Options): Promise<models.TerminalInfo> {
+        return this.json(operations["terminal.resize"], { id, tid }, {}, body, options);
     }
 
     /** Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`

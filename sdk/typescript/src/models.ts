@@ -351,31 +351,6 @@ export interface SandboxStats {
     oom_kills: number;
 }
 
-export interface SandboxForkRequest {
-    /** Of the new one; without it, none */
-    name?: string;
-    /** Lifetime of the new one; without it, until it is deleted */
-    ttl_ms?: number;
-    /** Of the new one; without it, the same */
-    labels?: Record<string, string>;
-}
-
-export interface SandboxRollbackRequest {
-    /** Name of a snapshot of this sandbox, or id of any */
-    snapshot: string;
-}
-
-export interface SandboxRollbackResult {
-    /** The sandbox */
-    id: string;
-    /** Whose files it has now */
-    snapshot: string;
-    /** running if it ran or was paused before, otherwise stopped */
-    state: string;
-    /** Commands that ended by this */
-    execs_ended: number;
-}
-
 export interface ExecSpec {
     /** Program and arguments; the program is looked for in PATH */
     argv?: string[];
@@ -391,15 +366,21 @@ export interface ExecSpec {
     tty?: boolean;
     /** Input will follow; otherwise it is empty */
     stdin_open?: boolean;
-    /** Of the terminal */
+    /** Of the terminal (24) */
     rows?: number;
-    /** Of the terminal */
+    /** Of the terminal (80) */
     cols?: number;
     /** Then it and everything it started is killed; without it, never */
     timeout_ms?: number;
     /** With any, it can open only what they name, besides the standard places (see the sandbox's); never more than
      *  the sandbox's rules leave open */
     files?: FileRule[];
+    /** To find it again; of terminals, no other that runs in the sandbox has it */
+    name?: string;
+    /** Of a terminal: how many may type at once (1) */
+    max_controllers?: number;
+    /** Of a terminal: who has typed nothing for this long becomes an observer (10 minutes) */
+    lease_ms?: number;
 }
 
 export interface ExecInfo {
@@ -407,6 +388,8 @@ export interface ExecInfo {
     id: string;
     /** Where it runs */
     sandbox: string;
+    /** If it was given one */
+    name: string;
     /** starting, running, exited or lost */
     state: string;
     /** Program and arguments */
@@ -581,6 +564,31 @@ export interface SnapshotInfo {
     created_at: string | null;
 }
 
+export interface SandboxForkRequest {
+    /** Of the new one; without it, none */
+    name?: string;
+    /** Lifetime of the new one; without it, until it is deleted */
+    ttl_ms?: number;
+    /** Of the new one; without it, the same */
+    labels?: Record<string, string>;
+}
+
+export interface SandboxRollbackRequest {
+    /** Name of a snapshot of this sandbox, or id of any */
+    snapshot: string;
+}
+
+export interface SandboxRollbackResult {
+    /** The sandbox */
+    id: string;
+    /** Whose files it has now */
+    snapshot: string;
+    /** running if it ran or was paused before, otherwise stopped */
+    state: string;
+    /** Commands that ended by this */
+    execs_ended: number;
+}
+
 export interface PoolInfo {
     /** Its name */
     name: string;
@@ -714,6 +722,51 @@ export interface NewSecret {
 export interface SecretPutRequest {
     /** Kept sealed; no route gives it back */
     value: string;
+}
+
+export interface TerminalInfo {
+    /** ex…, as of the command it is */
+    id: string;
+    /** Where it runs */
+    sandbox: string;
+    /** If it was given one */
+    name: string;
+    /** running, exited or lost */
+    state: string;
+    /** Program and arguments */
+    argv: string[];
+    /** Working directory */
+    cwd: string;
+    /** Who runs it */
+    user: string;
+    /** Its size now */
+    rows: number;
+    /** Its size now */
+    cols: number;
+    /** The oldest byte that is kept */
+    begin: number;
+    /** Bytes printed so far */
+    end: number;
+    /** Who is attached, controllers too */
+    viewers: number;
+    /** Who may type now */
+    controllers: number;
+    /** And how many may at once */
+    max_controllers: number;
+    /** Who types nothing for this long becomes an observer */
+    lease_ms: number;
+    /** Process id inside */
+    pid: number;
+    /** As a shell says it (128 + signal); -1 until it has exited */
+    exit_code: number;
+    /** That ended it, or 0 */
+    signal: number;
+    /** Who started it */
+    by: string;
+    /** When it was started */
+    started_at: string | null;
+    /** When it ended; null until then */
+    ended_at: string | null;
 }
 
 export interface VmCreateRequest {

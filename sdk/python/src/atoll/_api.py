@@ -38,8 +38,6 @@ OPERATIONS: Dict[str, Operation] = {
     "sandbox.start": Operation("POST", "/api/v1/sandboxes/{id}/start"),
     "sandbox.stats": Operation("GET", "/api/v1/sandboxes/{id}/stats"),
     "sandbox.applied": Operation("GET", "/api/v1/sandboxes/{id}/applied"),
-    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
-    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
     "exec.create": Operation("POST", "/api/v1/sandboxes/{id}/execs", creates=True),
     "exec.list": Operation("GET", "/api/v1/sandboxes/{id}/execs"),
     "exec.read": Operation("GET", "/api/v1/sandboxes/{id}/execs/{eid}"),
@@ -69,6 +67,8 @@ OPERATIONS: Dict[str, Operation] = {
     "snapshot.delete_of": Operation("DELETE", "/api/v1/sandboxes/{id}/snapshots/{snapshot}"),
     "snapshot.list": Operation("GET", "/api/v1/snapshots"),
     "snapshot.delete": Operation("DELETE", "/api/v1/snapshots/{snapshot}"),
+    "sandbox.fork": Operation("POST", "/api/v1/sandboxes/{id}/fork", creates=True),
+    "sandbox.rollback": Operation("POST", "/api/v1/sandboxes/{id}/rollback"),
     "pool.list": Operation("GET", "/api/v1/pools"),
     "pool.set": Operation("PUT", "/api/v1/pools/{name}"),
     "image.import": Operation("POST", "/api/v1/images"),
@@ -79,6 +79,15 @@ OPERATIONS: Dict[str, Operation] = {
     "secret.create": Operation("POST", "/api/v1/secrets", creates=True),
     "secret.put": Operation("PUT", "/api/v1/secrets/{name}"),
     "secret.delete": Operation("DELETE", "/api/v1/secrets/{name}"),
+    "terminal.create": Operation("POST", "/api/v1/sandboxes/{id}/terminals", creates=True),
+    "terminal.list": Operation("GET", "/api/v1/sandboxes/{id}/terminals"),
+    "terminal.read": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}"),
+    "terminal.kill": Operation("DELETE", "/api/v1/sandboxes/{id}/terminals/{tid}"),
+    "terminal.attach": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/ws"),
+    "terminal.screen": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/screen"),
+    "terminal.recording": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/recording"),
+    "terminal.signal": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/signal"),
+    "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
     "vm.list": Operation("GET", "/api/v1/vms"),
     "vm.create": Operation("POST", "/api/v1/vms", creates=True),
     "vm.read": Operation("GET", "/api/v1/vms/{name}"),
@@ -258,31 +267,19 @@ class Api(Caller):
         """What isolates it, read back from the kernel: namespaces, capabilities, filters, mounts, limits."""
         return self._any(OPERATIONS["sandbox.applied"], {"id": id}, {}, None, options)
 
-    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
-                     labels: Optional[Mapping[str, str]] = None,
-                     options: Optional[Options] = None) -> models.SandboxInfo:
-        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
-        goes on there, and does not run in the copy."""
-        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
-        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
-
-    def sandbox_rollback(self, id: str, *, snapshot: str,
-                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
-        """Give it back the files of one of its snapshots. Its commands end."""
-        body = {"snapshot": snapshot}
-        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
-
     def exec_create(self, id: str, *, wait: Optional[int] = None, argv: Optional[Sequence[str]] = None,
                     command: Optional[str] = None, cwd: Optional[str] = None,
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
                     tty: Optional[bool] = None, stdin_open: Optional[bool] = None, rows: Optional[int] = None,
                     cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-                    files: Optional[Sequence[models.FileRule]] = None,
+                    files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
+                    max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
         """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
         time is over."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files}
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -448,6 +445,20 @@ class Api(Caller):
         return self._json(OPERATIONS["snapshot.delete"], {"snapshot": snapshot}, {}, None, models.SnapshotInfo,
                           options)
 
+    def sandbox_fork(self, id: str, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
+                     labels: Optional[Mapping[str, str]] = None,
+                     options: Optional[Options] = None) -> models.SandboxInfo:
+        """Make another sandbox with a copy of its files as they are now, its limits and its volumes. What runs
+        goes on there, and does not run in the copy."""
+        body = {"name": name, "ttl_ms": ttl_ms, "labels": labels}
+        return self._json(OPERATIONS["sandbox.fork"], {"id": id}, {}, body, models.SandboxInfo, options)
+
+    def sandbox_rollback(self, id: str, *, snapshot: str,
+                         options: Optional[Options] = None) -> models.SandboxRollbackResult:
+        """Give it back the files of one of its snapshots. Its commands end."""
+        body = {"snapshot": snapshot}
+        return self._json(OPERATIONS["sandbox.rollback"], {"id": id}, {}, body, models.SandboxRollbackResult, options)
+
     def pool_list(self, *, options: Optional[Options] = None) -> Page[models.PoolInfo]:
         """The pools of warm sandboxes, and how many stand ready."""
         return self._page(OPERATIONS["pool.list"], {}, {}, None, models.PoolInfo, options)
@@ -496,6 +507,62 @@ class Api(Caller):
     def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
         """Forget a secret. An agent that had it is disconnected."""
         return self._any(OPERATIONS["secret.delete"], {"name": name}, {}, None, options)
+
+    def terminal_create(self, id: str, *, argv: Optional[Sequence[str]] = None, command: Optional[str] = None,
+                        cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
+                        env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
+                        stdin_open: Optional[bool] = None, rows: Optional[int] = None, cols: Optional[int] = None,
+                        timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
+                        name: Optional[str] = None, max_controllers: Optional[int] = None,
+                        lease_ms: Optional[int] = None, options: Optional[Options] = None) -> models.TerminalInfo:
+        """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
+        body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
+                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
+        return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
+
+    def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:
+        """The terminals of a sandbox that are kept, oldest first."""
+        return self._page(OPERATIONS["terminal.list"], {"id": id}, {}, None, models.TerminalInfo, options)
+
+    def terminal_read(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
+        """One terminal, by id or name."""
+        return self._json(OPERATIONS["terminal.read"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
+
+    def terminal_kill(self, id: str, tid: str, *, options: Optional[Options] = None) -> models.TerminalInfo:
+        """Kill its command and everything that it started; what was printed is kept."""
+        return self._json(OPERATIONS["terminal.kill"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
+
+    def terminal_attach(self, id: str, tid: str, *, from_: Optional[int] = None, role: Optional[str] = None,
+                        take: Optional[int] = None, options: Optional[Options] = None) -> Stream:
+        """Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on,
+        or from a picture of the screen."""
+        return self.send(OPERATIONS["terminal.attach"], {"id": id, "tid": tid},
+                         {"from": from_, "role": role, "take": take}, None, options)
+
+    def terminal_screen(self, id: str, tid: str, *, format: Optional[str] = None,
+                        options: Optional[Options] = None) -> Any:
+        """What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character
+        with its looks; with `format`=text plain text."""
+        return self._any(OPERATIONS["terminal.screen"], {"id": id, "tid": tid}, {"format": format}, None, options)
+
+    def terminal_recording(self, id: str, tid: str, *, options: Optional[Options] = None) -> Stream:
+        """What is kept of it, with its times, as an asciicast (version 2)."""
+        return self.send(OPERATIONS["terminal.recording"], {"id": id, "tid": tid}, {}, None, options)
+
+    def terminal_signal(self, id: str, tid: str, *, signal: str, tree: Optional[bool] = None,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
+        """A signal to the command's process group, or to everything it started."""
+        body = {"signal": signal, "tree": tree}
+        return self._json(OPERATIONS["terminal.signal"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
+                          options)
+
+    def terminal_resize(self, id: str, tid: str, *, rows: int, cols: int,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
+        """Another size."""
+        body = {"rows": rows, "cols": cols}
+        return self._json(OPERATIONS["terminal.resize"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
+                          options)
 
     def vm_list(self, *, state: Optional[str] = None, prefix: Optional[str] = None,
                 options: Optional[Options] = None) -> Any:

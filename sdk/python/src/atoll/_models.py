@@ -308,23 +308,13 @@ class SandboxStats(Model):
 
 
 @dataclass(frozen=True)
-class SandboxRollbackResult(Model):
-    # The sandbox
-    id: str = ""
-    # Whose files it has now
-    snapshot: str = ""
-    # running if it ran or was paused before, otherwise stopped
-    state: str = ""
-    # Commands that ended by this
-    execs_ended: int = 0
-
-
-@dataclass(frozen=True)
 class ExecInfo(Model):
     # ex…
     id: str = ""
     # Where it runs
     sandbox: str = ""
+    # If it was given one
+    name: str = ""
     # starting, running, exited or lost
     state: str = ""
     # Program and arguments
@@ -492,6 +482,18 @@ class SnapshotInfo(Model):
 
 
 @dataclass(frozen=True)
+class SandboxRollbackResult(Model):
+    # The sandbox
+    id: str = ""
+    # Whose files it has now
+    snapshot: str = ""
+    # running if it ran or was paused before, otherwise stopped
+    state: str = ""
+    # Commands that ended by this
+    execs_ended: int = 0
+
+
+@dataclass(frozen=True)
 class PoolInfo(Model):
     # Its name
     name: str = ""
@@ -624,6 +626,56 @@ class NewSecret(Model):
     }
 
 
+@dataclass(frozen=True)
+class TerminalInfo(Model):
+    # ex…, as of the command it is
+    id: str = ""
+    # Where it runs
+    sandbox: str = ""
+    # If it was given one
+    name: str = ""
+    # running, exited or lost
+    state: str = ""
+    # Program and arguments
+    argv: List[str] = field(default_factory=list)
+    # Working directory
+    cwd: str = ""
+    # Who runs it
+    user: str = ""
+    # Its size now
+    rows: int = 0
+    # Its size now
+    cols: int = 0
+    # The oldest byte that is kept
+    begin: int = 0
+    # Bytes printed so far
+    end: int = 0
+    # Who is attached, controllers too
+    viewers: int = 0
+    # Who may type now
+    controllers: int = 0
+    # And how many may at once
+    max_controllers: int = 0
+    # Who types nothing for this long becomes an observer
+    lease_ms: int = 0
+    # Process id inside
+    pid: int = 0
+    # As a shell says it (128 + signal); -1 until it has exited
+    exit_code: int = 0
+    # That ended it, or 0
+    signal: int = 0
+    # Who started it
+    by: str = ""
+    # When it was started
+    started_at: Optional[datetime] = None
+    # When it ended; null until then
+    ended_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "started_at": datetime,
+        "ended_at": datetime,
+    }
+
+
 __all__ = [
     "AuditVerdict",
     "BackupInfo",
@@ -651,6 +703,7 @@ __all__ = [
     "SandboxStats",
     "SecretInfo",
     "SnapshotInfo",
+    "TerminalInfo",
     "TokenInfo",
     "TreeWriteResult",
     "VolumeDetail",

@@ -1,0 +1,41 @@
+/* session_ws - the connection that session_ws.c (joined sessions) and tap.c (agents) share. */
+#pragma once
+
+#include "api/session.h"
+
+struct hub {
+    struct socket socket;
+    struct arena arena; /* of the message being read */
+    struct list joins;
+    /* tap.c */
+    struct list taps, subscriptions, starts;
+    struct timer look; /* for new commands of agents that were subscribed to */
+};
+
+struct json_out hub_open(struct buf *text, const char *type);
+bool hub_send(struct hub *hub, struct json_out *json); /* closes the object */
+void hub_error(struct hub *hub, const char *message);
+/* A text of the message, "" when there is none; until the next message. */
+const char *hub_text(struct hub *hub, const struct json *json, const char *key);
+/* cols and rows of a message, not below agentic's floor. */
+must_use int size_of(const struct json *json, int64_t *rows, int64_t *cols, struct err *err);
+/* Has this connection joined it as its controller? */
+bool hub_controls(struct hub *hub, const char *session);
+
+void taps_init(struct hub *hub);
+void taps_drained(struct hub *hub);
+void taps_free(struct hub *hub);
+
+int hub_subscribe(struct hub *hub, const struct json *json, struct err *err);
+int hub_unsubscribe(struct hub *hub, const struct json *json, struct err *err);
+int hub_ping(struct hub *hub, const struct json *json, struct err *err);
+int hub_list_agents(struct hub *hub, const struct json *json, struct err *err);
+int hub_list_sessions(struct hub *hub, const struct json *json, struct err *err);
+int hub_send_command(struct hub *hub, const struct json *json, struct err *err);
+int hub_start_shell(struct hub *hub, const struct json *json, struct err *err);
+int hub_create_session(struct hub *hub, const struct json *json, struct err *err);
+int hub_attach_session(struct hub *hub, const struct json *json, struct err *err);
+int hub_detach_session(struct hub *hub, const struct json *json, struct err *err);
+int hub_kill_session(struct hub *hub, const struct json *json, struct err *err);
+int hub_send_input(struct hub *hub, const struct json *json, struct err *err);
+int hub_pty_resize(struct hub *hub, const struct json *json, struct err *err);

@@ -1,0 +1,452 @@
+"""Terminals as agentic's clients know them: the two protocols of its socket, the orchestrate socket,
+pty-ws.v1, and the routes about sessions."""
+import base64
+import json
+import os
+import time
+
+import harness
+import pytest
+from terminal import Closed, Refused, Ws
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+BOXES = "/api/v1/sandboxes"
+AGENT = "agent-01"
+
+
+@pytest.fixture(scope="module")
+def agent(server):
+    reply = server.post(BOXES, {"name": AGENT})
+    assert reply.status == 201, reply
+    yield AGENT
+    assert server.delete(f"{BOXES}/{AGENT}").status == 200
+
+
+class Json(Ws):
+    """A socket of JSON messages."""
+
+    def take(self):
+        text, data = self.recv()
+        assert text
+        return json.loads(data)
+
+    def until(self, seconds=20, **want):
+        """The first message with these members; all that came before are in `passed`."""
+        self.passed, end = [], time.monotonic() + seconds * harness.SLOW
+        while True:
+            message = self.take()
+            if all(message.get(k) == v for k, v in want.items()):
+                return message
+            self.passed.append(message)
+            assert time.monotonic() < end, (want, self.passed[-5:])
+
+    def output(self, command, what, seconds=20):
+        """Lossy output of a command until this text is in it."""
+        seen, end = "", time.monotonic() + seconds * harness.SLOW
+        while what not in seen:
+            message = self.take()
+            if message["type"] == "output" and message["command_id"] == command:
+                seen += message["data"]
+            assert time.monotonic() < end, seen
+        return seen
+
+
+def hub(server, path="/ws", **kw):
+    socket = Json(server, path, **kw)
+    hello = socket.take()
+    assert hello["type"] == "server_hello"
+    assert "join_session" in hello["supported_client_messages"]
+    assert "keyframes" in hello["features"]
+    return socket
+
+
+def session(server, **wish):
+    reply = server.post(f"/api/v1/agents/{AGENT}/sessions", wish)
+    assert reply.status == 200, reply
+    return reply.json()
+
+
+def kill(server, name):
+    assert server.delete(f"/api/v1/agents/{AGENT}/sessions/{name}").status == 204
+
+
+# ---- the older protocol ----
+
+@pytest.mark.parametrize("path", ["/ws", "/"])
+def test_ping_agents_and_nonsense(server, agent, path):
+    with hub(server, path) as ws:
+        ws.send({"type": "ping", "timestamp": 4711})
+        assert ws.take() == {"type": "pong", "timestamp": 4711}
+        ws.send({"type": "list_agents"})
+        listed = [a for a in ws.take()["agents"] if a["id"] == agent][0]
+        assert {"id", "hostname", "ip_address", "status", "connected_at", "last_heartbeat"} <= listed.keys()
+        for nonsense in ("{", '{"type":"dance"}', "[]", b"\0\1"):
+            ws.send(nonsense)
+            assert ws.take()["message"].startswith("Invalid message"), nonsense
+        ws.send({"type": "list_sessions", "agent_id": "nobody"})
+        assert ws.take() == {"type": "error", "message": "Agent 'nobody' not found"}
+
+
+def test_the_socket_needs_a_credential(server, agent):
+    with pytest.raises(Refused) as refused:
+        Json(server, "/ws", token=None)
+    assert refused.value.status == 401
+
+
+def test_a_command_its_streams_and_its_end(server, agent):
+    with hub(server) as ws:
+        ws.send({"type": "send_command", "agent_id": agent, "command": "sh",
+                 "args": ["-c", "echo out; echo err >&2; exit 3"]})
+        started = ws.until(type="command_started")
+        done = ws.until(type="command_completed", command_id=started["command_id"])
+        assert done["exit_code"] == 3
+        text = {s: "".join(m["data"] for m in ws.passed if m["type"] == "output" and m["stream"] == s)
+                for s in ("stdout", "stderr")}
+        assert text == {"stdout": "out\n", "stderr": "err\n"}
+        ws.send({"type": "send_command", "agent_id": agent, "command": "no-such-program"})
+        assert ws.until(type="error")["message"]
+        ws.send({"type": "send_command", "agent_id": agent, "command": "cat"})
+        command = ws.until(type="command_started")["command_id"]
+        ws.send({"type": "send_input", "agent_id": agent, "command_id": command, "data": "grüße\n"})
+        assert ws.output(command, "grüße\n")
+        ws.send({"type": "send_input", "agent_id": agent, "command_id": "nothing", "data": "x"})
+        assert ws.until(type="error")["message"] == "Command not found"
+
+
+def test_a_shell_is_the_same_for_all_who_start_it(server, agent):
+    with hub(server) as one, hub(server) as two:
+        one.send({"type": "start_shell", "agent_id": agent, "cols": 90, "rows": 30})
+        shell = one.until(type="shell_started")["command_id"]
+        two.send({"type": "start_shell", "agent_id": agent})
+        assert two.until(type="shell_started")["command_id"] == shell
+        one.send({"type": "send_input", "agent_id": agent, "command_id": shell, "data": "stty size\n"})
+        one.output(shell, "30 90")
+        two.output(shell, "30 90")
+        two.send({"type": "pty_resize", "agent_id": agent, "command_id": shell, "cols": 19, "rows": 24})
+        assert "20x5" in two.until(type="error")["message"]
+        two.send({"type": "pty_resize", "agent_id": agent, "command_id": shell, "cols": 100, "rows": 25})
+        assert two.until(type="pong")["timestamp"] == 0
+        two.send({"type": "list_sessions", "agent_id": agent})
+        names = {s["session_name"]: s for s in two.until(type="session_list")["sessions"]}
+        assert names["main"]["command_id"] == shell and names["main"]["running"]
+    assert server.get(f"{BOXES}/{agent}/terminals/main").json()["state"] == "running"  # nobody left
+    with hub(server) as ws:
+        ws.send({"type": "kill_session", "agent_id": agent, "session_name": "main"})
+        assert ws.until(type="session_killed")["session_name"] == "main"
+        ws.send({"type": "detach_session", "agent_id": agent, "session_name": "x"})
+        assert ws.until(type="session_detached")
+
+
+def test_subscribers_see_their_agent_and_no_other(server, agent):
+    other = server.post(BOXES, {"name": "agent-02"}).json()["id"]
+    with hub(server) as ws:
+        ws.send({"type": "subscribe", "agent_id": agent})
+        assert ws.take() == {"type": "subscribed", "agent_id": agent}
+        server.post(f"{BOXES}/{other}/execs?wait=5000", {"argv": ["echo", "not for you"]})
+        started = server.post(f"{BOXES}/{agent}/execs", {"command": "echo for you; sleep 2"}).json()
+        ws.until(type="output", command_id=started["id"], data="for you\n")
+        assert not [m for m in ws.passed if "not for you" in json.dumps(m)]
+        ws.send({"type": "unsubscribe", "agent_id": agent})
+        ws.until(type="unsubscribed")
+        server.post(f"{BOXES}/{agent}/execs?wait=5000", {"argv": ["echo", "too late"]})
+        ws.send({"type": "ping", "timestamp": 1})
+        ws.until(type="pong")
+        assert not [m for m in ws.passed if m["type"] == "output"]
+    assert server.delete(f"{BOXES}/{other}").status == 200
+
+
+def test_sessions_of_each_kind(server, agent):
+    with hub(server) as ws:
+        made = {}
+        for kind in ("interactive", "background", "headless"):
+            ws.send({"type": "create_session", "agent_id": agent, "session_name": kind, "session_type": kind,
+                     "command": "sleep", "args": ["100"]})
+            created = ws.until(type="session_created")
+            assert created["session_id"] == created["command_id"] and created["session_type"] == kind
+            made[kind] = created["command_id"]
+        ws.send({"type": "create_session", "agent_id": agent, "session_name": "interactive",
+                 "session_type": "interactive", "command": "sleep", "args": ["100"]})
+        assert ws.until(type="session_created")["command_id"] == made["interactive"]
+        ws.send({"type": "create_session", "agent_id": agent, "session_name": "headless",
+                 "session_type": "headless", "command": "sleep", "args": ["100"]})
+        assert ws.until(type="session_created")["command_id"] != made["headless"]
+        ws.send({"type": "attach_session", "agent_id": agent, "session_name": "interactive", "cols": 77, "rows": 33})
+        assert ws.until(type="session_attached")["command_id"] == made["interactive"]
+        assert server.get(f"{BOXES}/{agent}/terminals/interactive").json()["cols"] == 77
+        for kind in made:
+            ws.send({"type": "kill_session", "agent_id": agent, "session_name": kind})
+            ws.until(type="session_killed")
+
+
+# ---- the newer protocol ----
+
+def frames(messages):
+    return [m for m in messages if m["type"] == "session_frame"]
+
+
+def test_joining_roles_and_frames(server, agent):
+    made = session(server, command="sh", args=["-c", "printf one; read x; printf two; read x; exit 4"],
+                   session_name="formal")
+    sid = made["session_id"]
+    assert made["join_message"] == {"type": "join_session", "session_id": sid, "role": "controller"}
+    with hub(server) as one, hub(server) as two:
+        one.send({"type": "join_session", "session_id": sid, "role": "controller", "replay_from": 0})
+        assert one.until(type="session_joined")["role"] == "controller"
+        assert base64.b64decode(one.until(type="session_frame", kind="output")["data"]) == b"one"
+        assert one.until(kind="role_assigned")["role"] == "controller"
+        one.until(kind="membership_changed")
+        two.send({"type": "join_session", "session_id": sid, "role": "controller"})
+        assert two.until(type="session_joined")["role"] == "observer"
+        keyframe = two.until(kind="keyframe")
+        assert b"one" in base64.b64decode(keyframe["data"])
+        assert two.until(kind="role_assigned")["role"] == "observer"
+        members = two.until(kind="membership_changed")
+        assert len(members["controllers"]) == 1 and len(members["observers"]) == 1
+        two.send({"type": "session_input", "session_id": sid, "data": "x\n"})
+        assert two.until(type="error")["message"].startswith("Attached as observer (read-only)")
+        one.send({"type": "session_resize", "session_id": sid, "cols": 10, "rows": 24})
+        assert "20x5" in one.until(type="error")["message"]
+        one.send({"type": "session_resize", "session_id": sid, "cols": 99, "rows": 22})
+        assert two.until(kind="resize")["cols"] == 99
+        one.send({"type": "session_input", "session_id": sid, "data": "\n"})
+        seen = b""
+        while b"two" not in seen:
+            frame = two.until(kind="output")
+            seen += base64.b64decode(frame["data"])
+        last = frame["seq"]
+        assert last > keyframe["seq"]
+        two.send({"type": "leave_session", "session_id": sid})
+        two.until(type="session_left")
+        two.send({"type": "join_session", "session_id": sid, "replay_from": last})  # again, exactly there
+        again = two.until(kind="output")
+        assert again["seq"] == last
+        one.send({"type": "session_input", "session_id": sid, "data": "\n"})
+        assert one.until(kind="closed")["exit_code"] == 4
+        assert two.until(kind="closed")["exit_code"] == 4
+        numbers = [m["seq"] for m in frames(one.passed)]
+        assert numbers == sorted(set(numbers))
+        two.send({"type": "join_session", "session_id": "nothing"})
+        assert two.until(type="error")["message"] == "Session 'nothing' not found"
+
+
+def test_numbers_grow_by_one_with_every_frame_of_any_kind(server, agent):
+    sid = session(server, command="sh", args=["-c", "echo a; read x; echo b; read x"])["session_id"]
+    with hub(server) as ws:
+        ws.send({"type": "join_session", "session_id": sid, "role": "controller", "replay_from": 0})
+        seen = []
+        ws.until(kind="membership_changed")
+        seen += frames(ws.passed)
+        ws.send({"type": "session_resize", "session_id": sid, "cols": 50, "rows": 20})
+        ws.send({"type": "session_input", "session_id": sid, "data": "\n"})
+        ws.send({"type": "session_input", "session_id": sid, "data": "\n"})
+        ws.until(kind="closed")
+        everything = sorted(m["seq"] for m in seen + frames(ws.passed))
+    assert everything[0] == 0
+    assert set(everything) | {e + 1 for e in everything} >= set(range(everything[-1]))
+
+
+# ---- requests ----
+
+def test_routes_about_sessions(server, agent):
+    made = session(server, command="sh", args=["-c", "echo needle; echo hay; cat"], session_name="rest")
+    sid = made["session_id"]
+    assert made["command_id"] == sid and made["session_name"] == "rest" and made["default_role"] == "observer"
+    assert made["pty_ws_subprotocol"] == "pty-ws.v1"
+    reply = server.post(f"/api/v1/agents/{agent}/sessions", {"session_name": "rest"})
+    assert reply.status == 409 and isinstance(reply.json()["error"], str)
+    assert server.post("/api/v1/agents/nobody/sessions", {}).status == 404
+    assert server.post(f"/api/v1/agents/{agent}/sessions", {"session_backend": "screen"}).status == 501
+    listed = [s for s in server.get(f"/api/v1/agents/{agent}/sessions").json()["sessions"] if s["session_id"] == sid]
+    assert listed[0]["has_screen"] and listed[0]["session_type"] == "interactive"
+    harness.wait_until(lambda: "hay" in server.get(f"/api/v1/sessions/{sid}/screen").json()["text"], 10, "output")
+    shown = server.get(f"/api/v1/sessions/{sid}/screen").json()
+    assert (shown["rows"], shown["cols"], shown["cursor"]) == (50, 220, {"row": 2, "col": 0})
+    assert shown["prompt_detected"] is False and shown["prompt_text"] is None
+    reply = server.get("/api/v1/sessions/nothing/screen")
+    assert reply.status == 404 and reply.json() == {"error": "session 'nothing' not tracked"}
+    known = [s for s in server.get("/api/v1/sessions").json() if s["session_id"] == sid][0]
+    assert known["name"] == "rest" and known["agent_id"] == agent and known["attachment_count"] == 0
+    items = server.get(f"/api/v1/sessions/{sid}/transcript?q=needle").json()["items"]
+    assert items and "needle" in items[0]["text"] and items[0]["kind"] == "output"
+    assert server.get(f"/api/v1/sessions/{sid}/transcript?q=absent").json()["items"] == []
+    reply = server.delete(f"/api/v1/sessions/{sid}?signal=STOP")
+    assert reply.status == 400 and "TERM" in reply.json()["supported"]
+    reply = server.delete(f"/api/v1/sessions/{sid}?signal=SIGKILL")
+    assert reply.json() == {"session_id": sid, "signal": 9, "status": "signaled"}
+    assert server.delete("/api/v1/sessions/nothing").status == 404
+    assert server.delete(f"/api/v1/agents/{agent}/sessions/nothing").status == 404
+
+
+def test_frames_as_events(server, agent):
+    sid = session(server, command="sh", args=["-c", "printf hello; sleep 0.3; exit 6"])["session_id"]
+    events = server.sse(f"/api/v1/sessions/{sid}/stream?from=0")
+    seen = b""
+    while True:
+        frame = json.loads(events.next(10)["data"])
+        if frame["kind"] == "closed":
+            assert frame["exit_code"] == 6
+            break
+        if frame["kind"] == "output":
+            seen += base64.b64decode(frame["data"])
+    assert seen == b"hello"
+    events.close()
+
+
+# ---- the orchestrate socket ----
+
+def test_orchestrate_reads_and_writes_a_screen(server, agent):
+    sid = session(server, command="sh", args=["-c", "stty -echo; printf 'Go on? (y/n) '; read x; echo got $x; exit 9"])[
+        "session_id"]
+    path = f"/ws/sessions/{sid}/orchestrate"
+    with pytest.raises(Refused) as refused:
+        Json(server, path + "?role=king")
+    assert refused.value.status == 400 and "invalid role" in json.loads(refused.value.body)["error"]
+    with Json(server, path) as look, Json(server, path + "?role=controller") as act:
+        assert look.take() == {"type": "session_start", "session_id": sid, "role": "observer", "can_write": False}
+        assert act.take()["can_write"] is True
+        asked = look.until(type="prompt_detected")
+        assert asked["prompt_text"] == "Go on? (y/n)" and asked["confidence"] == 0.95
+        shown = look.until(type="screen_update")
+        assert shown["prompt_detected"] and shown["screen"]["text"].startswith("Go on? (y/n)")
+        assert (shown["screen"]["rows"], shown["screen"]["cols"]) == (50, 220)
+        look.send({"type": "write", "text": "n\n"})
+        assert look.until(type="error")["message"] == \
+            "orchestrator role observer cannot write; reconnect with ?role=controller"
+        for nonsense in ("x", '{"type":"write"}', '{"type":"resize","rows":1}', "[]"):
+            act.send(nonsense)
+            assert act.until(type="error")["message"] == "invalid orchestrator input"
+        act.send({"type": "signal", "signal": "SIGSTOP"})
+        assert act.until(type="error")["message"] == "unsupported signal SIGSTOP"
+        act.send({"type": "resize", "rows": 10, "cols": 40})
+        assert look.until(type="screen_update")["screen"]["cols"] == 40
+        act.send({"type": "write", "text": "yes\n"})
+        while "got yes" not in act.until(type="screen_update")["screen"]["text"]:
+            pass
+        assert act.until(type="session_end")["exit_code"] == 9
+        assert look.until(type="session_end")["exit_code"] == 9
+
+
+def test_orchestrate_updates_while_output_never_pauses(server, agent):
+    sid = session(server, command="sh", args=["-c", "while :; do echo $((i=i+1)); sleep 0.01; done"])["session_id"]
+    with Json(server, f"/ws/sessions/{sid}/orchestrate") as ws:
+        ws.take()
+        began = time.monotonic()
+        for _ in range(5):
+            ws.until(type="screen_update")
+        assert time.monotonic() - began >= 0.35  # not more often than every 100 ms
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
+# ---- pty-ws.v1 ----
+
+class Pty(Json):
+    def __init__(self, server, sid, query="", protocol="pty-ws.v1"):
+        headers = [f"Sec-WebSocket-Protocol: {protocol}"] if protocol else []
+        super().__init__(server, f"/agents/{AGENT}/sessions/{sid}/attach{query}", headers=headers)
+        self.hello = self.take()
+        assert self.hello["op"] == "binding_hello" and self.hello["seq"] == 0
+
+    def op(self, op, **payload):
+        self.send({"op": op, "payload": payload})
+
+
+def test_pty_ws_join_type_and_close(server, agent):
+    sid = session(server, command="sh", args=["-c", "stty -echo; printf one; read x; printf \"$x\"; read x; exit 8"])[
+        "session_id"]
+    with pytest.raises(Refused) as refused:
+        Pty(server, sid, protocol="other")
+    assert refused.value.status == 400
+    assert json.loads(refused.value.body) == {"error": "unsupported_subprotocol", "supported": ["pty-ws.v1"]}
+    with Pty(server, sid) as one, Pty(server, sid, protocol=None) as two:
+        assert one.hello["payload"]["session"]["session_id"] == sid
+        assert one.hello["payload"]["server_info"]["name"] == "atoll"
+        one.op("pty.session_input", data="")
+        assert one.until(op="error")["payload"]["code"] == "request.invalid_params"  # not joined
+        one.op("pty.join_session", role="controller")
+        assert one.until(op="role_assigned")["payload"]["role"] == "controller"
+        two.op("pty.join_session")
+        assert two.until(op="role_assigned")["payload"]["role"] == "observer"
+        assert b"one" in base64.b64decode(two.until(op="keyframe")["payload"]["data"])
+        members = two.until(op="membership_changed")["payload"]["members"]
+        assert sorted(m["role"] for m in members) == ["controller", "observer"]
+        two.op("pty.session_input", data=base64.b64encode(b"no\n").decode())
+        assert two.until(op="error")["payload"] == {"code": "pty.permission_denied", "status": 403,
+                                                    "message": "only the controller may type"}
+        one.op("pty.session_input", data="!!")
+        assert one.until(op="error")["payload"]["code"] == "request.invalid_params"
+        one.op("pty.dance")
+        assert one.until(op="error")["payload"]["code"] == "request.unsupported_operation"
+        one.op("pty.session_resize", cols=66, rows=11)
+        assert two.until(op="resize")["payload"] == {"cols": 66, "rows": 11}
+        two.op("pty.request_role", role="controller")
+        assert two.until(op="role_assigned")["payload"]["role"] == "observer"
+        one.op("pty.release_role")
+        one.until(op="role_assigned")
+        two.op("pty.request_role", role="controller")
+        assert two.until(op="role_assigned")["payload"]["role"] == "controller"
+        two.op("pty.session_input", data=base64.b64encode(b"word\n").decode())
+        frame = one.until(op="output")
+        assert base64.b64decode(frame["payload"]["data"]) == b"word"
+        with Pty(server, sid, f"?replay_from={frame['seq'] - 1}") as late:
+            late.op("pty.join_session", role="observer")
+            assert late.until(op="output")["seq"] == frame["seq"]
+        two.op("pty.session_input", data=base64.b64encode(b"\n").decode())
+        assert one.until(op="closed")["payload"]["exit_code"] == 8
+
+
+def test_pty_ws_in_binary(server, agent):
+    sid = session(server, command="sh", args=["-c", "stty -echo raw; printf ready; head -c 4; sleep 60"])["session_id"]
+    with Pty(server, sid, protocol="pty-ws.v1.binary") as ws:
+        assert "Sec-WebSocket-Protocol: pty-ws.v1.binary" in ws.head
+        ws.op("pty.join_session")
+        ws.until(op="keyframe")
+        harness.wait_until(lambda: "ready" in server.get(f"/api/v1/sessions/{sid}/screen").json()["text"], 10, "it")
+        ws.send(b"PW1I\0\1\2\3")
+        seen = b""
+        while b"\0\1\2\3" not in seen:
+            text, data = ws.recv()
+            if not text:
+                assert data[:4] == b"PW1O" and data[12] == 1
+                seen += data[13:]
+        ws.send(b"nonsense")
+        while True:
+            text, data = ws.recv()
+            if text and json.loads(data)["op"] == "error":
+                break
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
+def test_nobody_attaches_by_these_either(server, agent):
+    sid = session(server, command="cat", session_name="closed-doors")["session_id"]
+    viewer = server.new_token("viewer")["token"]
+    for path in (f"/ws/sessions/{sid}/orchestrate", f"/agents/{agent}/sessions/{sid}/attach"):
+        with pytest.raises(Refused) as refused:
+            Ws(server, path, token=None)
+        assert refused.value.status == 401
+    with pytest.raises(Refused) as refused:
+        Ws(server, f"/ws/sessions/{sid}/orchestrate?role=controller", token=viewer)
+    assert refused.value.status == 403
+    with hub(server, token=viewer) as ws:
+        for message in ({"type": "start_shell", "agent_id": agent}, {"type": "send_command", "agent_id": agent},
+                        {"type": "send_input", "agent_id": agent, "command_id": sid, "data": "x"},
+                        {"type": "kill_session", "agent_id": agent, "session_name": "closed-doors"}):
+            ws.send(message)
+            assert "may watch" in ws.until(type="error")["message"], message
+        ws.send({"type": "join_session", "session_id": sid, "role": "controller"})
+        assert ws.until(type="session_joined")["role"] == "observer"
+    assert server.request("POST", f"/api/v1/agents/{agent}/sessions", json={}, token=viewer).status == 403
+    operator = server.new_token("operator")["token"]
+    assert server.request("DELETE", f"/api/v1/sessions/{sid}", token=operator).status == 403  # admins only
+    kill(server, "closed-doors")
+
+
+def test_a_socket_that_closes_midway_leaves_no_trace(server, agent):
+    for _ in range(20):
+        ws = hub(server)
+        ws.send({"type": "send_command", "agent_id": agent, "command": "true"})
+        ws.send({"type": "start_shell", "agent_id": agent})
+        ws.close()
+    with pytest.raises((Closed, OSError)):
+        ws.take()
+    harness.wait_until(lambda: server.is_ready(), 5, "the server to answer")
+    kill(server, "main")
