@@ -114,6 +114,8 @@ static void put_operation(const struct route *route, struct json_out *json)
     json_kv_text(json, "operationId", route->name);
     json_kv_text(json, "summary", route->summary);
     put_roles(route, json);
+    if (route->flags & ROUTE_WS)
+        json_kv_bool(json, "x-websocket", true);
     put_parameters(route, json);
     if (route->takes || route->flags & ROUTE_BODY) {
         json_key(json, "requestBody");

@@ -10,7 +10,8 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_snapshot_ls, cmd_snapshot_rm, cmd_volume_create, cmd_volume_ls, cmd_volume_show,
     cmd_volume_rm, cmd_pool_set, cmd_pool_ls, cmd_rm, cmd_stats, cmd_image_import,
     cmd_image_build_debian, cmd_image_ls, cmd_image_show, cmd_image_rm, cmd_backup, cmd_restore,
-    cmd_agent_client, cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
+    cmd_secret_set, cmd_secret_agent, cmd_secret_ls, cmd_secret_rm, cmd_agent_client,
+    cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
@@ -69,6 +70,10 @@ const struct command *const commands[] = {
     &cmd_audit_verify,
     &cmd_backup,
     &cmd_restore,
+    &cmd_secret_set,
+    &cmd_secret_agent,
+    &cmd_secret_ls,
+    &cmd_secret_rm,
     &cmd_agent_client,
     &cmd_completion,
     &cmd_help,

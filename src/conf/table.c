@@ -41,6 +41,9 @@ const struct conf_key conf_table[] = {
       "How long events stay available for replay." },
     { "sandboxes_max", CONF_INT, "200", NULL, "1..8192", false, "N",
       "Sandboxes at once, stopped ones included." },
+    { "disks_size", CONF_BYTES, "0", NULL, "0..65536G", false, "SIZE",
+      "Size of the file that holds the disks of all sandboxes, at least 1G; it takes up only what is "
+      "written. It counts when the file is made, with the first disk; 0: most of what is free then." },
     { "pool_default", CONF_INT, "2", NULL, "0..64", false, "N",
       "Sandboxes in memory that stand ready for whoever wants one, unless `atoll pool set default` "
       "says otherwise; 0 for none." },

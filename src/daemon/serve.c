@@ -209,6 +209,7 @@ static int become_warden(struct prelude *p, int argc, char **argv, struct err *e
         settings_log_format(p->conf),
         conf_int(p->conf, "drain") + DRAIN_GRACE_MS,
         p->ids,
+        conf_int(p->conf, "disks_size"),
     };
     int fds[PLACE_MAX] = { p->start_fd,     p->settings_fd,   p->atoll_fd,
                            p->state.dir_fd, p->state.lock_fd, p->state.data_fd };

@@ -35,9 +35,8 @@ static const struct grpc_type types[] = {
     { "application/connect+proto", KIND_CONNECT, false },
     { "application/connect+json", KIND_CONNECT, true },
     { "application/proto", KIND_UNARY, false },
-    { "application/json", KIND_UNARY, true }, /* stays the last */
+    { "application/json", KIND_UNARY, true },
 };
-#define TYPE_PLAIN (&types[ARRAY_LEN(types) - 1]) /* for who speaks none of these */
 
 /* By number: the name and the HTTP status that Connect gives it. */
 static const struct {
@@ -362,7 +361,8 @@ void grpc_answer_gone(void)
 
 void grpc_refuse(struct http_req *req, int status, const char *message)
 {
+    static const struct grpc_type json = { "application/json", KIND_UNARY, true };
     const struct grpc_type *type = grpc_type_of(req);
 
-    grpc_answer_end(req, type ? type : TYPE_PLAIN, false, status, message, STR_NONE);
+    grpc_answer_end(req, type ? type : &json, false, status, message, STR_NONE);
 }

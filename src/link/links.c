@@ -128,17 +128,10 @@ void links_secret_gone(struct links *links, const char *id)
         links_close(peer);
         peer->end(peer, &why);
     }
-    memset(agent->hash, 0, sizeof(agent->hash));
+    memset(agent->hash, 0, sizeof(agent->hash)); /* nobody knows what has this hash */
     agent->next_until_ms = 0;
     agent->heard_ms = 0;
     commands_lost(agent, "The agent's secret was deleted");
-}
-
-static bool has_secret(const struct linked *agent)
-{
-    static const unsigned char none[SHA256_SIZE];
-
-    return memcmp(agent->hash, none, sizeof(none)) != 0;
 }
 
 /* Is it the secret, or the one that is to follow? The second then takes the place of the first. */
@@ -147,8 +140,6 @@ static bool verify(struct linked *agent, struct str secret)
     unsigned char hash[SHA256_SIZE];
 
     sha256(secret.p, secret.n, hash);
-    if (!has_secret(agent))
-        return false;
     if (secret_eq(agent->hash, hash, sizeof(hash)))
         return true;
     if (agent->next_until_ms <= clock_wall_ms() || !secret_eq(agent->next, hash, sizeof(hash)))
@@ -235,6 +226,19 @@ static bool shown(const struct linked *agent, int64_t now_ms)
     return agent->peer || now_ms - agent->heard_ms <= agent->links->options.remove_ms;
 }
 
+/* To one that is silent: if its machine is gone, the kernel finds out by what is not acknowledged.
+ */
+static void ping(struct linked *agent, int64_t now_ms)
+{
+    V1(Ping) said = AGENTIC__SANDBOX__V1__PING__INIT;
+    V1(ManagementMessage) message = AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__INIT;
+
+    said.timestamp_ms = now_ms;
+    message.payload_case = AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__PAYLOAD_PING;
+    message.ping = &said;
+    links_tell(agent, &message);
+}
+
 static void on_check(struct timer *timer)
 {
     struct links *links = container_of(timer, struct links, check);
@@ -245,6 +249,8 @@ static void on_check(struct timer *timer)
 
         if (agent->peer)
             crash_alive(&agent->crash, agent->peer->since_ms, now_ms);
+        if (now_ms - agent->heard_ms > links->options.stale_ms)
+            ping(agent, now_ms);
         if (!shown(agent, now_ms))
             commands_lost(agent, "Agent disconnected");
     }

@@ -28,7 +28,8 @@ int warden_args_parse(struct warden_args *out, int argc, char **argv)
         !number(argv[5], LOG_DEBUG, LOG_ERROR, &level) ||
         !number(argv[6], LOG_TEXT, LOG_JSON, &format) ||
         !number(argv[7], 0, WARDEN_DRAIN_MAX_MS, &args.drain_ms) ||
-        !number(argv[8], -1, UINT32_MAX - 1, &args.ids))
+        !number(argv[8], -1, UINT32_MAX - 1, &args.ids) ||
+        !number(argv[9], 0, INT64_MAX, &args.disks_size))
         return -1;
     if (args.api_uid == 0 || args.api_gid == 0 || (args.api_uid < 0) != (args.api_gid < 0) ||
         (args.api_uid >= 0 && args.ids >= 0))

@@ -265,6 +265,8 @@ must_use int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *say, void
                         const char **what);
 /* The atoll program, for boxes that want it; borrowed. */
 void boxes_tool(int fd);
+/* How large the image of all disks will be, if there is none yet; 0: most of what is free. */
+void disks_size(uint64_t bytes);
 /* The boxes go on; their cgroups stay as long as they do. */
 void boxes_close(void);
 /* A request; false when it is none. */

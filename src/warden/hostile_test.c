@@ -252,8 +252,8 @@ static _Noreturn void become_warden(const struct server *server, const char *par
     int exec_fd = layout_place(fds, ARRAY_LEN(fds), 0);
     if (exec_fd < 0)
         _exit(92);
-    execl(warden, "atoll-warden", "2", root, root, "1", "0", "0", "3000", "-1", "serve", serve_arg,
-          (char *)NULL);
+    execl(warden, "atoll-warden", "3", root, root, "1", "0", "0", "3000", "-1", "0", "serve",
+          serve_arg, (char *)NULL);
     _exit(93);
 }
 

@@ -42,9 +42,19 @@ bool store_exists(int state_fd)
 
 /* ---- the image ---- */
 
+static uint64_t size_wish;
+
+void disks_size(uint64_t bytes)
+{
+    size_wish = bytes;
+}
+
 static uint64_t image_size(int fd)
 {
     struct statvfs fs;
+
+    if (size_wish)
+        return MAX(size_wish, DISKS_SIZE_MIN) & ~(uint64_t)0xfffff;
     uint64_t free_bytes = fstatvfs(fd, &fs) < 0 ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
 
     return MAX(free_bytes / 100 * DISKS_FREE_PERCENT, DISKS_SIZE_MIN) & ~(uint64_t)0xfffff;

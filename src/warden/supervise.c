@@ -224,6 +224,7 @@ static void boxes_begin(struct warden *w)
     const char *what;
 
     boxes_tool(WARDEN_FD_ATOLL);
+    disks_size((uint64_t)w->args->disks_size);
     if (w->args->ids >= 0)
         boxes_rootless((uint32_t)w->args->ids);
     if (boxes_open(root || w->args->ids >= 0 ? WARDEN_FD_STATE : -1, (uint32_t)w->args->api_uid,

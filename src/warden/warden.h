@@ -22,8 +22,9 @@ struct warden_args {
     enum log_level log_level;
     enum log_format log_format;
     int64_t drain_ms;
-    int64_t ids;  /* of an ordinary user's namespace, or -1 */
-    char **serve; /* borrowed: "serve", its arguments, NULL */
+    int64_t ids;        /* of an ordinary user's namespace, or -1 */
+    int64_t disks_size; /* 0: most of what is free */
+    char **serve;       /* borrowed: "serve", its arguments, NULL */
 };
 
 /* 0, or -1 when it is not what `atoll serve` writes. */

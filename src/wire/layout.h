@@ -36,12 +36,13 @@ enum api_fd {
 
 /*
  * The warden's own arguments, all numbers, then the arguments of `atoll serve` (for SIGHUP):
- * atoll-warden LAYOUT API_UID API_GID LISTENERS LOG_LEVEL LOG_FORMAT DRAIN_MS IDS serve [ARG]…
- * An API_UID of -1 means: do not change who runs. IDS is then how many user ids there are besides
- * one's own in the user namespace that serve has entered, from 1 on; -1: it has entered none.
+ * atoll-warden LAYOUT API_UID API_GID LISTENERS LOG_LEVEL LOG_FORMAT DRAIN_MS IDS DISKS serve
+ * [ARG]… An API_UID of -1 means: do not change who runs. IDS is then how many user ids there are
+ * besides one's own in the user namespace that serve has entered, from 1 on; -1: it has entered
+ * none. DISKS is the size of the image of all disks, when it is made; 0: most of what is free.
  */
-#define WARDEN_LAYOUT 2 /* of all this; serve and warden must agree */
-#define WARDEN_ARGS 9   /* before "serve", argv[0] included */
+#define WARDEN_LAYOUT 3 /* of all this; serve and warden must agree */
+#define WARDEN_ARGS 10  /* before "serve", argv[0] included */
 
 /*
  * How the api process ends. Anything else, or a signal, is a crash and it is started again.

@@ -200,6 +200,32 @@ def test_a_command_that_ends_while_the_server_is_away(start_server, tmp_path):
         client.stop()
 
 
+@pytest.mark.timeout(180)
+def test_a_server_that_is_away_costs_a_bounded_file(start_server, tmp_path):
+    """40 MiB while nobody takes them: the command waits at 16, and not a byte is lost."""
+    server = start_server()
+    client = Client(server, "a1", secret_of(server, "a1"), tmp_path).start()
+    script = "import sys, hashlib\nd = b''.join(hashlib.sha256(b'%d' % i).digest() for i in range(32768))\n" \
+             "sys.stdin.readline()\nfor i in range(40): sys.stdout.buffer.write(d[i:] + d[:i])\n"
+    made = run(server, "a1", "/usr/bin/python3", "-c", script, wait=0)
+    path = client.dir / "commands" / made["command_id"]
+    assert server.post(f"{AGENTS}/a1/commands/{made['command_id']}/stdin", {"text": "go\n"}).status == 200
+    server.stop(remove=False)
+    held = lambda: (path / "out").stat().st_size  # noqa: E731
+    harness.wait_until(lambda: held() >= 16 << 20, 30, "16 MiB to be held")
+    time.sleep(0.3)
+    assert held() <= (16 << 20) + 65536 and not (path / "result").exists()
+    server.start()
+    try:
+        done = wait_end(server, "a1", made["command_id"], 90)
+        assert (done["exit_code"], done["stdout_bytes"], done["gap"]) == (0, 40 << 20, False)
+        data = b"".join(hashlib.sha256(b"%d" % i).digest() for i in range(32768))
+        want = b"".join(data[i:] + data[:i] for i in range(40))
+        assert output(server, "a1", made["command_id"]) == want
+    finally:
+        client.stop()
+
+
 def test_a_second_client_does_not_share_a_directory(server, client):
     other = Client(server, client.agent, "x" * 64, client.dir.parent).start(wait=False)
     assert other.process.wait(20) == 3

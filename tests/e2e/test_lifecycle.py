@@ -300,6 +300,17 @@ def test_the_command_line_does_all_of_it(disks):
     assert disks.cli("set", "cli").returncode == 64
 
 
+def test_the_size_of_all_disks_is_a_setting(start_server):
+    server = start_server(args=["--disks-size", "2G"])
+    if server.post("/api/v1/volumes", {"name": "first", "bytes": 1 << 20}).status == 501:
+        pytest.skip("no disks here")
+    image = (server.state / "disks.img").stat()
+    assert image.st_size == 2 << 30 and image.st_blocks * 512 < 1 << 30
+    assert server.delete("/api/v1/volumes/first").status == 200
+    wrong = subprocess.run([harness.BIN, "serve", "--disks-size", "much"], capture_output=True, text=True, timeout=30)
+    assert wrong.returncode != 0 and "disks_size" in wrong.stderr.replace("-", "_"), wrong
+
+
 # ---- another release ----
 
 def test_sandboxes_of_another_release_end_and_those_with_a_disk_go_on(start_server):

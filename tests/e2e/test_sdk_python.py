@@ -1,13 +1,16 @@
 """The Python SDK against the real server: every operation once, what goes wrong, what breaks on the way.
 
 The last tests look back: every operation of the API has been called, and the README's examples run."""
+import base64
 import contextlib
 import hashlib
 import io
+import json
 import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -22,7 +25,7 @@ import images
 SDK = harness.ROOT / "sdk" / "python"
 sys.path.insert(0, str(SDK / "src"))
 import atoll  # noqa: E402
-from atoll import _api, _endpoint, _transport, _tree  # noqa: E402
+from atoll import _api, _endpoint, _transport, _tree, _websocket  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 PYTHON = "/usr/bin/python3"
@@ -31,14 +34,15 @@ called = set()
 
 @pytest.fixture(scope="module", autouse=True)
 def note_calls():
-    send = _transport.Caller.send
-
-    def noting(self, operation, *args):
-        called.update(name for name, one in _api.OPERATIONS.items() if one is operation)
-        return send(self, operation, *args)
+    def noting(real):
+        def note(self, operation, *args):
+            called.update(name for name, one in _api.OPERATIONS.items() if one is operation)
+            return real(self, operation, *args)
+        return note
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_transport.Caller, "send", noting)
+        for name in ("send", "socket"):
+            patch.setattr(_transport.Caller, name, noting(getattr(_transport.Caller, name)))
         yield
 
 
@@ -210,6 +214,118 @@ def test_waiting_goes_on_over_a_kill_of_the_server(server, box):
     threading.Timer(0.5, server.kill9_api).start()
     result = box.exec("echo begun; sleep 1.5; echo done")
     assert (result.text, result.exit_code) == ("begun\ndone\n", 0)
+
+
+# ---- terminals ----
+
+def test_a_terminal(client, box):
+    terminal = box.open_terminal(name="main", rows=30, cols=100)
+    assert [t.id for t in box.terminals()] == [terminal.id] and box.terminal("main").id == terminal.id
+    with terminal.attach(from_=0) as viewer:
+        viewer.write("stty size; echo $((6 * 7))\n")
+        got = viewer.read_until("\n42")
+        assert b"30 100" in got and viewer.role == "controller"
+        with terminal.attach() as other:
+            other.read_until("42")  # a picture of the screen
+            assert other.role == "observer"
+            other.control(take=True)
+            while other.role != "controller":
+                other.receive(10)
+            while viewer.role != "observer":
+                viewer.receive(10)
+            other.resize(40, 120)
+            other.keyframe()
+            other.write("stty size\n")
+            other.read_until("40 120")
+            other.release()
+            while other.role != "observer":
+                other.receive(10)
+        assert "42" in terminal.screen()["text"] and terminal.screen("cells")["screen"]
+        viewer.control()
+        while viewer.role != "controller":
+            viewer.receive(10)
+        viewer.signal("WINCH")
+        terminal.resize(20, 60)
+        terminal.signal("WINCH")
+        viewer.write("exit 3\n")
+        for _ in viewer:
+            pass
+        assert viewer.exit["exit_code"] == 3
+    assert terminal.refresh().exit_code == 3
+    with terminal.recording() as cast:
+        assert json.loads(cast.read().splitlines()[0])["version"] == 2
+    with pytest.raises(atoll.NotFound):
+        box.terminal("none")
+    with pytest.raises(atoll.RangeNotSatisfiable) as caught:  # refused before it opens
+        terminal.attach(from_=10 ** 9)
+    assert caught.value.request_id
+    other = box.open_terminal(["sleep", "1000"])
+    other.kill()
+    with other.attach() as viewer:
+        assert [e for e in viewer][-1].type == "exit"
+
+
+def test_a_terminal_goes_on_over_a_kill_of_the_server(server, box):
+    terminal = box.open_terminal("stty -opost; i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); "
+                                 "[ $((i % 100)) = 0 ] && sleep 0.05; done; true")
+    got, kills = b"", 0
+    with terminal.attach("observer", from_=0) as viewer:
+        for what in viewer:
+            got += what.data if isinstance(what, atoll.TerminalOutput) else b""
+            if len(got) > 8000 * (kills + 1) and kills < 2:
+                server.kill9_api()
+                kills += 1
+    assert kills == 2 and got == b"".join(b"line %d\n" % i for i in range(3000))
+    assert viewer.exit["exit_code"] == 0 and viewer.position == len(got)
+
+
+def test_silence_is_not_the_end_of_a_terminal(box):
+    terminal = box.open_terminal("sleep 1.2; echo late")
+    with terminal.attach("observer", from_=0, idle=0.3) as viewer:
+        got = b"".join(what.data for what in viewer if isinstance(what, atoll.TerminalOutput))
+    assert got == b"late\r\n"
+
+
+WRONG_FRAMES = {
+    "masked": bytes([0x82, 0x81, 1, 2, 3, 4, 5]), "a reserved bit": bytes([0xC2, 1, 5]),
+    "a long ping": bytes([0x89, 126, 0, 200]), "a ping in pieces": bytes([0x09, 1, 5]),
+    "continued from nothing": bytes([0x80, 1, 5]), "a new one in another": bytes([0x02, 1, 5, 0x02, 1, 5]),
+    "a kind that is not there": bytes([0x83, 1, 5]), "too long": bytes([0x82, 127, 1, 0, 0, 0, 0, 0, 0, 0]),
+    "hung up": b"",
+}
+
+
+def fake_socket(frames):
+    """A WebSocket whose server says this after the handshake, and then hangs up."""
+    ours, theirs = socket.socketpair()
+
+    def serve():
+        with theirs:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += theirs.recv(4096)
+            key = re.search(rb"Sec-WebSocket-Key: (\S+)", head).group(1)
+            accept = base64.b64encode(hashlib.sha1(key + _websocket.GUID).digest())
+            theirs.sendall(b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
+                           accept + b"\r\n\r\n" + frames)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return _websocket.WebSocket(ours, "/x", {}, 5.0)
+
+
+@pytest.mark.parametrize("what", WRONG_FRAMES)
+def test_a_server_that_breaks_the_rules_of_websockets(what):
+    with contextlib.closing(fake_socket(WRONG_FRAMES[what])) as found, pytest.raises(atoll.ConnectionFailed):
+        found.receive(5)
+
+
+def test_messages_in_pieces_with_a_ping_between():
+    frames = bytes([0x01, 2]) + b"ab" + bytes([0x89, 1]) + b"p" + bytes([0x80, 1]) + b"c" + bytes([0x82, 0])
+    with contextlib.closing(fake_socket(frames + bytes([0x88, 4]) + (4408).to_bytes(2, "big") + b"no")) as found:
+        assert found.receive(5) == "abc" and found.receive(5) == b""
+        with pytest.raises(atoll.Closed) as caught:
+            found.receive(5)
+    assert (caught.value.code, caught.value.reason) == (4408, "no")
 
 
 # ---- files ----

@@ -1,6 +1,8 @@
 """Secrets: what goes in comes out nowhere; what an agent connects with is shown once."""
+import json
 import re
 import secrets as random_
+import subprocess
 
 import pytest
 
@@ -100,3 +102,25 @@ def test_a_key_that_others_could_read_is_refused(start_server):
     assert "secrets.key is open to others" in server.log()
     key.chmod(0o600)
     server.start()
+
+
+def test_secrets_by_the_command_line(fresh_server):
+    server = fresh_server
+
+    def cli(*args, data=b""):
+        return subprocess.run([server.binary, *args, "--state", str(server.state)], input=data, capture_output=True)
+
+    value = "line one\nline \\ \"two\""
+    done = cli("secret", "set", "KEY", data=value.encode() + b"\n")
+    assert done.returncode == 0 and b"line one" not in done.stdout + done.stderr, done
+    assert cli("secret", "set", "KEY", data=b"x" * 65536).returncode == 0
+    assert b"at most 65536" in cli("secret", "set", "KEY", data=b"x" * 65537).stderr
+    assert b"no value" in cli("secret", "set", "KEY").stderr
+    printed = cli("secret", "agent", "a1").stdout.decode().strip()
+    assert re.fullmatch("[0-9a-f]{64}", printed)
+    assert cli("secret", "agent", "a1").returncode == 3
+    listed = json.loads(cli("secret", "ls", "--json").stdout)["items"]
+    assert [(s["name"], s["kind"], s["version"]) for s in listed] == [("KEY", "value", 2), ("a1", "agent", 1)]
+    assert b"KEY" in cli("secret", "ls").stdout
+    assert cli("secret", "rm", "KEY").returncode == 0 and cli("secret", "rm", "KEY").returncode == 2
+    assert_nowhere(server, printed, "line one")

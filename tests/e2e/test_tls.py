@@ -7,6 +7,7 @@ import subprocess
 
 import harness
 import pytest
+from agents import Client
 
 
 @pytest.fixture(scope="session")
@@ -134,3 +135,15 @@ def test_a_missing_key_refuses_to_start(certificate, tmp_path):
     assert server.process.wait(15) != 0
     assert "no-such-key.pem" in server.log()
     server.stop(check=False)
+
+
+def test_an_agent_links_over_tls_and_checks_the_certificate(tls_server, certificate, tmp_path):
+    secret = tls_server.post("/api/v1/secrets", {"agent_id": "over-tls"}).json()["secret"]
+    trusting = Client(tls_server, "over-tls", secret, tmp_path).start(wait=False)  # no authority we know
+    harness.wait_until(lambda: "certificate" in trusting.log(), 15, "the refusal")
+    assert not trusting.connected()
+    assert trusting.stop() == 0
+    client = Client(tls_server, "over-tls", secret, tmp_path, ATOLL_CA=str(certificate / "cert.pem")).start()
+    done = tls_server.post("/api/v1/agents/over-tls/commands?wait=15000", {"command": "echo"}, timeout=20).json()
+    assert (done["exit_code"], done["stdout_bytes"]) == (0, 1)
+    assert client.stop() == 0

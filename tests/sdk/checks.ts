@@ -21,11 +21,13 @@ const client = atoll.connect({ state: env("STATE") });
 {
     // Notes which operations were used, under the comfortable layer.
     const caller = Object.getPrototypeOf(Object.getPrototypeOf(client.api));
-    const stream = caller.stream;
-    caller.stream = function (operation: unknown, ...rest: unknown[]) {
-        for (const [name, one] of Object.entries(atoll.operations)) if (one === operation) called.add(name);
-        return stream.call(this, operation, ...rest);
-    };
+    for (const method of ["stream", "socket"]) {
+        const real = caller[method];
+        caller[method] = function (operation: unknown, ...rest: unknown[]) {
+            for (const [name, one] of Object.entries(atoll.operations)) if (one === operation) called.add(name);
+            return real.call(this, operation, ...rest);
+        };
+    }
 }
 
 const checks: [string, () => Promise<void>][] = [];
@@ -152,6 +154,73 @@ check("goes on over a kill of the server", inBox(async (box) => {
     await new Promise((done) => setTimeout(done, 500));
     await harness("kill");
     assert.equal((await wait).text, "begun\ndone\n");
+}));
+
+// ---- terminals ----
+
+check("a terminal", inBox(async (box) => {
+    const terminal = await box.openTerminal(undefined, { name: "main", rows: 30, cols: 100 });
+    assert.deepEqual((await box.terminals()).map((t) => t.id), [terminal.id]);
+    assert.equal((await box.terminal("main")).id, terminal.id);
+    const viewer = await terminal.attach({ from: 0 });
+    viewer.write("stty size; echo $((6 * 7))\n");
+    assert.ok((await viewer.readUntil("\n42")).includes("30 100"));
+    assert.equal(viewer.role, "controller");
+    const becomes = async (who: atoll.Attachment, role: string) => {
+        while (who.role !== role) await who.receive(10_000);
+    };
+    const other = await terminal.attach();
+    await other.readUntil("42"); // a picture of the screen
+    assert.equal(other.role, "observer");
+    other.control(true);
+    await becomes(other, "controller");
+    await becomes(viewer, "observer");
+    other.resize(40, 120);
+    other.keyframe();
+    other.write("stty size\n");
+    await other.readUntil("40 120");
+    other.release();
+    await becomes(other, "observer");
+    other.close();
+    assert.ok(String((await terminal.screen())["text"]).includes("42") && (await terminal.screen("cells"))["screen"]);
+    viewer.control();
+    await becomes(viewer, "controller");
+    viewer.signal("WINCH");
+    await terminal.resize(20, 60);
+    await terminal.signal("WINCH");
+    viewer.write("exit 3\n");
+    await collect(viewer);
+    assert.equal(viewer.exit!["exit_code"], 3);
+    viewer.close();
+    assert.equal((await terminal.refresh()).exit_code, 3);
+    assert.equal(JSON.parse((await (await terminal.recording()).text()).split("\n")[0]!).version, 2);
+    await assert.rejects(terminal.attach({ from: 1e9 }), (error) =>
+        error instanceof atoll.RangeNotSatisfiable && !!error.requestId);
+    const sleeper = await box.openTerminal(["sleep", "1000"]);
+    await sleeper.kill();
+    assert.equal((await collect(await sleeper.attach())).at(-1)!.type, "exit");
+}));
+
+check("a terminal goes on over a kill of the server", inBox(async (box) => {
+    const terminal = await box.openTerminal("stty -opost; i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); " +
+                                            "[ $((i % 100)) = 0 ] && sleep 0.05; done; true");
+    let got = "";
+    let kills = 0;
+    const viewer = await terminal.attach({ role: "observer", from: 0 });
+    for await (const what of viewer) {
+        if (what.type === "output") got += text(what.data);
+        if (got.length > 8000 * (kills + 1) && kills < 2) {
+            kills++;
+            await harness("kill");
+        }
+    }
+    assert.equal(kills, 2);
+    assert.equal(got, Array.from({ length: 3000 }, (_, i) => `line ${i}\n`).join(""));
+    assert.deepEqual([viewer.exit!["exit_code"], viewer.position], [0, got.length]);
+    const quiet = await box.openTerminal("sleep 1.2; echo late");
+    const late = await quiet.attach({ role: "observer", from: 0, idleMs: 300 });
+    const output = (await collect(late)).map((what) => (what.type === "output" ? text(what.data) : "")).join("");
+    assert.equal(output, "late\r\n");
 }));
 
 // ---- files ----

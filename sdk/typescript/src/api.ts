@@ -1,15 +1,12 @@
 // One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit.
 import type * as models from "./models.js";
-import { type Answer, Caller, type Content, type Operation, type Options, type Page } from "./transport.js";
+import {
+    type Answer, Caller, type Content, type Operation, type Options, type Page, type Socket,
+} from "./transport.js";
 
 export const API_VERSION = "0.1.0";
 
 export const operations = {
-    "health.http": { method: "GET", path: "/healthz/http" },
-    "health.deep": { method: "GET", path: "/healthz/deep" },
-    "health.service": { method: "GET", path: "/api/health" },
-    "health.ready_v1": { method: "GET", path: "/api/v1/health/ready" },
-    "health.live_v1": { method: "GET", path: "/api/v1/health/live" },
     "health.read": { method: "GET", path: "/api/v1/health" },
     "version.read": { method: "GET", path: "/api/v1/version" },
     "whoami.read": { method: "GET", path: "/api/v1/whoami" },
@@ -87,42 +84,9 @@ export const operations = {
     "terminal.recording": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/recording" },
     "terminal.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/signal" },
     "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
-    "vm.list": { method: "GET", path: "/api/v1/vms" },
-    "vm.create": { method: "POST", path: "/api/v1/vms", creates: true },
-    "vm.read": { method: "GET", path: "/api/v1/vms/{name}" },
-    "vm.delete": { method: "DELETE", path: "/api/v1/vms/{name}" },
-    "vm.start": { method: "POST", path: "/api/v1/vms/{name}/start" },
-    "vm.stop": { method: "POST", path: "/api/v1/vms/{name}/stop" },
-    "vm.destroy": { method: "POST", path: "/api/v1/vms/{name}/destroy" },
-    "operation.read": { method: "GET", path: "/api/v1/operations/{id}" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
-    /** Does it answer at all? Needs no token. */
-    healthHttp(options?: Options): Promise<unknown> {
-        return this.json(operations["health.http"], {}, {}, undefined, options);
-    }
-
-    /** Is it well: how long it runs, how many agents are linked. */
-    healthDeep(options?: Options): Promise<unknown> {
-        return this.json(operations["health.deep"], {}, {}, undefined, options);
-    }
-
-    /** Which service this is. */
-    healthService(options?: Options): Promise<unknown> {
-        return this.json(operations["health.service"], {}, {}, undefined, options);
-    }
-
-    /** As /readyz, for agentic's clients. */
-    healthReadyV1(options?: Options): Promise<unknown> {
-        return this.json(operations["health.ready_v1"], {}, {}, undefined, options);
-    }
-
-    /** As /healthz, for agentic's clients. */
-    healthLiveV1(options?: Options): Promise<unknown> {
-        return this.json(operations["health.live_v1"], {}, {}, undefined, options);
-    }
-
     /** State, version and load of the server. */
     healthRead(options?: Options): Promise<models.Health> {
         return this.json(operations["health.read"], {}, {}, undefined, options);
@@ -521,8 +485,8 @@ export class Api extends Caller {
     /** Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on, or
      *  from a picture of the screen. */
     terminalAttach(id: string, tid: string, query: { from?: number; role?: string; take?: number },
-        options?: Options): Promise<Answer> {
-        return this.stream(operations["terminal.attach"], { id, tid }, query, undefined, options);
+        options?: Options): Promise<Socket> {
+        return this.socket(operations["terminal.attach"], { id, tid }, query, undefined, options);
     }
 
     /** What it shows now: text, cursor and the newest rows above as JSON; with `format`=cells every character with
@@ -546,46 +510,5 @@ export class Api extends Caller {
     terminalResize(id: string, tid: string, body: models.ExecResizeRequest,
         options?: Options): Promise<models.TerminalInfo> {
         return this.json(operations["terminal.resize"], { id, tid }, {}, body, options);
-    }
-
-    /** Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
-     *  says that the tier vm is not there. */
-    vmList(query: { state?: string; prefix?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.list"], {}, query, undefined, options);
-    }
-
-    /** Make a sandbox; answered 202 with an operation. */
-    vmCreate(body: models.VmCreateRequest, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.create"], {}, {}, body, options);
-    }
-
-    /** One, and the linked agent of the same name. */
-    vmRead(name: string, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.read"], { name }, {}, undefined, options);
-    }
-
-    /** Delete it with its disk; one that runs only with force=true. */
-    vmDelete(name: string, query: { delete_disk?: string; force?: string }, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.delete"], { name }, query, undefined, options);
-    }
-
-    /** Let a stopped one run. */
-    vmStart(name: string, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.start"], { name }, {}, undefined, options);
-    }
-
-    /** Stop it; its disk stays. */
-    vmStop(name: string, query: { force?: string; timeout?: number }, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.stop"], { name }, query, undefined, options);
-    }
-
-    /** Stop it at once; its disk stays. */
-    vmDestroy(name: string, options?: Options): Promise<unknown> {
-        return this.json(operations["vm.destroy"], { name }, {}, undefined, options);
-    }
-
-    /** What was answered 202: how far it is, and how it ended. Kept for an hour. */
-    operationRead(id: string, options?: Options): Promise<unknown> {
-        return this.json(operations["operation.read"], { id }, {}, undefined, options);
     }
 }

@@ -3,6 +3,7 @@ import { Api } from "./api.js";
 import { ConnectionFailed, NotFound, RequestTimeout, Unavailable } from "./errors.js";
 import type * as models from "./models.js";
 import { LIFE_MS, Sandbox } from "./sandbox.js";
+import { type OpenSocket, platformSocket } from "./socket.js";
 import { events } from "./sse.js";
 import { type Answer, type Content, type Fetch, Patience } from "./transport.js";
 
@@ -17,6 +18,7 @@ export interface ClientOptions {
     /** How often a request is repeated where that is safe; 5 unless said. */
     retries?: number;
     fetch?: Fetch;
+    socket?: OpenSocket;
 }
 
 /** Something that happened; seq is its number, to go on from. */
@@ -266,6 +268,7 @@ export class Client {
             timeoutMs: options.timeoutMs ?? 30_000,
             retries: options.retries ?? 5,
             fetch: options.fetch ?? ((url, init) => fetch(url, init)),
+            socket: options.socket ?? platformSocket,
         });
         this.sandboxes = new Sandboxes(this.api);
         this.images = new Images(this.api);

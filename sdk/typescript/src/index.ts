@@ -6,4 +6,6 @@ export { type Change, Files, type RemotePath } from "./files.js";
 export type * from "./models.js";
 export { ExecResult, type Output, type Position, Process } from "./process.js";
 export { type Command, type ExecOptions, Sandbox, type SpawnOptions } from "./sandbox.js";
+export { Closed, type Message, type OpenSocket, type Socket } from "./socket.js";
+export * from "./terminal.js";
 export { Answer, type Content, type Fetch, type Options, type Page, VERSION } from "./transport.js";

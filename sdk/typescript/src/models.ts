@@ -768,28 +768,3 @@ export interface TerminalInfo {
     /** When it ended; null until then */
     ended_at: string | null;
 }
-
-export interface VmCreateRequest {
-    /** Lower-case letters, digits and hyphens */
-    name: string;
-    /** agentic-dev; others are not there */
-    profile?: string;
-    /** None is there yet */
-    loadout?: string;
-    /** None is there yet */
-    composition?: unknown;
-    /** sandbox; vm is refused until it is there */
-    tier?: "sandbox" | "vm";
-    /** Cores (4) */
-    vcpus?: number;
-    /** Memory (8192) */
-    memory_mb?: number;
-    /** Everything writable (50) */
-    disk_gb?: number;
-    /** Known, and without effect yet */
-    agentshare?: boolean;
-    /** Let it run (true) */
-    start?: boolean;
-    /** Known, and without effect yet */
-    ssh_key?: string;
-}

@@ -14,13 +14,14 @@ import type { ReadableStream as NodeStream } from "node:stream/web";
 import { Client, type ClientOptions } from "./client.js";
 import { AtollError } from "./errors.js";
 import type { Fetch } from "./transport.js";
+import { nodeSocket } from "./websocket.js";
 
 export * from "./index.js";
 export { downloadTree, packTree, type UnpackedTree, unpackTree, uploadTree } from "./tree.js";
 
 const MACHINE_STATE = "/var/lib/atoll";
 
-export interface ConnectOptions extends Omit<ClientOptions, "fetch"> {
+export interface ConnectOptions extends Omit<ClientOptions, "fetch" | "socket"> {
     /** A state directory of a local server. */
     state?: string;
     context?: string;
@@ -150,5 +151,6 @@ export function nodeFetch({ unix, ca }: { unix?: string | null; ca?: string | nu
 export function connect(options: ConnectOptions = {}): Client {
     const { address, unix, token, ca } = findEndpoint(options);
     const { timeoutMs, retries } = options;
-    return new Client({ address, token, timeoutMs, retries, fetch: nodeFetch({ unix, ca }) });
+    const socket = nodeSocket({ unix, ca: ca ? readFileSync(ca) : undefined });
+    return new Client({ address, token, timeoutMs, retries, fetch: nodeFetch({ unix, ca }), socket });
 }

@@ -3,6 +3,7 @@ import type { Api } from "./api.js";
 import { Files } from "./files.js";
 import type * as models from "./models.js";
 import { type ExecResult, Process, WAIT_MS, WAIT_SLACK_MS } from "./process.js";
+import { Terminal } from "./terminal.js";
 import type { Content } from "./transport.js";
 
 export const LIFE_MS = 120_000;
@@ -68,6 +69,24 @@ export class Sandbox {
     /** One of them, to be read or waited for by another client than the one that started it. */
     async process(id: string): Promise<Process> {
         return new Process(this.api, this.id, await this.api.execRead(this.id, id, {}));
+    }
+
+    // ---- terminals ----
+
+    /** Starts a terminal: a shell, unless a command is given. It runs on when nobody is attached. */
+    async openTerminal(command?: Command, options: Omit<models.ExecSpec, "argv" | "command"> = {}): Promise<Terminal> {
+        const what = command === undefined ? {} : typeof command === "string" ? { command } : { argv: [...command] };
+        const info = await this.api.terminalCreate(this.id, { ...options, ...what }, { timeoutMs: LIFE_MS });
+        return new Terminal(this.api, this.id, info);
+    }
+
+    async terminals(): Promise<Terminal[]> {
+        return (await this.api.terminalList(this.id)).items.map((info) => new Terminal(this.api, this.id, info));
+    }
+
+    /** By id or name. */
+    async terminal(id: string): Promise<Terminal> {
+        return new Terminal(this.api, this.id, await this.api.terminalRead(this.id, id));
     }
 
     // ---- life ----

@@ -6,6 +6,9 @@
 // the first one's answer.
 import { ApiError, AtollError, ConnectionFailed, errorsByCode, RequestTimeout } from "./errors.js";
 
+import type { OpenSocket, Socket } from "./socket.js";
+
+export type { Socket } from "./socket.js";
 export const VERSION = "0.1.0";
 const PAUSE_FIRST_MS = 100;
 const PAUSE_MAX_MS = 5000;
@@ -43,6 +46,7 @@ export interface TransportOptions {
     timeoutMs: number;
     retries: number;
     fetch: Fetch;
+    socket: OpenSocket;
 }
 
 export const sleep = (ms: number) => new Promise<void>((done) => setTimeout(done, ms));
@@ -157,11 +161,10 @@ async function pause(attempt: number, told: number | null): Promise<void> {
     await sleep(Math.max(ms, Math.min((told ?? 0) * 1000, PAUSE_MAX_MS)));
 }
 
-async function errorOf(answer: Answer): Promise<ApiError> {
-    const text = await answer.text();
+export function errorFrom(status: number, headers: Headers, text: string): ApiError {
     const details = {
-        status: answer.status, code: "", message: text.slice(0, 200) || `status ${answer.status}`,
-        field: null, requestId: answer.headers.get("x-request-id"), retryAfter: retryAfter(answer.headers),
+        status, code: "", message: text.slice(0, 200) || `status ${status}`,
+        field: null, requestId: headers.get("x-request-id"), retryAfter: retryAfter(headers),
     };
     try {
         const { error } = JSON.parse(text);
@@ -206,7 +209,35 @@ export class Caller {
 
     async stream(operation: Operation, path: Record<string, string>, query: Record<string, unknown>, body: unknown,
                  options: Options = {}): Promise<Answer> {
-        const { address, token } = this.transport;
+        const target = this.target(operation, path, query);
+        const sent = bodyOf(body);
+        const headers = this.headers();
+        if (sent.type) headers["content-type"] = sent.type;
+        if (operation.creates) headers["idempotency-key"] = options.idempotencyKey ?? randomKey();
+        Object.assign(headers, options.headers);
+        const init: RequestInit & { duplex?: "half" } = { method: operation.method, headers, redirect: "error" };
+        if (sent.body !== undefined) init.body = sent.body;
+        if (!sent.again) init.duplex = "half";
+        const repeatable = sent.again && (operation.creates === true || ["GET", "PUT"].includes(operation.method));
+        const answer = await this.attempts(target, init, options, repeatable, sent.again);
+        if (answer.status < 200 || answer.status > 299)
+            throw errorFrom(answer.status, answer.headers, await answer.text());
+        return answer;
+    }
+
+    /** An operation that is a WebSocket. */
+    socket(operation: Operation, path: Record<string, string>, query: Record<string, unknown>, _body: undefined,
+           options: Options = {}): Promise<Socket> {
+        return this.transport.socket(this.target(operation, path, query), { ...this.headers(), ...options.headers },
+                                     options.timeoutMs ?? this.transport.timeoutMs);
+    }
+
+    private headers(): Record<string, string> {
+        const { token } = this.transport;
+        return { accept: "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) };
+    }
+
+    private target(operation: Operation, path: Record<string, string>, query: Record<string, unknown>): string {
         let target = operation.path;
         for (const [name, value] of Object.entries(path)) {
             if (!value) throw new AtollError(`${name} must not be empty`);
@@ -216,19 +247,7 @@ export class Caller {
         }
         const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
         if (pairs.length) target += "?" + pairs.map(([name, value]) => `${name}=${parameter(value)}`).join("&");
-        const sent = bodyOf(body);
-        const headers: Record<string, string> = { accept: "application/json" };
-        if (token) headers["authorization"] = `Bearer ${token}`;
-        if (sent.type) headers["content-type"] = sent.type;
-        if (operation.creates) headers["idempotency-key"] = options.idempotencyKey ?? randomKey();
-        Object.assign(headers, options.headers);
-        const init: RequestInit & { duplex?: "half" } = { method: operation.method, headers, redirect: "error" };
-        if (sent.body !== undefined) init.body = sent.body;
-        if (!sent.again) init.duplex = "half";
-        const repeatable = sent.again && (operation.creates === true || ["GET", "PUT"].includes(operation.method));
-        const answer = await this.attempts(address + target, init, options, repeatable, sent.again);
-        if (answer.status < 200 || answer.status > 299) throw await errorOf(answer);
-        return answer;
+        return this.transport.address + target;
     }
 
     private async attempts(url: string, init: RequestInit, options: Options, repeatable: boolean,

@@ -13,12 +13,15 @@ from ._files import Change, Files, Watch
 from ._models import *  # noqa: F401,F403
 from ._process import ExecResult, Output, Position, Process
 from ._sandbox import Sandbox
+from ._terminal import Attachment, Terminal, TerminalEvent, TerminalOutput
 from ._transport import VERSION as __version__
 from ._transport import Options, Page, Stream
 from ._tree import UnpackedTree
+from ._websocket import Closed, WebSocket
 
 __all__ = [
-    "ApiError", "AtollError", "Change", "Client", "Event", "ExecResult", "Files", "Options", "Output", "Page",
-    "Position", "Process", "Sandbox", "Stream", "UnpackedTree", "Watch", "__version__",
+    "ApiError", "AtollError", "Attachment", "Change", "Client", "Closed", "Event", "ExecResult", "Files", "Options",
+    "Output", "Page", "Position", "Process", "Sandbox", "Stream", "Terminal", "TerminalEvent", "TerminalOutput",
+    "UnpackedTree", "Watch", "WebSocket", "__version__",
     *_models.__all__, *_errors.__all__,
 ]

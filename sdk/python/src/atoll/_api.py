@@ -3,14 +3,10 @@ from typing import Any, Dict, Literal, Mapping, Optional, Sequence
 
 from . import _models as models
 from ._transport import Caller, Content, Operation, Options, Page, Stream
+from ._websocket import WebSocket
 
 API_VERSION = "0.1.0"
 OPERATIONS: Dict[str, Operation] = {
-    "health.http": Operation("GET", "/healthz/http"),
-    "health.deep": Operation("GET", "/healthz/deep"),
-    "health.service": Operation("GET", "/api/health"),
-    "health.ready_v1": Operation("GET", "/api/v1/health/ready"),
-    "health.live_v1": Operation("GET", "/api/v1/health/live"),
     "health.read": Operation("GET", "/api/v1/health"),
     "version.read": Operation("GET", "/api/v1/version"),
     "whoami.read": Operation("GET", "/api/v1/whoami"),
@@ -88,38 +84,10 @@ OPERATIONS: Dict[str, Operation] = {
     "terminal.recording": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/recording"),
     "terminal.signal": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/signal"),
     "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
-    "vm.list": Operation("GET", "/api/v1/vms"),
-    "vm.create": Operation("POST", "/api/v1/vms", creates=True),
-    "vm.read": Operation("GET", "/api/v1/vms/{name}"),
-    "vm.delete": Operation("DELETE", "/api/v1/vms/{name}"),
-    "vm.start": Operation("POST", "/api/v1/vms/{name}/start"),
-    "vm.stop": Operation("POST", "/api/v1/vms/{name}/stop"),
-    "vm.destroy": Operation("POST", "/api/v1/vms/{name}/destroy"),
-    "operation.read": Operation("GET", "/api/v1/operations/{id}"),
 }
 
 
 class Api(Caller):
-    def health_http(self, *, options: Optional[Options] = None) -> Any:
-        """Does it answer at all? Needs no token."""
-        return self._any(OPERATIONS["health.http"], {}, {}, None, options)
-
-    def health_deep(self, *, options: Optional[Options] = None) -> Any:
-        """Is it well: how long it runs, how many agents are linked."""
-        return self._any(OPERATIONS["health.deep"], {}, {}, None, options)
-
-    def health_service(self, *, options: Optional[Options] = None) -> Any:
-        """Which service this is."""
-        return self._any(OPERATIONS["health.service"], {}, {}, None, options)
-
-    def health_ready_v1(self, *, options: Optional[Options] = None) -> Any:
-        """As /readyz, for agentic's clients."""
-        return self._any(OPERATIONS["health.ready_v1"], {}, {}, None, options)
-
-    def health_live_v1(self, *, options: Optional[Options] = None) -> Any:
-        """As /healthz, for agentic's clients."""
-        return self._any(OPERATIONS["health.live_v1"], {}, {}, None, options)
-
     def health_read(self, *, options: Optional[Options] = None) -> models.Health:
         """State, version and load of the server."""
         return self._json(OPERATIONS["health.read"], {}, {}, None, models.Health, options)
@@ -534,11 +502,11 @@ class Api(Caller):
         return self._json(OPERATIONS["terminal.kill"], {"id": id, "tid": tid}, {}, None, models.TerminalInfo, options)
 
     def terminal_attach(self, id: str, tid: str, *, from_: Optional[int] = None, role: Optional[str] = None,
-                        take: Optional[int] = None, options: Optional[Options] = None) -> Stream:
+                        take: Optional[int] = None, options: Optional[Options] = None) -> WebSocket:
         """Watch it, and as `role`=controller type, over a WebSocket (docs/terminals.md): from position `from` on,
         or from a picture of the screen."""
-        return self.send(OPERATIONS["terminal.attach"], {"id": id, "tid": tid},
-                         {"from": from_, "role": role, "take": take}, None, options)
+        return self.socket(OPERATIONS["terminal.attach"], {"id": id, "tid": tid},
+                           {"from": from_, "role": role, "take": take}, None, options)
 
     def terminal_screen(self, id: str, tid: str, *, format: Optional[str] = None,
                         options: Optional[Options] = None) -> Any:
@@ -563,47 +531,3 @@ class Api(Caller):
         body = {"rows": rows, "cols": cols}
         return self._json(OPERATIONS["terminal.resize"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
                           options)
-
-    def vm_list(self, *, state: Optional[str] = None, prefix: Optional[str] = None,
-                options: Optional[Options] = None) -> Any:
-        """Sandboxes as VMs: `state` is running, stopped or all; `prefix` of the name (agent-; * for any). `tiers`
-        says that the tier vm is not there."""
-        return self._any(OPERATIONS["vm.list"], {}, {"state": state, "prefix": prefix}, None, options)
-
-    def vm_create(self, *, name: str, profile: Optional[str] = None, loadout: Optional[str] = None,
-                  composition: Optional[Any] = None, tier: Optional[Literal["sandbox", "vm"]] = None,
-                  vcpus: Optional[int] = None, memory_mb: Optional[int] = None, disk_gb: Optional[int] = None,
-                  agentshare: Optional[bool] = None, start: Optional[bool] = None, ssh_key: Optional[str] = None,
-                  options: Optional[Options] = None) -> Any:
-        """Make a sandbox; answered 202 with an operation."""
-        body = {"name": name, "profile": profile, "loadout": loadout, "composition": composition, "tier": tier,
-                "vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb, "agentshare": agentshare, "start": start,
-                "ssh_key": ssh_key}
-        return self._any(OPERATIONS["vm.create"], {}, {}, body, options)
-
-    def vm_read(self, name: str, *, options: Optional[Options] = None) -> Any:
-        """One, and the linked agent of the same name."""
-        return self._any(OPERATIONS["vm.read"], {"name": name}, {}, None, options)
-
-    def vm_delete(self, name: str, *, delete_disk: Optional[str] = None, force: Optional[str] = None,
-                  options: Optional[Options] = None) -> Any:
-        """Delete it with its disk; one that runs only with force=true."""
-        return self._any(OPERATIONS["vm.delete"], {"name": name}, {"delete_disk": delete_disk, "force": force}, None,
-                         options)
-
-    def vm_start(self, name: str, *, options: Optional[Options] = None) -> Any:
-        """Let a stopped one run."""
-        return self._any(OPERATIONS["vm.start"], {"name": name}, {}, None, options)
-
-    def vm_stop(self, name: str, *, force: Optional[str] = None, timeout: Optional[int] = None,
-                options: Optional[Options] = None) -> Any:
-        """Stop it; its disk stays."""
-        return self._any(OPERATIONS["vm.stop"], {"name": name}, {"force": force, "timeout": timeout}, None, options)
-
-    def vm_destroy(self, name: str, *, options: Optional[Options] = None) -> Any:
-        """Stop it at once; its disk stays."""
-        return self._any(OPERATIONS["vm.destroy"], {"name": name}, {}, None, options)
-
-    def operation_read(self, id: str, *, options: Optional[Options] = None) -> Any:
-        """What was answered 202: how far it is, and how it ended. Kept for an hour."""
-        return self._any(OPERATIONS["operation.read"], {"id": id}, {}, None, options)

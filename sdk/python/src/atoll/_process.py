@@ -115,6 +115,10 @@ class Patience:
     def progress(self) -> None:
         self._until, self._pause = time.monotonic() + self._seconds, PAUSE_FIRST
 
+    def left(self) -> float:
+        """Seconds until it gives up."""
+        return max(0.0, self._until - time.monotonic())
+
     def wait(self, error: AtollError) -> None:
         if time.monotonic() + self._pause > self._until:
             raise error

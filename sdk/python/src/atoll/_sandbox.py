@@ -5,6 +5,7 @@ from . import _models as models
 from ._errors import NotFound
 from ._files import Files
 from ._process import WAIT_MS, WAIT_SLACK, ExecResult, Process
+from ._terminal import Terminal
 from ._transport import Content, Options
 
 if TYPE_CHECKING:
@@ -50,13 +51,13 @@ class Sandbox:
 
     # ---- commands ----
 
-    def spawn(self, command: Command, *, cwd: Optional[str] = None, user: Optional[User] = None,
-              env: Optional[Mapping[str, str]] = None, tty: bool = False, stdin_open: bool = False,
-              rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-              files: Optional[Sequence[models.FileRule]] = None) -> Process:
+    def spawn(self, command: Command, *, name: Optional[str] = None, cwd: Optional[str] = None,
+              user: Optional[User] = None, env: Optional[Mapping[str, str]] = None, tty: bool = False,
+              stdin_open: bool = False, rows: Optional[int] = None, cols: Optional[int] = None,
+              timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None) -> Process:
         """Starts a command: a list is a program and its arguments, a text a line for the shell."""
-        return self._exec(0, command, cwd=cwd, user=user, env=env, tty=tty, stdin_open=stdin_open, rows=rows,
-                          cols=cols, timeout_ms=timeout_ms, files=files)
+        return self._exec(0, command, name=name, cwd=cwd, user=user, env=env, tty=tty, stdin_open=stdin_open,
+                          rows=rows, cols=cols, timeout_ms=timeout_ms, files=files)
 
     def exec(self, command: Command, *, stdin: Union[None, str, Content] = None, cwd: Optional[str] = None,
              user: Optional[User] = None, env: Optional[Mapping[str, str]] = None,
@@ -76,11 +77,11 @@ class Sandbox:
     def _exec(self, wait: int, command: Command, *, cwd: Optional[str], user: Optional[User],
               env: Optional[Mapping[str, str]], timeout_ms: Optional[int],
               files: Optional[Sequence[models.FileRule]], tty: bool = False, stdin_open: bool = False,
-              rows: Optional[int] = None, cols: Optional[int] = None) -> Process:
+              rows: Optional[int] = None, cols: Optional[int] = None, name: Optional[str] = None) -> Process:
         line, argv = (command, None) if isinstance(command, str) else (None, list(command))
         info = self._api.exec_create(
-            self.id, wait=wait or None, argv=argv, command=line, cwd=cwd, user=user, env=env, tty=tty or None,
-            stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
+            self.id, wait=wait or None, argv=argv, command=line, name=name, cwd=cwd, user=user, env=env,
+            tty=tty or None, stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
             options=Options(timeout=wait / 1000 + self.client.timeout + WAIT_SLACK))
         return Process(self, info)
 
@@ -91,6 +92,28 @@ class Sandbox:
     def process(self, id: str) -> Process:
         """One of them, to be read or waited for by another client than the one that started it."""
         return Process(self, self._api.exec_read(self.id, id))
+
+    # ---- terminals ----
+
+    def open_terminal(self, command: Optional[Command] = None, *, name: Optional[str] = None,
+                      rows: Optional[int] = None, cols: Optional[int] = None, cwd: Optional[str] = None,
+                      user: Optional[User] = None, env: Optional[Mapping[str, str]] = None,
+                      timeout_ms: Optional[int] = None, max_controllers: Optional[int] = None,
+                      lease_ms: Optional[int] = None,
+                      files: Optional[Sequence[models.FileRule]] = None) -> Terminal:
+        """Starts a terminal: a shell, unless a command is given. It runs on when nobody is attached."""
+        line, argv = (command, None) if command is None or isinstance(command, str) else (None, list(command))
+        return Terminal(self, self._api.terminal_create(
+            self.id, argv=argv, command=line, name=name, rows=rows, cols=cols, cwd=cwd, user=user, env=env,
+            timeout_ms=timeout_ms, max_controllers=max_controllers, lease_ms=lease_ms, files=files,
+            options=Options(timeout=LIFE_SECONDS)))
+
+    def terminals(self) -> List[Terminal]:
+        return [Terminal(self, info) for info in self._api.terminal_list(self.id).items]
+
+    def terminal(self, id: str) -> Terminal:
+        """By id or name."""
+        return Terminal(self, self._api.terminal_read(self.id, id))
 
     # ---- life ----
 

@@ -27,6 +27,7 @@ from urllib.parse import quote
 from ._endpoint import Endpoint
 from ._errors import BY_CODE, ApiError, AtollError, ConnectionFailed, RequestTimeout
 from ._model import M
+from ._websocket import Refused, WebSocket
 
 VERSION = "0.1.0"
 CHUNK = 262144
@@ -235,7 +236,7 @@ class Transport:
                 connection.close()
                 raise
             if answer.status == 503 and repeatable and not last:
-                wait = _retry_after(answer)
+                wait = _retry_after({k.lower(): v for k, v in answer.headers.items()})
                 answer.close()
                 _pause(attempt, wait)
                 continue
@@ -289,9 +290,9 @@ def _body(content: Optional[Content]) -> Tuple[Any, Dict[str, str]]:
     return (one for one in content if one), {"Transfer-Encoding": "chunked"}
 
 
-def _retry_after(answer: Stream) -> Optional[float]:
+def _retry_after(headers: Mapping[str, str]) -> Optional[float]:
     try:
-        return float(answer.headers["Retry-After"])
+        return float(headers["retry-after"])
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -305,14 +306,18 @@ def error_of(answer: Stream) -> ApiError:
     """The exception that an answer stands for; reads and closes it."""
     with answer:
         text = answer.read(ERROR_MAX)
+    return error_from(answer.status, {k.lower(): v for k, v in answer.headers.items()}, text)
+
+
+def error_from(status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
     try:
         error = json.loads(text)["error"]
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
-        error, code, message = {}, "", text[:200].decode("utf-8", "replace") or f"status {answer.status}"
+        error, code, message = {}, "", text[:200].decode("utf-8", "replace") or f"status {status}"
     kind = BY_CODE.get(code, ApiError)
-    return kind(answer.status, code, message, error.get("field"),
-                error.get("request_id") or answer.headers.get("X-Request-Id"), _retry_after(answer))
+    return kind(status, code, message, error.get("field"), error.get("request_id") or headers.get("x-request-id"),
+                _retry_after(headers))
 
 
 def text_of(value: Any) -> str:
@@ -332,20 +337,27 @@ class Caller:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
-    def send(self, operation: Operation, path: Mapping[str, str], query: Mapping[str, Any], body: Any,
-             options: Optional[Options]) -> Stream:
-        """One operation; an ApiError unless it succeeded."""
-        options = options or Options()
+    def _target(self, operation: Operation, path: Mapping[str, str], query: Mapping[str, Any]) -> str:
         target = operation.path
         for name, value in path.items():
             if not value:
                 raise AtollError(f"{name} must not be empty")
             target = target.replace("{" + name + "}", quote(value, safe=""))
         pairs = [f"{name}={text_of(value)}" for name, value in query.items() if value is not None]
+        return target + ("?" + "&".join(pairs) if pairs else "")
+
+    def _headers(self) -> Dict[str, str]:
         at = self.transport.endpoint
         headers = {"Host": at.authority, "User-Agent": "atoll-python/" + VERSION, "Accept": "application/json"}
         if at.token:
             headers["Authorization"] = "Bearer " + at.token
+        return headers
+
+    def send(self, operation: Operation, path: Mapping[str, str], query: Mapping[str, Any], body: Any,
+             options: Optional[Options]) -> Stream:
+        """One operation; an ApiError unless it succeeded."""
+        options = options or Options()
+        headers = self._headers()
         if isinstance(body, dict):
             headers["Content-Type"] = "application/json"
             body = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
@@ -357,11 +369,28 @@ class Caller:
         timeout = self.transport.timeout if options.timeout is None else options.timeout
         retries = self.transport.retries if options.retries is None else options.retries
         repeatable = operation.creates or operation.method in ("GET", "PUT")
-        answer = self.transport.request(operation.method, target + ("?" + "&".join(pairs) if pairs else ""),
-                                        headers, body, timeout, retries, repeatable)
+        answer = self.transport.request(operation.method, self._target(operation, path, query), headers, body,
+                                        timeout, retries, repeatable)
         if not 200 <= answer.status < 300:
             raise error_of(answer)
         return answer
+
+    def socket(self, operation: Operation, path: Mapping[str, str], query: Mapping[str, Any], body: None,
+               options: Optional[Options]) -> WebSocket:
+        """An operation that is a WebSocket."""
+        options = options or Options()
+        timeout = self.transport.timeout if options.timeout is None else options.timeout
+        headers = {**self._headers(), **options.headers}
+        try:
+            sock = self.transport.connect_new(timeout).sock
+        except (socket.timeout, TimeoutError) as e:
+            raise RequestTimeout(f"no connection within {timeout} s") from e
+        except OSError as e:
+            raise ConnectionFailed(f"cannot connect: {e}") from e
+        try:
+            return WebSocket(sock, self._target(operation, path, query), headers, timeout)
+        except Refused as e:
+            raise error_from(e.status, e.headers, e.body) from e
 
     def _any(self, operation: Operation, path: Mapping[str, str], query: Mapping[str, Any], body: Any,
              options: Optional[Options]) -> Any:
