@@ -446,8 +446,9 @@ install: all ## install below PREFIX (/usr/local), DESTDIR before it: programs, 
 	@$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(UNITDIR)
 	@$(INSTALL) -m 755 $(BUILD)/atoll $(DESTDIR)$(BINDIR)/atoll
 	@$(INSTALL) -m 755 $(BUILD)/atoll-warden $(DESTDIR)$(LIBEXECDIR)/atoll-warden
-	@sed 's|@BINDIR@|$(BINDIR)|' deploy/atoll.service > $(DESTDIR)$(UNITDIR)/atoll.service
-	@chmod 644 $(DESTDIR)$(UNITDIR)/atoll.service
+	@for unit in atoll.service atoll-agent.service; do \
+	    sed 's|@BINDIR@|$(BINDIR)|' deploy/$$unit > $(DESTDIR)$(UNITDIR)/$$unit; \
+	    chmod 644 $(DESTDIR)$(UNITDIR)/$$unit; done
 	@for page in $(notdir $(wildcard man/*.[1-8])); do \
 	    $(INSTALL) -D -m 644 man/$$page $(DESTDIR)$(SHAREDIR)/man/man$${page##*.}/$$page; done
 	@$(INSTALL) -d $(DESTDIR)$(SHAREDIR)/bash-completion/completions \
@@ -459,7 +460,8 @@ install: all ## install below PREFIX (/usr/local), DESTDIR before it: programs, 
 
 uninstall: ## remove what install put there; state and settings stay
 	@rm -f $(DESTDIR)$(BINDIR)/atoll $(DESTDIR)$(LIBEXECDIR)/atoll-warden \
-	    $(DESTDIR)$(UNITDIR)/atoll.service $(DESTDIR)$(SHAREDIR)/bash-completion/completions/atoll \
+	    $(DESTDIR)$(UNITDIR)/atoll.service $(DESTDIR)$(UNITDIR)/atoll-agent.service \
+	    $(DESTDIR)$(SHAREDIR)/bash-completion/completions/atoll \
 	    $(DESTDIR)$(SHAREDIR)/zsh/site-functions/_atoll \
 	    $(DESTDIR)$(SHAREDIR)/fish/vendor_completions.d/atoll.fish \
 	    $(foreach page,$(notdir $(wildcard man/*.[1-8])), \

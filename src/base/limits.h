@@ -187,7 +187,7 @@
 #define TERM_LEASE_MAX_MS (24ll * 3600 * 1000)
 #define TERM_SCROLLBACK 1000          /* rows above the screen */
 #define TERM_KEY_SCROLLBACK 200       /* of these in a keyframe */
-#define TERM_KEY_EVERY (1ll << 20)    /* bytes of output between two keyframes that are kept */
+#define TERM_KEY_EVERY (4ll << 20)    /* bytes of output between two keyframes that are kept */
 #define TERM_KEY_MAX (32ull << 20)    /* bytes of one */
 #define TERM_REBUILD_MAX (8ull << 20) /* bytes read for a screen when no keyframe was kept */
 #define SCREEN_TAIL 50                /* rows above the screen that are told with it */

@@ -226,6 +226,19 @@ static bool shown(const struct linked *agent, int64_t now_ms)
     return agent->peer || now_ms - agent->heard_ms <= agent->links->options.remove_ms;
 }
 
+/* To one that is silent: if its machine is gone, the kernel finds out by what is not acknowledged.
+ */
+static void ping(struct linked *agent, int64_t now_ms)
+{
+    V1(Ping) said = AGENTIC__SANDBOX__V1__PING__INIT;
+    V1(ManagementMessage) message = AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__INIT;
+
+    said.timestamp_ms = now_ms;
+    message.payload_case = AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__PAYLOAD_PING;
+    message.ping = &said;
+    links_tell(agent, &message);
+}
+
 static void on_check(struct timer *timer)
 {
     struct links *links = container_of(timer, struct links, check);
@@ -236,6 +249,8 @@ static void on_check(struct timer *timer)
 
         if (agent->peer)
             crash_alive(&agent->crash, agent->peer->since_ms, now_ms);
+        if (now_ms - agent->heard_ms > links->options.stale_ms)
+            ping(agent, now_ms);
         if (!shown(agent, now_ms))
             commands_lost(agent, "Agent disconnected");
     }

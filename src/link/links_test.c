@@ -588,6 +588,7 @@ TEST(the_silent_are_stale_then_gone_and_those_who_left_lose_their_commands)
     memcpy(id, played->command, sizeof(id));
     turn(250);
     CHECK_INT(status_named("a"), AGENT_STALE);
+    CHECK_INT(played->last, AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__PAYLOAD_PING);
     say_output(played, id, 0, "x"); /* a word brings it back */
     CHECK_INT(status_named("a"), AGENT_STARTING);
     turn(600);
