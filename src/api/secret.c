@@ -126,7 +126,7 @@ static void forget_body(struct call *call, const struct value_wish *wish)
 
 static int secret_put(struct call *call, struct err *err)
 {
-    struct secret_row row;
+    struct secret_row row = { 0 };
     struct value_wish wish = { 0 };
     char fingerprint[FINGERPRINT_SIZE];
     int rc = call_decode(call, &wish, err);

@@ -124,7 +124,7 @@ static int by_id(const void *a, const void *b)
 static void put_clients(struct json_out *json, const char *key, struct box_term *term,
                         enum attach_role role)
 {
-    const char *ids[TERM_VIEWERS_MAX];
+    const char *ids[TERM_VIEWERS_MAX] = { 0 };
     size_t count = 0;
 
     for (struct attach *at = NULL; (at = term_attached(term, at));)

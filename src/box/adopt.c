@@ -230,7 +230,7 @@ static void parted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS
         return;
     }
     snprintf(reason, sizeof(reason), "it was made by another release (init protocol %u, here %u)%s",
-             box->version, INIT_VERSION,
+             box->version, (unsigned)INIT_VERSION,
              box->disk ? ": start it to go on with its files" : ", and its files were in memory");
     box->asleep = false;
     box_lost(box, reason);

@@ -361,8 +361,8 @@ void grpc_answer_gone(void)
 
 void grpc_refuse(struct http_req *req, int status, const char *message)
 {
+    static const struct grpc_type json = { "application/json", KIND_UNARY, true };
     const struct grpc_type *type = grpc_type_of(req);
 
-    grpc_answer_end(req, type ? type : type_named(STR("application/json")), false, status, message,
-                    STR_NONE);
+    grpc_answer_end(req, type ? type : &json, false, status, message, STR_NONE);
 }

@@ -1,4 +1,5 @@
 /* The life of boxes, through the verbs: real ones, as root; and every step failed once. */
+#include <ftw.h>
 #include <sys/inotify.h>
 
 #include "warden/box_rig.h"
@@ -551,48 +552,68 @@ TEST(mounts_are_let_go_of_when_all_else_is_gone)
     CHECK_INT(rig_child(true), 0);
 }
 
-/* Their number, and which they are: " INODE INODE…". */
-static int groups_named(const char *name, char *inodes, size_t size)
-{
-    char command[256];
-    int count = 0;
+static struct {
+    const char *name; /* its beginning */
+    ino_t inodes[64];
+    int count;
+} groups;
 
-    snprintf(command, sizeof(command), "find /sys/fs/cgroup -type d -path '*/%s/%s' -printf ' %%i'",
-             box_host.name, name);
-    FILE *out = popen(command, "re");
-    CHECK(out != NULL);
-    inodes[fread(inodes, 1, size - 1, out)] = 0;
-    pclose(out);
-    for (const char *at = inodes; (at = strchr(at, ' ')); at++)
-        count++;
-    return count;
+static int see_group(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    char ours[128];
+    size_t len = (size_t)snprintf(ours, sizeof(ours), "/%s/", box_host.name);
+
+    if (type == FTW_D && (size_t)at->base > len && strncmp(path + at->base - len, ours, len) == 0 &&
+        strncmp(path + at->base, groups.name, strlen(groups.name)) == 0 &&
+        groups.count < (int)ARRAY_LEN(groups.inodes))
+        groups.inodes[groups.count++] = st->st_ino;
+    return 0;
+}
+
+static int find_groups(const char *name)
+{
+    groups.name = name;
+    groups.count = 0;
+    CHECK_INT(nftw("/sys/fs/cgroup", see_group, 16, FTW_PHYS), 0);
+    return groups.count;
+}
+
+static bool found(ino_t inode)
+{
+    for (int i = 0; i < groups.count; i++)
+        if (groups.inodes[i] == inode)
+            return true;
+    return false;
 }
 
 TEST(groups_made_ahead_become_those_of_a_box_and_go_with_the_warden)
 {
     const char *state = rig_open();
     struct rig_left before = rig_before(state);
-    char ahead[1024], its[1024], *rest = NULL;
-    int full = groups_named(".ahead*", ahead, sizeof(ahead));
+    int full = find_groups(".ahead");
 
     if (full == 0) {
         rig_close();
         test_skip("cgroups of v2 cannot be renamed");
     }
+    ino_t inodes[ARRAY_LEN(groups.inodes)];
+    memcpy(inodes, groups.inodes, sizeof(inodes));
     struct rig_box box = rig_create(rig_spec("ahead"), "ahead");
-    CHECK(groups_named("ahead", its, sizeof(its)) > 0);
-    for (char *one = strtok_r(its, " ", &rest); one; one = strtok_r(NULL, " ", &rest))
-        CHECK(strstr(ahead, one) != NULL);
+    int its = find_groups("ahead"), were_ahead = 0;
+    CHECK(its > 0);
+    for (int i = 0; i < full; i++)
+        were_ahead += found(inodes[i]);
+    CHECK_INT(were_ahead, its);
     CHECK_INT(rig_name(WIRE_BOX_APPLIED, "ahead").msg.applied.pids, 64);
     rig_settle();
-    CHECK_INT(groups_named(".ahead*", ahead, sizeof(ahead)), full);
+    CHECK_INT(find_groups(".ahead"), full);
     rig_destroy(&box);
     rig_settle();
     rig_check_left(state, before);
     boxes_pool(1);
-    CHECK(groups_named(".ahead*", ahead, sizeof(ahead)) < full);
+    CHECK(find_groups(".ahead") < full);
     boxes_pool(4);
     rig_settle();
     rig_close();
-    CHECK_INT(groups_named(".ahead*", ahead, sizeof(ahead)), 0);
+    CHECK_INT(find_groups(".ahead"), 0);
 }

@@ -380,7 +380,8 @@ def test_draining_says_so(start_server):
 # ---- other people's client ----
 
 def test_the_ws_client_of_npm(server, box, node_modules):
-    done = subprocess.run(["node", "terminal.mjs", server.host, server.token, box], capture_output=True, text=True,
-                          cwd=harness.ROOT / "tests" / "peers", timeout=60 * harness.SLOW)
+    done = subprocess.run(["node", "terminal.mjs", server.host, server.token, box],
+                          cwd=harness.ROOT / "tests" / "peers",
+                          capture_output=True, text=True, timeout=60 * harness.SLOW)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("ok ") == 3
