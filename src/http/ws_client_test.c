@@ -46,7 +46,7 @@ static void answer(int fd)
 
 static void *play(void *ctx)
 {
-    int fd = accept(played.listener, NULL, NULL);
+    int fd = accept4(played.listener, NULL, NULL, SOCK_CLOEXEC);
     size_t len = 0;
     ssize_t got;
 
