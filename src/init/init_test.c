@@ -294,6 +294,36 @@ TEST(nothing_is_lost_or_doubled)
     rig_clear();
 }
 
+/* It has ended long ago, and all that time nobody took what it had printed. */
+TEST(what_waits_in_the_pipes_when_a_command_ends_is_told)
+{
+    struct init_ack ack = { 0 };
+
+    rig_begin();
+    start_one(&models[0]);
+    struct exec *exec = exec_find(models[0].id);
+    CHECK(exec);
+    for (uint64_t before = 1; before != models[0].wrote[0] + models[0].wrote[1];) {
+        before = models[0].wrote[0] + models[0].wrote[1];
+        for (int i = 0; i < 64; i++)
+            print_some(&models[0], exec);
+        rig_turn();
+    }
+    models[0].dead = true;
+    rig_exit(exec, 7 << 8);
+    rig_now += 60000;
+    for (int i = 0; i < 10000 && !models[0].exited; i++) {
+        hear(100);
+        memcpy(ack.position, models[0].got, sizeof(ack.position));
+        tell(INIT_ACK, models[0].id, &ack, sizeof(ack), NULL, 0);
+        link_readable(); /* and the pipes' turn has not come yet */
+        link_flush();
+    }
+    CHECK(models[0].exited);
+    models[0] = (struct model){ 0 };
+    rig_clear();
+}
+
 TEST(a_frame_of_nobody_ends_the_connection_and_nothing_else)
 {
     struct init_head head = { 0x12345678, INIT_PING, 0, 0, 0 };

@@ -148,6 +148,11 @@ static void take_acks(struct exec *exec, const uint64_t position[INIT_STREAMS],
         struct out *out = &exec->out[s];
 
         out_ack(out, position[s]);
+        /* What waited in the pipe is taken before anybody asks whether the command is over: its
+         * grace may have passed while there was no room, and then the rest would be dropped. */
+        if (out->paused && !exec->draining)
+            while (!out_full(out) && out_fill(out) > 0)
+                ;
         if (out->paused && !out_full(out) && out->fd >= 0) {
             out->paused = false;
             watch_change(out->fd, EPOLLIN, first + (unsigned)s, exec);
@@ -307,6 +312,22 @@ static bool flush_room(struct exec *exec)
     return true;
 }
 
+/*
+ * The command is over and its time too, but what it printed may still be in its pipes: they were
+ * not read while the ring was full, or the sandbox was frozen. True: there was something.
+ */
+static bool catch_up(struct exec *exec, int64_t now)
+{
+    bool got = false;
+
+    if (exec->draining || !exec_finished(exec, now))
+        return false;
+    for (int s = 0; s < INIT_STREAMS; s++)
+        while (!out_full(&exec->out[s]) && out_fill(&exec->out[s]) > 0)
+            got = true;
+    return got;
+}
+
 void link_flush(void)
 {
     int64_t now = now_ms();
@@ -320,8 +341,10 @@ void link_flush(void)
 
         if (!exec->id || !flush_room(exec))
             continue;
-        if (!flush_stream(exec, INIT_OUT) || !flush_stream(exec, INIT_ERR))
-            return;
+        do
+            if (!flush_stream(exec, INIT_OUT) || !flush_stream(exec, INIT_ERR))
+                return;
+        while (catch_up(exec, now));
         if (exec->told || !exec_finished(exec, now))
             continue;
         exec->draining = true; /* the end positions are now a promise */

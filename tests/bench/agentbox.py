@@ -1,6 +1,6 @@
 """Commands by agentbox's Exec over gRPC, beside `runc exec` in a container that runs: how many a second.
 
-Both have as many at once as make the most of the machine: h2load keeps 16 calls under way, runc has two loops
+Both have as many at once as make the most of the machine: h2load keeps 64 calls under way, runc has two loops
 for each core. Every call of ours is stored, audited and told with its output; the last one is looked at.
 """
 import os
@@ -21,7 +21,7 @@ def ours(bench, server, session, files):
     frame = bench.work / "exec-frame"
     data = files.request(rpc.SANDBOX, "Exec", {"sessionId": session, "command": LINE}).SerializeToString()
     frame.write_bytes(rpc.message(data))
-    text = subprocess.run(["h2load", "-D", str(bench.seconds), "-c", "4", "-m", "4", "-t", "1", "-d", str(frame),
+    text = subprocess.run(["h2load", "-D", str(bench.seconds), "-c", "4", "-m", "16", "-t", "1", "-d", str(frame),
                            "-H", "content-type: application/grpc", "-H", "te: trailers",
                            "-H", f"authorization: Bearer {server.token}", f"{server.url}/{rpc.SANDBOX}/Exec"],
                           capture_output=True, text=True, check=True, timeout=bench.seconds + 60).stdout

@@ -315,7 +315,7 @@ static void split(char *text, char **argv)
 {
     int argc = 0;
 
-    while (*text && argc < WORDS_MAX - 1) {
+    for (text += strspn(text, " "); *text && argc < WORDS_MAX - 1; text += strspn(text, " ")) {
         argv[argc++] = text;
         text += strcspn(text, " ");
         if (*text)

@@ -1,6 +1,7 @@
 """Files in a sandbox as a client sees them: read, written, listed, moved, packed and unpacked; and what
 must not happen. Other programs' archives are read, and ours by them."""
 import base64
+import contextlib
 import hashlib
 import http.client
 import io
@@ -12,6 +13,7 @@ import random
 import subprocess
 import tarfile
 import threading
+import time
 from urllib.parse import quote
 
 import harness
@@ -124,6 +126,22 @@ def test_the_next_request_may_come_as_soon_as_a_file_was_read(box, place):
                 answer += sock.recv(65536)
             sock.sendall(f"GET /api/v1/whoami HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
             assert harness.read_all(sock).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_archive_is_whole_however_late_it_is_read(box, place):
+    """Of some size, the last bytes wait in the pipe of a job that has ended while there is no room for them."""
+    sizes = [i * 48 * 1024 for i in range(2, 90)]
+    for size in sizes:
+        assert box.post("/mkdir", place(str(size))).status == 200
+    box.sh(f"cd {place()} && for s in *; do head -c $s /dev/zero > $s/f; done")
+    for some in (sizes[i:i + 8] for i in range(0, len(sizes), 8)):
+        late = [(size, harness.UnixConnection(box.server.socket_path, 30)) for size in some]
+        for size, peer in late:
+            peer.request("GET", box.url("/tree", place(str(size))))
+        time.sleep(0.4)
+        for size, peer in late:
+            with contextlib.closing(peer), tarfile.open(fileobj=io.BytesIO(peer.getresponse().read())) as tar:
+                assert tar.getmember("f").size == size and len(tar.extractfile("f").read()) == size
 
 
 def test_the_mode_is_kept_or_said_and_never_setuid(box, place):
