@@ -175,9 +175,6 @@ int term_frame(struct box_term *term, uint64_t number, struct term_frame *out, s
 
     if (number >= term->frames)
         return 0;
-    if (number && number <= first_record(term))
-        return err_set(err, ERR_GONE, "frames before %llu are no longer kept",
-                       (unsigned long long)first_record(term) + 1);
     if (read_record(term, number, &record, err) < 0 ||
         (number && read_record(term, number - 1, &before, err) < 0))
         return -1;
