@@ -51,7 +51,7 @@ static int submit(struct call *call, const struct template_view *view, const cha
 static int template_put(struct call *call, struct err *err)
 {
     struct sandbox_spec spec = { 0 };
-    const char *name = call_param(call, "name");
+    const char *name = call_param(call, "template_name");
 
     if (call_decode(call, &spec, err) < 0 ||
         template_check(call->api->boxes, call->who.tenant, name, &spec, err) < 0)
@@ -65,7 +65,7 @@ static int call_template(struct call *call, struct template_view *out, struct er
 {
     struct template *template;
 
-    if (template_find(call->api->boxes, call->who.tenant, call_param(call, "name"), &template,
+    if (template_find(call->api->boxes, call->who.tenant, call_param(call, "template_name"), &template,
                       err) < 0)
         return -1;
     template_view(template, out);
@@ -120,7 +120,7 @@ const struct route template_routes[] = {
       .summary = "Wishes for sandboxes that have a name, by name." },
     { .name = "template.read",
       .method = "GET",
-      .path = "/api/v1/templates/{name}",
+      .path = "/api/v1/templates/{template_name}",
       .on = ON_LOOP,
       .roles = ROLE_LOOK,
       .fn = template_get,
@@ -128,7 +128,7 @@ const struct route template_routes[] = {
       .summary = "One template." },
     { .name = "template.set",
       .method = "PUT",
-      .path = "/api/v1/templates/{name}",
+      .path = "/api/v1/templates/{template_name}",
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = template_put,
@@ -138,7 +138,7 @@ const struct route template_routes[] = {
                  "`template` and `binds`. Sandboxes made of it before do not change." },
     { .name = "template.delete",
       .method = "DELETE",
-      .path = "/api/v1/templates/{name}",
+      .path = "/api/v1/templates/{template_name}",
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = template_delete,

@@ -378,6 +378,10 @@ check("the other nouns", async () => {
     assert.deepEqual((await client.images.list()).map((i) => i.name), ["ts-tiny"]);
     assert.equal((await client.images.get("ts-tiny")).format, "tar");
     await client.images.delete("ts-tiny");
+    await client.templates.set("ts-wish", { storage: "memory" });
+    assert.equal((await client.templates.get("ts-wish")).name, "ts-wish");
+    assert.ok((await client.templates.list()).some((t) => t.name === "ts-wish"));
+    await client.templates.delete("ts-wish");
     await client.pools.set("ts-pool", { size: 1, storage: "memory" });
     assert.ok((await client.pools.list()).some((p) => p.name === "ts-pool"));
     await client.pools.set("ts-pool", { size: 0 });
