@@ -18,11 +18,11 @@
 #define RETRIES_MAX 6000
 #define VOLUMES 2
 
-/* What a session may reach unless it says; the names are agentbox's. */
+/* What a session may reach unless it says: agentbox's, package registries by their suffixes. */
 static const char *const default_hosts[] = {
-    "pypi.org",   "files.pythonhosted.org",    "*.npmjs.org",
-    "github.com", "raw.githubusercontent.com", "objects.githubusercontent.com",
-    "crates.io",  "static.crates.io",
+    "*.pypi.org",  "*.pythonhosted.org",        "*.npmjs.org",
+    "github.com",  "raw.githubusercontent.com", "objects.githubusercontent.com",
+    "*.crates.io",
 };
 
 /* ---- looking ---- */

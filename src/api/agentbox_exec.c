@@ -310,18 +310,23 @@ static int exec(struct rpc *rpc, ProtobufCMessage *message, struct err *err)
 
 /* ---- pip ---- */
 
-static const char pip_hosts[][24] = { "pypi.org", "files.pythonhosted.org" };
+static const char *const pip_hosts[] = { "*.pypi.org", "*.pythonhosted.org" };
 
 /* Distributions keep pip from what they manage; a sandbox is nobody's but the caller's. */
 static struct field_pair pip_env[] = { { "PIP_BREAK_SYSTEM_PACKAGES", "1" }, { 0 } };
 
-static bool has_host(const char *lines, const char *host)
+/* "*.suffix" itself, the suffix, or a name below it. */
+static bool has_host(const char *lines, const char *wanted)
 {
     struct str rest = str_of(lines);
 
-    while (rest.n)
-        if (str_is(str_cut(&rest, '\n'), host))
+    while (rest.n) {
+        struct str host = str_cut(&rest, '\n'), suffix = str_of(wanted + 1);
+
+        if (str_is(host, wanted + 2) ||
+            (host.n > suffix.n && str_eq(str_from(host, host.n - suffix.n), suffix)))
             return true;
+    }
     return false;
 }
 
@@ -381,7 +386,7 @@ static int pip_install(struct rpc *rpc, ProtobufCMessage *message, struct err *e
     const char *hosts = session_label(&view, HOSTS_LABEL);
     for (size_t i = 0; i < ARRAY_LEN(pip_hosts); i++)
         if (!has_host(hosts, pip_hosts[i])) {
-            reply_failed(rpc, "pip install requires pypi.org and files.pythonhosted.org in "
+            reply_failed(rpc, "pip install requires *.pypi.org and *.pythonhosted.org in "
                               "allowed_hosts");
             return 0;
         }
