@@ -569,6 +569,18 @@ static void stall(struct box_exec *exec)
     link_tick_soon(exec->box);
 }
 
+static void acknowledge(struct box_exec *exec)
+{
+    struct init_ack ack = { { exec->spool[INIT_OUT].end, exec->spool[INIT_ERR].end } };
+
+    if (exec->ack_due &&
+        link_send(exec->box, INIT_ACK, exec->number, &ack, sizeof(ack), NULL, 0, -1))
+        exec->ack_due = false;
+}
+
+/* Bytes at once that are acknowledged at once: whoever prints much goes on while we do. */
+#define ACK_NOW 16384
+
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data)
 {
     struct err err = { 0 };
@@ -601,8 +613,8 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
         return;
     }
     exec->news = true;
-    if (exec->spec.tty)
-        term_output(exec, data);
+    if (data.n >= ACK_NOW)
+        acknowledge(exec);
 }
 
 static void tell_readers(struct box_exec *exec)
@@ -618,11 +630,7 @@ static void tell_readers(struct box_exec *exec)
 
 void exec_acknowledge(struct box_exec *exec)
 {
-    struct init_ack ack = { { exec->spool[INIT_OUT].end, exec->spool[INIT_ERR].end } };
-
-    if (exec->ack_due &&
-        link_send(exec->box, INIT_ACK, exec->number, &ack, sizeof(ack), NULL, 0, -1))
-        exec->ack_due = false;
+    acknowledge(exec);
     if (exec->news) {
         exec->news = false;
         tell_readers(exec);

@@ -314,8 +314,7 @@ void exec_close_files(struct box_exec *exec);
 
 /* ---- term.c, attach.c: for commands with tty ---- */
 
-void term_output(struct box_exec *exec, struct str data); /* that is in its spool now */
-void term_round(struct box_exec *exec);                   /* all that has come is told */
+void term_round(struct box_exec *exec); /* all that has come is told */
 void term_resized(struct box_exec *exec, unsigned rows, unsigned cols);
 void term_ended(struct box_exec *exec); /* and that is stored */
 void term_room(struct box_exec *exec);
