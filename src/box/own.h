@@ -301,6 +301,7 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end);
 void exec_pump(struct box_exec *exec); /* sends input that there is room for */
 void exec_room(struct box_exec *exec, bool refused);
 void exec_lost(struct box_exec *exec);
+void exec_end_input(struct box_exec *exec);   /* nothing reads it any more */
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
 void exec_attach(struct box_exec *exec);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
