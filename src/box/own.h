@@ -307,6 +307,7 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end);
 void exec_pump(struct box_exec *exec); /* sends input that there is room for */
 void exec_room(struct box_exec *exec, bool refused);
 void exec_lost(struct box_exec *exec);
+void exec_end_input(struct box_exec *exec);   /* nothing reads it any more */
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
 void exec_attach(struct box_exec *exec);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
@@ -320,8 +321,7 @@ void exec_close_files(struct box_exec *exec);
 
 /* ---- term.c, attach.c: for commands with tty ---- */
 
-void term_output(struct box_exec *exec, struct str data); /* that is in its spool now */
-void term_round(struct box_exec *exec);                   /* all that has come is told */
+void term_round(struct box_exec *exec); /* all that has come is told */
 void term_resized(struct box_exec *exec, unsigned rows, unsigned cols);
 void term_ended(struct box_exec *exec); /* and that is stored */
 void term_room(struct box_exec *exec);

@@ -6,7 +6,7 @@
  * k is; its number is its place. Bytes are in their spool before a record counts them. After a kill
  * some may be there that no record tells of: they become the next frame.
  *
- * Screen: fed with every byte as it arrives, whether or not anybody looks. After a restart it is
+ * Screen: fed after each round of output, whether or not anybody looks. After a restart it is
  * rebuilt when somebody asks for it or more output comes, and never from more than TERM_KEY_EVERY
  * bytes: each time that much was printed, a keyframe (bytes that paint the screen) is put into
  * "ex….key" with its position. To rebuild is to read that, and then the log and the output behind
@@ -357,7 +357,7 @@ static int rebuild(struct box_term *term, struct err *err)
 static int need_screen(struct box_term *term, struct err *err)
 {
     if (term->screen)
-        return 0;
+        return feed_kept(term, printed(term), err);
     if (rebuild(term, err) < 0) {
         screen_free(term->screen);
         term->screen = NULL;
@@ -436,23 +436,18 @@ static void answer(struct box_term *term)
     screen_replies_clear(term->screen);
 }
 
-void term_output(struct box_exec *exec, struct str data)
+/* The screen after what was printed; nobody waits for it here. */
+static void catch_up(struct box_term *term)
 {
-    struct box_term *term = box_exec_term(exec);
     struct err err = { 0 };
 
-    if (!term->screen) { /* it reads these bytes too, from their spool */
-        if (need_screen(term, &err) < 0 && !term->troubled) {
-            log_error("a terminal has no screen", kv_str("terminal", exec->id),
+    if (need_screen(term, &err) < 0) {
+        if (!term->troubled)
+            log_error("a terminal has no screen", kv_str("terminal", term->exec->id),
                       kv_str("error", err.msg));
-            term->troubled = true;
-        }
-    } else {
-        screen_feed(term->screen, data);
-        term->seen += data.n;
-    }
-    if (!term->screen)
+        term->troubled = true;
         return;
+    }
     answer(term);
     if (term->seen - term->key_at >= TERM_KEY_EVERY)
         key_write(term);
@@ -463,7 +458,9 @@ void term_round(struct box_exec *exec)
     struct box_term *term = box_exec_term(exec);
 
     term_log_bytes(term);
-    attach_all(term);
+    attach_all(term); /* before the screen: they wait, and it does not */
+    if (printed(term) > term->seen || !term->screen)
+        catch_up(term);
 }
 
 void term_resized(struct box_exec *exec, unsigned rows, unsigned cols)
@@ -487,6 +484,8 @@ void term_ended(struct box_exec *exec)
 {
     struct box_term *term = box_exec_term(exec);
 
+    if (printed(term))
+        catch_up(term);
     term_log_bytes(term);
     if (term->screen && (!term->key_made || term->key_at != term->seen))
         key_write(term);
