@@ -65,8 +65,8 @@ static int call_template(struct call *call, struct template_view *out, struct er
 {
     struct template *template;
 
-    if (template_find(call->api->boxes, call->who.tenant, call_param(call, "template_name"), &template,
-                      err) < 0)
+    if (template_find(call->api->boxes, call->who.tenant, call_param(call, "template_name"),
+                      &template, err) < 0)
         return -1;
     template_view(template, out);
     return 0;

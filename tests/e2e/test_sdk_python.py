@@ -540,7 +540,7 @@ def test_templates(client):
 def test_ports_and_processes(box):
     served = box.spawn(["python3", "-m", "http.server", "8123"])
     harness.wait_until(lambda: 8123 in [p.port for p in box.ports()], 10, "the port to be listened on")
-    assert any("http.server" in p.command for p in box.processes())
+    assert any("http.server" in p.command for p in box.ps())
     assert box.preview(8123, "/x").startswith(f"http://8123-{box.id}.localhost")
     served.kill()
 

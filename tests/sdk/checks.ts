@@ -360,6 +360,9 @@ check("a life", async () => {
         await box.update({ memory: 128 << 20 });
         assert.equal(box.info.memory, 128 << 20);
         assert.ok((await box.stats()).pids >= 1 && (await box.applied()));
+        assert.ok((await box.ps()).some((p) => p.pid === 1));
+        assert.deepEqual(await box.ports(), []);
+        assert.match(await box.preview(8123), /^http:\/\/8123-/);
         await box.snapshot("again");
         await box.deleteSnapshot("again");
         assert.deepEqual((await client.snapshots.list()).map((s) => s.name), ["before"]);

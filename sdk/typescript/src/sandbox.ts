@@ -157,7 +157,7 @@ export class Sandbox {
         return this.api.sandboxStats(this.id);
     }
 
-    async processes(): Promise<models.ProcessInfo[]> {
+    async ps(): Promise<models.ProcessInfo[]> {
         return (await this.api.processList(this.id)).items;
     }
 

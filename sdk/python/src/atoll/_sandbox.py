@@ -176,7 +176,7 @@ class Sandbox:
     def stats(self) -> models.SandboxStats:
         return self._api.sandbox_stats(self.id)
 
-    def processes(self) -> List[models.ProcessInfo]:
+    def ps(self) -> List[models.ProcessInfo]:
         return self._api.process_list(self.id).items
 
     def ports(self) -> List[models.PortInfo]:
