@@ -33,6 +33,7 @@ enum route_flag {
     ROUTE_BODY = 32,    /* ON_STREAM: the handler reads the body itself */
     ROUTE_NODE = 128,   /* about the whole server: only for the tenant that owns it */
     ROUTE_AWAKE = 256,  /* ON_LATER: a sandbox that sleeps is woken before the handler runs */
+    ROUTE_PASS = 512,   /* the query is another server's: passed on, not looked at */
     ROUTE_HIDDEN = 64,  /* not in OpenAPI nor the reference: another protocol's own paths */
 };
 

@@ -625,7 +625,7 @@ static void with_body(struct http_req *req, struct str body)
 
 /* ---- the head ---- */
 
-static bool host_known(const struct api *api, struct str host)
+bool api_host_known(const struct api *api, struct str host)
 {
     for (const char *const *known = api->options.hosts; *known; known++)
         if (str_eq_nocase(host, str_of(*known)))
@@ -635,7 +635,7 @@ static bool host_known(const struct api *api, struct str host)
 
 static int check_host(const struct api *api, const struct http_req *req, struct err *err)
 {
-    if (req->peer->local || host_known(api, req->host))
+    if (req->peer->local || api_host_known(api, req->host))
         return 0;
     return err_set(err, ERR_MISDIRECTED,
                    "Host \"%.*s\" is not served here; add it with the setting `host`",
@@ -650,7 +650,7 @@ static int check_origin(const struct api *api, const struct http_req *req, struc
 
     if (!origin.p)
         return 0;
-    if (str_starts(origin, scheme) && host_known(api, str_from(origin, scheme.n)))
+    if (str_starts(origin, scheme) && api_host_known(api, str_from(origin, scheme.n)))
         return 0;
     return err_set(err, ERR_FORBIDDEN, "Origin \"%.*s\" is not ours", STR_FMT(origin));
 }
@@ -819,6 +819,44 @@ static bool check_place(struct running *run)
     return true;
 }
 
+/* ---- hosts that are ports of sandboxes ---- */
+
+/* Its pages are an origin of their own, and nobody else's pages may speak to it. */
+static int check_own_origin(const struct http_req *req, struct err *err)
+{
+    struct str origin = http_header(req, "origin");
+    struct str scheme = req->peer->tls ? STR("https://") : STR("http://");
+
+    if (!origin.p ||
+        (str_starts(origin, scheme) && str_eq_nocase(str_from(origin, scheme.n), req->host)))
+        return 0;
+    return err_set(err, ERR_FORBIDDEN, "Origin \"%.*s\" is not this host", STR_FMT(origin));
+}
+
+/* True: it was such a request, and is taken care of. */
+static bool take_port_host(struct running *run)
+{
+    struct call *call = &run->call;
+    const struct http_req *req = call->req;
+    struct err err = { 0 };
+    struct str id;
+    unsigned port;
+
+    if (!port_host(req->peer->local ? NULL : call->api, req->host, &id, &port))
+        return false;
+    call->route = &port_host_route;
+    if (check_own_origin(req, &err) < 0) {
+        refuse_audited(run, &err, WHY_ORIGIN);
+        return true;
+    }
+    int known = port_host_who(call, &err);
+    if (known < 0)
+        refuse_audited(run, &err, WHY_NOBODY);
+    else if (!(known ? check_role(run) : check_who(run)))
+        start(run);
+    return true;
+}
+
 static void on_request(void *ctx, struct http_req *req)
 {
     struct api *api = ctx;
@@ -828,9 +866,12 @@ static void on_request(void *ctx, struct http_req *req)
 
     call->peer = req->peer->text;
     call->tls = req->peer->tls;
+    if (take_port_host(run))
+        return;
     if (!check_place(run) || check_who(run))
         return;
-    if (req->query.n && take_query(call, req->query, &err) < 0) {
+    if (req->query.n && !(call->route->flags & ROUTE_PASS) &&
+        take_query(call, req->query, &err) < 0) {
         refuse(run, &err, WHY_INVALID);
         return;
     }
@@ -871,6 +912,7 @@ int api_init(struct api *api, struct err *err)
     backups_init(api);
     list_init(&api->own->outputs);
     list_init(&api->own->files);
+    list_init(&api->own->previews);
     list_init(&api->own->sockets);
     list_init(&api->own->casts);
     list_init(&api->own->session_streams);

@@ -359,6 +359,7 @@ void event_streams_cut(struct api *api, const char *who)
 {
     output_streams_cut(api, who);
     file_streams_cut(api, who);
+    preview_streams_cut(api, who);
     sockets_cut(api, who);
     cast_streams_cut(api, who);
     session_streams_cut(api, who);

@@ -42,8 +42,12 @@ static void put_parameters(const struct route *route, struct json_out *json)
     while (path.n) {
         struct str part = str_cut(&path, '/');
 
-        if (part.n > 2 && part.p[0] == '{')
-            put_parameter(json, (struct str){ part.p + 1, part.n - 2 }, "path", STR("string"));
+        if (part.n > 2 && part.p[0] == '{') {
+            struct str name = { part.p + 1, part.n - 2 };
+
+            name.n -= name.p[name.n - 1] == '*'; /* the rest of the path, slashes and all */
+            put_parameter(json, name, "path", STR("string"));
+        }
     }
     while (query.n) {
         struct str item = str_cut(&query, ','), type = item;
@@ -161,11 +165,17 @@ static bool first_of_its_kind(const struct route *route)
 
 static void put_path(const char *path, struct json_out *json)
 {
-    json_key(json, path);
+    char shown[128];
+    size_t len = strlen(path), end = len > 2 && path[len - 2] == '*' ? len - 2 : len;
+
+    /* "{path*}" is our router's word. */
+    snprintf(shown, sizeof(shown), "%.*s%s", (int)end, path, end < len ? "}" : "");
+    json_key(json, shown);
     json_open(json, '{');
     for (const struct route *const *table = api_tables; *table; table++)
         for (const struct route *route = *table; route->name; route++)
-            if (strcmp(route->path, path) == 0 && first_of_its_kind(route))
+            if (strcmp(route->path, path) == 0 && !(route->flags & ROUTE_HIDDEN) &&
+                first_of_its_kind(route))
                 put_operation(route, json);
     json_close(json, '}');
 }

@@ -19,6 +19,7 @@ struct api_private {
     struct list sockets;         /* WebSockets, likewise (socket.c) */
     struct list casts;           /* recordings, likewise (terminal_cast.c) */
     struct list session_streams; /* and frames as events (session_sse.c) */
+    struct list previews;        /* requests to ports, likewise (preview.c) */
     struct list rpcs;            /* remote calls, likewise (rpc.c) */
     struct timer keepalive;
     struct timer tidy;     /* backups that nobody fetched (backup.c) */
@@ -102,6 +103,19 @@ void call_exec_audit(struct call *call, const struct box_exec *exec);
 void output_streams_cut(struct api *api, const char *who);
 /* file_down.c: likewise for downloads. */
 void file_streams_cut(struct api *api, const char *who);
+/* preview.c: likewise for what talks to ports. */
+void preview_streams_cut(struct api *api, const char *who);
+/*
+ * port.c: does this Host name a port of a sandbox ("8000-sb….localhost"), at an address of ours?
+ * With api NULL: of that form, wherever.
+ */
+must_use bool port_host(const struct api *api, struct str host, struct str *id, unsigned *port);
+/* Who asks for such a host: 1 told by a pass, 0 to be found out as for any route, -1 refused. */
+must_use int port_host_who(struct call *call, struct err *err);
+extern const struct route port_host_route;
+
+/* dispatch.c: is it one of the values of Host that are ours? */
+bool api_host_known(const struct api *api, struct str host);
 
 /* socket.c, terminal_cast.c: likewise for WebSockets and recordings. */
 void sockets_cut(struct api *api, const char *who);

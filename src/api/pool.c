@@ -43,7 +43,7 @@ static int pool_put(struct call *call, struct err *err)
 
     put->call = call;
     if (call_decode(call, &put->wish, err) < 0 ||
-        pool_check(boxes_of(call), name, &put->wish, err) < 0)
+        pool_check(boxes_of(call), call->who.tenant, name, &put->wish, err) < 0)
         return -1;
     struct pool_view view = { .name = name,
                               .size = put->wish.size,

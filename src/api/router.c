@@ -60,6 +60,19 @@ static bool is_param(struct str segment)
     return segment.n > 2 && segment.p[0] == '{' && segment.p[segment.n - 1] == '}';
 }
 
+/* "{name*}", at the end of a pattern: all that is left, slashes and all, as it was sent. */
+static bool is_rest(struct str segment)
+{
+    return is_param(segment) && segment.p[segment.n - 2] == '*';
+}
+
+static bool has_rest(const char *pattern)
+{
+    size_t len = strlen(pattern);
+
+    return len > 2 && strcmp(pattern + len - 2, "*}") == 0;
+}
+
 static bool match(const struct router_path *entry, struct str path, struct arena *arena,
                   struct call_param *params, unsigned *count)
 {
@@ -67,9 +80,20 @@ static bool match(const struct router_path *entry, struct str path, struct arena
     unsigned found = 0;
 
     for (int i = 0; i < SEGMENTS_MAX; i++) {
-        if (!want.n || !path.n)
+        if (!want.n || (!path.n && !is_rest(want)))
             break;
-        struct str want_part = str_cut(&want, '/'), part = str_cut(&path, '/'), text;
+        struct str want_part = str_cut(&want, '/');
+        if (is_rest(want_part)) {
+            if (found == CALL_PARAMS_MAX)
+                return false;
+            params[found++] = (struct call_param){
+                .name = arena_memdup0(arena, want_part.p + 1, want_part.n - 3),
+                .value = arena_memdup0(arena, path.p ? path.p : "", path.n),
+            };
+            *count = found;
+            return true;
+        }
+        struct str part = str_cut(&path, '/'), text;
 
         if (!is_param(want_part)) {
             if (!str_eq(want_part, part))
@@ -107,13 +131,16 @@ const struct router_path *router_find(const struct router *router, struct str pa
     *count = 0;
     if (exact)
         return exact;
-    if (!path.n || path.p[path.n - 1] == '/')
+    if (!path.n)
         return NULL;
+    bool ends = path.p[path.n - 1] == '/'; /* then it is nobody's who does not take a rest */
     for (size_t i = 0; i < router->count; i++) {
         const struct router_path *entry = &router->paths[i];
+        unsigned deep = slashes(str_of(entry->pattern));
 
-        if (strchr(entry->pattern, '{') && slashes(str_of(entry->pattern)) == slashes(path) &&
-            match(entry, path, arena, params, count))
+        if (has_rest(entry->pattern) ? deep > slashes(path) : ends || deep != slashes(path))
+            continue;
+        if (strchr(entry->pattern, '{') && match(entry, path, arena, params, count))
             return entry;
     }
     return NULL;

@@ -2,7 +2,8 @@
  * router - from method and path to a route; inside the api room.
  *
  * Paths without parameters are found by one hash look-up; the others are compared segment by
- * segment, grouped by their number of segments. Built once; read-only afterwards.
+ * segment, grouped by their number of segments; one whose last segment is `{name*}` takes all that
+ * is left, not decoded. Built once; read-only afterwards.
  */
 #pragma once
 

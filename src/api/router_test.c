@@ -16,6 +16,8 @@ static const struct route table[] = {
     { .name = "a.one", .method = "GET", .path = "/a/{id}", .fn = never },
     { .name = "a.special", .method = "GET", .path = "/a/special", .fn = never },
     { .name = "a.part", .method = "DELETE", .path = "/a/{id}/parts/{part}", .fn = never },
+    { .name = "a.beyond", .method = "GET", .path = "/b/{id}/to/{rest*}", .fn = never },
+    { .name = "a.bare", .method = "GET", .path = "/b/{id}/to", .fn = never },
     { .name = "only.live",
       .method = "GET",
       .path = "/live",
@@ -74,6 +76,37 @@ TEST(router_decodes_parameters)
     CHECK_STR(params[0].value, "x y");
     CHECK_STR(params[1].name, "part");
     CHECK_STR(params[1].value, "\xc3\xa9");
+    router_free(router);
+}
+
+TEST(router_gives_the_rest_as_it_was_sent)
+{
+    static const struct {
+        const char *path, *rest;
+    } rests[] = {
+        { "/b/1/to/", "" },
+        { "/b/1/to/x", "x" },
+        { "/b/1/to/x/", "x/" },
+        { "/b/1/to/a/b/c/d/e/f/g/h/i/j/k/l/m/n", "a/b/c/d/e/f/g/h/i/j/k/l/m/n" },
+        { "/b/1/to/%20", "%20" },
+    };
+    struct router *router = router_new(tables);
+    struct call_param params[CALL_PARAMS_MAX];
+    autoarena struct arena arena = { 0 };
+    unsigned count;
+
+    for (size_t i = 0; i < ARRAY_LEN(rests); i++) {
+        const struct router_path *path =
+            router_find(router, str_of(rests[i].path), &arena, params, &count);
+
+        CHECK(path && count == 2);
+        CHECK_STR(path->routes[0]->name, "a.beyond");
+        CHECK_STR(params[1].name, "rest");
+        CHECK_STR(params[1].value, rests[i].rest);
+    }
+    CHECK_STR(pick(router, "GET", "/b/1/to", 0), "a.bare");
+    CHECK_STR(pick(router, "GET", "/b/1", 0), "404");
+    CHECK_STR(pick(router, "GET", "/b//to/x", 0), "404");
     router_free(router);
 }
 

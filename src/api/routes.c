@@ -30,7 +30,10 @@
     X(orchestrate_routes)                                                                          \
     X(pty_ws_routes)                                                                               \
     X(vm_routes)                                                                                   \
-    X(operation_routes)
+    X(operation_routes)                                                                            \
+    X(port_routes)                                                                                 \
+    X(template_routes)                                                                             \
+    X(process_routes)
 
 #define DECLARE(table) extern const struct route table[];
 TABLES(DECLARE)

@@ -165,31 +165,81 @@ static int sandbox_delete(struct call *call, struct err *err)
 
 /* ---- looking ---- */
 
+/* What a list is asked for. */
+struct wanted {
+    const char *state, *label, *name, *after; /* NULL: whatever */
+};
+
+static bool labelled(const struct field_pair *labels, const char *wanted)
+{
+    struct str value = str_of(wanted), key = str_cut(&value, '=');
+    bool valued = strchr(wanted, '=');
+
+    for (; labels && labels->key; labels++)
+        if (str_is(key, labels->key) && (!valued || str_is(value, labels->value)))
+            return true;
+    return false;
+}
+
+static bool fits(const struct wanted *wanted, const struct sandbox_view *view)
+{
+    if (wanted->after && strcmp(view->id, wanted->after) <= 0)
+        return false;
+    if (wanted->state && strcmp(view->state, wanted->state) != 0)
+        return false;
+    if (wanted->name &&
+        (!view->name || strncmp(view->name, wanted->name, strlen(wanted->name)) != 0))
+        return false;
+    return !wanted->label || labelled(view->labels, wanted->label);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct sandbox_view *x = a, *y = b;
+
+    return strcmp(x->id, y->id);
+}
+
+/* Those that fit, by id: the oldest first, and a page goes on after the last id of another. */
+static size_t gather(struct call *call, const struct wanted *wanted, struct sandbox_view **out)
+{
+    struct box *box = NULL;
+    size_t count = 0, found = 0;
+
+    while ((box = boxes_next(call->api->boxes, call->who.tenant, box)))
+        count++;
+    *out = arena_alloc(&call->arena, (count + 1) * sizeof(**out));
+    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
+        box_view(box, &(*out)[found]);
+        found += fits(wanted, &(*out)[found]);
+    }
+    qsort(*out, found, sizeof(**out), by_id);
+    return found;
+}
+
 static int sandbox_list(struct call *call, struct err *err)
 {
-    const char *state = call_query(call, "state"), *label = call_query(call, "label");
+    struct wanted wanted = { call_query(call, "state"), call_query(call, "label"),
+                             call_query(call, "name"), call_query(call, "after") };
     struct json_out json = call_json(call);
-    struct box *box = NULL;
-    enum sandbox_state wanted;
+    struct sandbox_view *views;
+    enum sandbox_state state;
+    int64_t limit;
 
-    if (state && !sandbox_state_parse(str_of(state), &wanted))
+    if (wanted.state && !sandbox_state_parse(str_of(wanted.state), &state))
         return err_field(err, "state", "creating, running, paused, stopped or failed");
-    struct str value = str_of(label), key = str_cut(&value, '=');
-    bool valued = label && strchr(label, '=');
+    if (wanted.after && !id_valid(str_of(wanted.after), "sb"))
+        return err_field(err, "after", "the id that another page ended with");
+    if (call_query_int(call, "limit", 1, PAGE_MAX, INT64_MAX, &limit, err) < 0)
+        return -1;
+    size_t count = gather(call, &wanted, &views);
     json_open(&json, '{');
     json_key(&json, "items");
     json_open(&json, '[');
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
-        struct sandbox_view view;
-        bool fits = !label;
-
-        box_view(box, &view);
-        for (const struct field_pair *pair = view.labels; !fits && pair && pair->key; pair++)
-            fits = str_is(key, pair->key) && (!valued || str_is(value, pair->value));
-        if (fits && (!state || strcmp(view.state, state) == 0))
-            field_encode(sandbox_fields, &view, &json);
-    }
+    for (size_t i = 0; i < count && (int64_t)i < limit; i++)
+        field_encode(sandbox_fields, &views[i], &json);
     json_close(&json, ']');
+    json_kv_text(&json, "next", (int64_t)count > limit ? views[limit - 1].id : NULL);
     json_close(&json, '}');
     return 0;
 }
@@ -367,8 +417,10 @@ const struct route sandbox_routes[] = {
       .roles = ROLE_LOOK,
       .fn = sandbox_list,
       .items = sandbox_fields,
-      .query = "state:string,label:string",
-      .summary = "The caller's sandboxes, oldest first; `label` is KEY or KEY=VALUE." },
+      .query = "state:string,label:string,name:string,after:string,limit:int",
+      .summary = "The caller's sandboxes, oldest first: all, or those with a `label` (KEY or "
+                 "KEY=VALUE), a `state`, a `name` that begins so; a page of at most `limit` behind "
+                 "the id `after`. `next` is the `after` of the next page, null at the end." },
     { .name = "sandbox.read",
       .method = "GET",
       .path = "/api/v1/sandboxes/{id}",

@@ -176,3 +176,24 @@ void session_csrf(const struct session_row *row, char out[65]);
 /* The same, of a live session by id; -1 when it has ended. Loop thread. */
 must_use int auth_session_csrf(const struct auth *auth, const char *session_id, char out[65]);
 #define SESSION_COOKIE "atoll_session"
+
+/* ---- passes to a port of a sandbox (pass.c) ---- */
+
+#define PASS_COOKIE "atoll_pass"
+#define PASS_TEXT_SIZE 160
+
+struct pass {
+    enum {
+        PASS_LINK = 'l',
+        PASS_SHOWN = 'c'
+    } kind; /* in a link, once; in a cookie, from then on */
+    const char *sandbox;
+    unsigned port;
+    int64_t expires_ms; /* wall; only for making one */
+};
+
+void auth_pass_make(const struct auth *auth, const struct pass *pass, const struct principal *who,
+                    char out[PASS_TEXT_SIZE]);
+/* On whose behalf, as they are now. ERR_UNAUTHENTICATED whatever is wrong with it. */
+must_use int auth_pass_check(const struct auth *auth, const struct pass *pass, struct str text,
+                             struct principal *who, struct err *err);

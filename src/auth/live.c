@@ -107,6 +107,7 @@ struct auth *auth_new(struct loop *loop, const struct auth_options *options)
 
     auth->loop = loop;
     auth->generation = 1;
+    random_bytes(auth->pass_key, sizeof(auth->pass_key));
     auth->wall_ms = clock_wall_ms;
     auth->mono_ms = clock_mono_ms;
     auth->sweep.fn = sweep;

@@ -33,6 +33,7 @@ struct auth {
     struct timer sweep, used;
     struct limit limit;
     struct replay replay;
+    unsigned char pass_key[SHA256_SIZE]; /* of this process */
     int64_t (*wall_ms)(void);
     int64_t (*mono_ms)(void);
 };

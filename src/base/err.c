@@ -35,6 +35,7 @@ static const struct err_info infos[ERR_CODES] = {
     [ERR_UNAVAILABLE]     = { "unavailable",          503, 14,  1 },
     [ERR_NO_SPACE]        = { "no_space",             507,  8,  1 },
     [ERR_UNSUPPORTED]     = { "unsupported",          501, 12,  1 },
+    [ERR_UPSTREAM]        = { "bad_gateway",          502, 14,  1 },
     [ERR_CANCELLED]       = { "cancelled",            499,  1,  1 },
 };
 /* clang-format on */

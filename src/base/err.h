@@ -33,6 +33,7 @@ enum err_code {
     ERR_UNAVAILABLE, /* cannot now; retry later */
     ERR_NO_SPACE,    /* the disk is full */
     ERR_UNSUPPORTED, /* not built, not on this machine */
+    ERR_UPSTREAM,    /* what we asked on the caller's behalf did not answer properly */
     ERR_CANCELLED,   /* the caller went away or asked for it */
     ERR_CODES        /* how many there are */
 };

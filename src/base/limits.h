@@ -151,6 +151,7 @@
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
 #define POOLS_MAX 16
+#define TEMPLATES_MAX 256 /* of a tenant */
 #define POOL_SIZE_MAX 64
 #define SANDBOX_NOFILE 1024  /* descriptors of a process, unless said */
 #define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
@@ -172,6 +173,8 @@
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
 #define BOX_JOBS_MAX 32                     /* file operations under way in one sandbox */
+#define BOX_CONNS_MAX 64                    /* connections to ports of one sandbox, open at once */
+#define PREVIEW_LINGER_MS 60000             /* a tunnel whose peer has nothing more to say */
 #define JOB_IDLE_MS 600000                  /* one that moves nothing for this long is killed */
 #define FILE_DISCARD_MAX (32ull << 20)      /* of a body whose operation has failed */
 #define FILE_LIST_MAX 10000                 /* names in one answer */

@@ -34,6 +34,7 @@ struct boxes *boxes_new(const struct boxes_options *options)
     list_init(&boxes->all);
     list_init(&boxes->disks);
     list_init(&boxes->pools);
+    list_init(&boxes->templates);
     boxes->pool_default = options->pool_default;
     list_init(&boxes->drops);
     list_init(&boxes->images);
@@ -54,6 +55,7 @@ void boxes_free(struct boxes *boxes)
     images_free(boxes);
     disks_free(boxes);
     pools_free(boxes);
+    templates_free(boxes);
     map_free(&boxes->by_id);
     map_free(&boxes->listed);
     if (boxes->spool_dir >= 0)
@@ -192,6 +194,7 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .labels = spec->labels,
                                   .storage = spec->storage,
                                   .image = spec->image,
+                                  .template = spec->template,
                                   .start = box->start,
                                   .create_us = box->create_us,
                                   .volumes = spec->volumes,

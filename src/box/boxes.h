@@ -117,6 +117,8 @@ void box_touch(struct box *box);
  * awake (nothing is stored for this op), -1 refused.
  */
 must_use int box_wake(struct box *box, struct box_op *op, struct err *err);
+/* Whoever waited for that does not any more: op->done is not called. Fine on any op. */
+void box_unwake(struct box_op *op);
 
 /* Questions to the warden; *out lives until `done`. */
 must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err);

@@ -88,6 +88,7 @@ static void leave(struct box_job *job)
     timer_cancel(job->box->boxes->loop, &job->timer);
     list_remove(&job->node);
     job->box->jobs_count--;
+    job->box->conns_count -= job->conn;
     job->box = NULL;
     buf_free(&job->in);
     job->in = (struct buf){ 0 };
@@ -183,9 +184,11 @@ int box_job_start(struct box *box, struct box_job *job, const struct box_job_spe
                        box->busy ? box->busy : sandbox_state_name(box->state));
     if (root && strcmp(box->spec.user, "root") != 0)
         return err_field(err, "user", "this sandbox was made for user agent");
-    if (box->jobs_count >= BOX_JOBS_MAX)
-        return err_set(err, ERR_RATE, "%u file operations are under way in this sandbox",
-                       box->jobs_count);
+    unsigned files = box->jobs_count - box->conns_count;
+    if (job->conn ? box->conns_count >= BOX_CONNS_MAX : files >= BOX_JOBS_MAX)
+        return err_set(err, ERR_RATE, "%u %s in this sandbox", job->conn ? box->conns_count : files,
+                       job->conn ? "connections to ports are open"
+                                 : "file operations are under way");
     job->box = box;
     job->number = box->next_job;
     box->next_job = (box->next_job + 1) | JOB_NUMBERS;
@@ -199,6 +202,7 @@ int box_job_start(struct box *box, struct box_job *job, const struct box_job_spe
     metric_add(&jobs_total, JOBS_STARTED, 1);
     list_append(&box->jobs, &job->node);
     box->jobs_count++;
+    box->conns_count += job->conn;
     job->start_due_ms = clock_mono_ms() + EXEC_START_MS;
     job->timer = (struct timer){ .fn = on_timer };
     timer_set(box->boxes->loop, &job->timer, EXEC_START_MS);

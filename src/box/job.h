@@ -19,6 +19,7 @@ struct box_job {
     /* Exactly once, never from inside the call that began it; it is over then. */
     void (*done)(struct box_job *job, const struct err *err);
     bool endless; /* no time limit; ended when the server stops */
+    bool conn;    /* a connection to a port: counted apart from file operations */
     int code;     /* of a program, when it is done without an error */
 
     /* the room's own */

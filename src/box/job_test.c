@@ -331,6 +331,29 @@ TEST(operations_of_one_sandbox_are_bounded)
         CHECK_INT(askers[i].done, 1);
 }
 
+/* Connections to ports have a limit of their own: neither keeps the other from starting. */
+TEST(connections_are_bounded_apart_from_file_operations)
+{
+    static struct asker askers[BOX_CONNS_MAX + 3];
+    struct box_job_spec spec = { .args = stat_args };
+    struct err err = { 0 };
+
+    up(true);
+    struct box *box = made();
+    for (size_t i = 0; i < ARRAY_LEN(askers); i++) {
+        asker_init(&askers[i]);
+        askers[i].job.conn = i <= BOX_CONNS_MAX;
+    }
+    for (size_t i = 0; i < BOX_CONNS_MAX; i++)
+        CHECK_OK(box_job_start(box, &askers[i].job, &spec, &err), &err);
+    CHECK(box_job_start(box, &askers[BOX_CONNS_MAX].job, &spec, &err) < 0);
+    CHECK_INT(err.code, ERR_RATE);
+    CHECK_OK(box_job_start(box, &askers[BOX_CONNS_MAX + 1].job, &spec, &err), &err);
+    box_job_drop(&askers[0].job);
+    CHECK_OK(box_job_start(box, &askers[BOX_CONNS_MAX].job, &spec, &err), &err);
+    down();
+}
+
 TEST(a_broken_connection_is_taken_up_where_it_was)
 {
     struct init_attach attach;

@@ -463,6 +463,11 @@ int box_wake(struct box *box, struct box_op *op, struct err *err)
     return 0;
 }
 
+void box_unwake(struct box_op *op)
+{
+    list_remove(&op->node);
+}
+
 /* ---- begin and end of the object ---- */
 
 void life_init(struct box *box)

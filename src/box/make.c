@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "box/own.h"
+#include "box/template.h"
 
 METRIC_HISTOGRAM(create_seconds, "atoll_sandbox_create_seconds",
                  "From the wish for a sandbox to its being stored", 0.001, 0.002, 0.005, 0.01, 0.02,
@@ -87,6 +88,7 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
     to->storage = sandbox_on_disk(from) ? "disk" : "memory";
     to->image = text_copy(arena, from->image);
     to->from_snapshot = NULL;
+    to->template = text_copy(arena, from->template);
     to->env = pairs_copy(arena, from->env);
     to->labels = pairs_copy(arena, from->labels);
     to->volumes = volumes_copy(arena, from->volumes);
@@ -695,12 +697,14 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
     struct disk *snapshot = NULL;
     autoarena struct arena arena = { 0 };
 
-    if (spec->from_snapshot &&
+    if (spec->template && template_apply(boxes, op->tenant, &settled, &arena, err) < 0)
+        return -1;
+    uint32_t must = musts_of(&settled, boxes->degraded);
+    if (settled.from_snapshot &&
         take_snapshot(boxes, op->tenant, &settled, &arena, &snapshot, err) < 0)
         return -1;
     if (wish_check(boxes, &settled, op->tenant, err) < 0)
         return -1;
-    uint32_t must = musts_of(spec, boxes->degraded);
     struct box *box = snapshot ? NULL : pool_take(boxes, &settled, must);
     if (box) {
         create_warm(box, &settled, op);

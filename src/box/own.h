@@ -92,6 +92,7 @@ struct boxes {
     /* pool.c */
     struct list pools;
     unsigned pool_default, warm_count;
+    struct list templates; /* by name (template.c) */
     bool pools_on;
 };
 
@@ -162,7 +163,7 @@ struct box {
     uint32_t next_number;
 
     struct list jobs;
-    unsigned jobs_count;
+    unsigned jobs_count, conns_count; /* the latter among the former */
     /*
      * Jobs have numbers of their own, from a random one on: nothing remembers those of an earlier
      * life, and one of them may still run. Unknown ones between these two were dropped.
@@ -254,6 +255,11 @@ void change_told(struct box *box, struct box_op *op, const struct err *err);
 
 void copy_init(struct box *box);
 void copy_free(struct box *box);
+
+/* ---- template.c ---- */
+
+must_use int templates_load(struct boxes *boxes, struct db *db, struct err *err);
+void templates_free(struct boxes *boxes);
 
 /* ---- pool.c ---- */
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "box/own.h"
+#include "box/template.h"
 
 METRIC_GAUGE(pool_ready, "atoll_pool_ready", "Warm sandboxes that wait to be taken");
 METRIC_COUNTER(pool_takes, "atoll_pool_takes_total", "Creations that fitted a pool", "what", "warm",
@@ -50,6 +51,8 @@ const struct field pool_wish_fields[] = {
           .help = "What they begin with; the programs of this machine unless said"),
     FIELD(pool_wish, user, F_ENUM, 0, .choices = "agent|root", .help = "agent unless said"),
     FIELD(pool_wish, storage, F_ENUM, 0, .choices = "memory|disk", .help = "memory unless said"),
+    FIELD(pool_wish, template, F_STRING, 0, .min = 1, .max = DISK_NAME_MAX,
+          .help = "Ready for this template: image, user and storage as it says now"),
     { 0 },
 };
 
@@ -361,7 +364,30 @@ struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, uint
 
 /* ---- settings ---- */
 
-int pool_check(struct boxes *boxes, const char *name, struct pool_wish *wish, struct err *err)
+/* What settles at birth is said by the template; the rest binds late and needs no pool. */
+static int ask_template(struct boxes *boxes, const char *tenant, struct pool_wish *wish,
+                        struct err *err)
+{
+    struct sandbox_spec spec = { .image = wish->image,
+                                 .user = wish->user,
+                                 .storage = wish->storage,
+                                 .template = wish->template };
+    autoarena struct arena arena = { 0 };
+
+    if (template_apply(boxes, tenant, &spec, &arena, err) < 0)
+        return -1;
+    if (spec.from_snapshot || spec.nesting || spec.sys || spec.nofile)
+        return err_field(err, "template",
+                         "what begins with a snapshot, or asks for nesting, sys or nofile, is "
+                         "made when it is wanted");
+    wish->image = spec.image;
+    wish->user = spec.user;
+    wish->storage = spec.storage ? spec.storage : disks_work(boxes) ? "disk" : "memory";
+    return 0;
+}
+
+int pool_check(struct boxes *boxes, const char *tenant, const char *name, struct pool_wish *wish,
+               struct err *err)
 {
     unsigned count = 0;
     struct sandbox_spec spec = { 0 };
@@ -369,6 +395,8 @@ int pool_check(struct boxes *boxes, const char *name, struct pool_wish *wish, st
     if (strlen(name) > DISK_NAME_MAX || name_check(name, "sb", "name", err) < 0)
         return err_field(err, "name", "lower-case letters, digits and hyphens, at most %d",
                          DISK_NAME_MAX);
+    if (wish->template && ask_template(boxes, tenant, wish, err) < 0)
+        return -1;
     if (!wish->user)
         wish->user = "agent";
     if (!wish->storage)

@@ -26,12 +26,14 @@ extern const struct field pool_fields[];
 struct pool_wish {
     int64_t size; /* 0: no such pool any more */
     const char *image, *user, *storage;
+    const char *template; /* or NULL; says what of these is not said */
 };
 extern const struct field pool_wish_fields[];
 
+/* Settles the wish: a template of the tenant's, defaults. */
+must_use int pool_check(struct boxes *boxes, const char *tenant, const char *name,
+                        struct pool_wish *wish, struct err *err);
 /* The pool of this name is now so; what does not fit any more is destroyed. */
-must_use int pool_check(struct boxes *boxes, const char *name, struct pool_wish *wish,
-                        struct err *err);
 void pool_set(struct boxes *boxes, const char *name, const struct pool_wish *wish);
 must_use int pool_row_set(struct db *db, const char *name, const struct pool_wish *wish,
                           struct err *err);

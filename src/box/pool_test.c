@@ -183,7 +183,7 @@ TEST(a_pool_on_disk_gives_its_disk_along)
     struct err err;
 
     pool_up(0);
-    CHECK_OK(pool_check(boxes, "disks", &wish, &err), &err);
+    CHECK_OK(pool_check(boxes, "default", "disks", &wish, &err), &err);
     pool_set(boxes, "disks", &wish);
     turn(10);
     model_run();
@@ -261,19 +261,19 @@ TEST(settings_are_kept_and_checked)
     struct err err = { 0 };
 
     pool_up(2);
-    CHECK(pool_check(boxes, "x", &wish, &err) < 0);
+    CHECK(pool_check(boxes, "default", "x", &wish, &err) < 0);
     CHECK_STR(err.field, "image");
     wish.image = NULL;
-    CHECK(pool_check(boxes, "No", &wish, &err) < 0);
+    CHECK(pool_check(boxes, "default", "No", &wish, &err) < 0);
     CHECK_STR(err.field, "name");
     for (int i = 1; i < POOLS_MAX; i++) {
         char name[16];
 
         snprintf(name, sizeof(name), "p%d", i);
-        CHECK_OK(pool_check(boxes, name, &wish, &err), &err);
+        CHECK_OK(pool_check(boxes, "default", name, &wish, &err), &err);
         pool_set(boxes, name, &(struct pool_wish){ .size = 1, .user = "root", .storage = "disk" });
     }
-    CHECK(pool_check(boxes, "one-more", &wish, &err) < 0);
+    CHECK(pool_check(boxes, "default", "one-more", &wish, &err) < 0);
     CHECK_INT(err.code, ERR_RATE);
     for (int i = 1; i < POOLS_MAX; i++) {
         char name[16];

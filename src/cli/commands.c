@@ -10,8 +10,9 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_snapshot_ls, cmd_snapshot_rm, cmd_volume_create, cmd_volume_ls, cmd_volume_show,
     cmd_volume_rm, cmd_pool_set, cmd_pool_ls, cmd_rm, cmd_stats, cmd_image_import,
     cmd_image_build_debian, cmd_image_ls, cmd_image_show, cmd_image_rm, cmd_backup, cmd_restore,
-    cmd_secret_set, cmd_secret_agent, cmd_secret_ls, cmd_secret_rm, cmd_agent_client,
-    cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
+    cmd_port, cmd_logs, cmd_ps, cmd_prune, cmd_template_set, cmd_template_ls, cmd_template_show,
+    cmd_template_rm, cmd_secret_set, cmd_secret_agent, cmd_secret_ls, cmd_secret_rm,
+    cmd_agent_client, cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
@@ -27,12 +28,15 @@ const struct command *const commands[] = {
     &cmd_show,
     &cmd_exec,
     &cmd_execs,
+    &cmd_logs,
+    &cmd_ps,
     &cmd_shell,
     &cmd_attach,
     &cmd_terminal_ls,
     &cmd_terminal_kill,
     &cmd_terminal_record,
     &cmd_cp,
+    &cmd_port,
     &cmd_pause,
     &cmd_resume,
     &cmd_stop,
@@ -41,6 +45,7 @@ const struct command *const commands[] = {
     &cmd_rollback,
     &cmd_set,
     &cmd_rm,
+    &cmd_prune,
     &cmd_stats,
     &cmd_top,
     &cmd_image_import,
@@ -55,6 +60,10 @@ const struct command *const commands[] = {
     &cmd_volume_ls,
     &cmd_volume_show,
     &cmd_volume_rm,
+    &cmd_template_set,
+    &cmd_template_ls,
+    &cmd_template_show,
+    &cmd_template_rm,
     &cmd_pool_set,
     &cmd_pool_ls,
     &cmd_config_show,

@@ -14,8 +14,9 @@ static int pool_set_run(struct cli *cli, struct err *err)
         return -1;
     json_open(&json, '{');
     json_kv_int(&json, "size", size);
-    for (const char *const *flag = (const char *const[]){ "image", "user", "storage", NULL }; *flag;
-         flag++)
+    for (const char *const *flag =
+             (const char *const[]){ "image", "user", "storage", "template", NULL };
+         *flag; flag++)
         if (cli_has(cli, *flag))
             json_kv_text(&json, *flag, cli_text(cli, *flag));
     json_close(&json, '}');
@@ -32,6 +33,7 @@ static const struct cli_flag pool_set_flags[] = {
     { "image", "NAME", "What they begin with (the programs of this machine)" },
     { "user", "USER", "agent or root (agent)" },
     { "storage", "WHERE", "memory or disk (memory)" },
+    { "template", "NAME", "As this template says" },
     { 0 },
 };
 

@@ -139,7 +139,8 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
         sandbox_put_files(cli, json, err) < 0)
         return -1;
     put_text(cli, json, "image", "image");
-    if (cli_has(cli, "storage") || storage)
+    put_text(cli, json, "template", "template");
+    if (cli_has(cli, "storage") || (storage && !cli_has(cli, "template")))
         json_kv_text(json, "storage", cli_has(cli, "storage") ? cli_text(cli, "storage") : storage);
     if (cli_has(cli, "nesting"))
         json_kv_bool(json, "nesting", true);
@@ -215,6 +216,14 @@ const struct command cmd_set = {
     .run = set_run,
 };
 
+int sandbox_put_more(struct cli *cli, struct json_out *json, struct err *err)
+{
+    if (put_idle(cli, json, err) < 0 || sandbox_put_pairs(cli, json, "env", "env", err) < 0)
+        return -1;
+    put_text(cli, json, "from-snapshot", "from_snapshot");
+    return 0;
+}
+
 static int create_run(struct cli *cli, struct err *err)
 {
     autobuf struct buf body = { 0 };
@@ -222,10 +231,8 @@ static int create_run(struct cli *cli, struct err *err)
     const struct json *reply;
 
     json_open(&json, '{');
-    if (sandbox_put_wish(cli, &json, 0, NULL, err) < 0 || put_idle(cli, &json, err) < 0 ||
-        sandbox_put_pairs(cli, &json, "env", "env", err) < 0)
+    if (sandbox_put_wish(cli, &json, 0, NULL, err) < 0 || sandbox_put_more(cli, &json, err) < 0)
         return -1;
-    put_text(cli, &json, "from-snapshot", "from_snapshot");
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
         return err_wrap(err, "create a sandbox");
@@ -236,14 +243,7 @@ static int create_run(struct cli *cli, struct err *err)
     return EXIT_OK;
 }
 
-static const struct cli_flag create_flags[] = {
-    SANDBOX_FLAGS,
-    { "env", "NAME=VALUE", "Environment of every command; may repeat" },
-    { "idle", "TIME[:ACTION]",
-      "When nobody uses it for so long: pause, stop or delete it (pause)" },
-    { "from-snapshot", "SNAPSHOT", "Begin with its files and, unless said, its limits" },
-    { 0 },
-};
+static const struct cli_flag create_flags[] = { SANDBOX_FLAGS, CREATE_FLAGS, { 0 } };
 
 const struct command cmd_create = {
     .name = "create",
@@ -268,6 +268,9 @@ static int ls_run(struct cli *cli, struct err *err)
     if (cli_has(cli, "label"))
         buf_printf(&query, "%clabel=%s", query.len ? '&' : '?',
                    cli_escape(cli, cli_text(cli, "label")));
+    if (cli_has(cli, "prefix"))
+        buf_printf(&query, "%cname=%s", query.len ? '&' : '?',
+                   cli_escape(cli, cli_text(cli, "prefix")));
     if (cli_get(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
         return err_wrap(err, "list sandboxes");
     if (cli->json)
@@ -279,6 +282,7 @@ static int ls_run(struct cli *cli, struct err *err)
 static const struct cli_flag ls_flags[] = {
     { "only", "STATE", "Those that are creating, running, paused, stopped or failed" },
     { "label", "NAME[=VALUE]", "Only those with this label" },
+    { "prefix", "TEXT", "Only those whose name begins so" },
     { 0 },
 };
 
@@ -302,7 +306,7 @@ static int show_run(struct cli *cli, struct err *err)
     if (!cli->json)
         cli_details(
             cli, reply,
-            "id,name,state,reason,asleep,storage,image,user,memory,pids,cpu_percent,disk,"
+            "id,name,state,reason,asleep,storage,image,template,user,memory,pids,cpu_percent,disk,"
             "inodes,nofile,ttl_ms,idle,volumes,binds,files,execs_running,by,created_at,changed_"
             "at,expires_at");
     if (lives && cli_get(cli, &applied, err, "/api/v1/sandboxes/%s/applied", id) < 0)

@@ -13,7 +13,8 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
 
 /* The flags that describe a sandbox. */
 #define SANDBOX_FLAGS                                                                              \
-    { "name", "NAME", "A name of its own, to be used instead of the id" },                         \
+    { "template", "NAME", "Take from it what is not said here" },                                  \
+        { "name", "NAME", "A name of its own, to be used instead of the id" },                     \
         { "user", "USER", "agent, or root: who commands run as (agent)" },                         \
         { "memory", "SIZE", "Memory, such as 512M or 2G (1G)" },                                   \
         { "disk", "SIZE", "Everything written inside (half of memory; 8G on disk)" },              \
@@ -31,9 +32,20 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
     }
 
+/* More of them, for one that is to stay. */
+#define CREATE_FLAGS                                                                               \
+    { "env", "NAME=VALUE", "Environment of every command; may repeat" },                           \
+        { "idle", "TIME[:ACTION]",                                                                 \
+          "When nobody uses it for so long: pause, stop or delete it (pause)" },                   \
+    {                                                                                              \
+        "from-snapshot", "SNAPSHOT", "Begin with its files and, unless said, its limits"           \
+    }
+/* The members of a request that those say. */
+must_use int sandbox_put_more(struct cli *cli, struct json_out *json, struct err *err);
+
 /*
  * The members of a request for one, without the braces; `ttl_ms` unless --ttl, `storage` (may be
- * NULL) unless --storage was given.
+ * NULL) unless --storage or a template was given.
  */
 must_use int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms,
                               const char *storage, struct err *err);

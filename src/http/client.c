@@ -26,6 +26,7 @@ struct client {
     bool to_head;  /* the request is a HEAD */
     bool stream;   /* the request's body is not over */
     bool deaf;     /* the server closed before it had read the request */
+    bool upgrade;  /* a 101 is welcome */
 };
 
 void client_free(struct client *client)
@@ -103,6 +104,8 @@ static int read_head(struct client *client, bool to_head, struct client_reply *r
             client->first = true;
             return 0;
         }
+        if (reply->status == 101 && client->upgrade)
+            return 0;
         if (reply->status == 101)
             break; /* nobody asked to switch */
     }
@@ -133,6 +136,7 @@ int client_open_on(struct client **out, int fd, const struct client_target *targ
     client->io.fd = -1;
     client->to_head = strcmp(request->method, "HEAD") == 0;
     client->stream = request->stream != NULL;
+    client->upgrade = request->upgrade != NULL;
     if (client_io_init(&client->io, fd, target->tls ? target->name : NULL, "http/1.1",
                        options->ca_file, options->deadline_ms, err) < 0)
         return -1;
@@ -206,6 +210,33 @@ int client_start(struct client **out, const struct client_target *target,
     int fd = client_connect(target, options, err);
 
     return fd < 0 ? -1 : client_start_on(out, fd, target, request, options, reply, err);
+}
+
+/* ---- after a 101 ---- */
+
+int client_fd(const struct client *client)
+{
+    return client->io.fd;
+}
+
+ssize_t client_take(struct client *client, void *out, size_t len, struct err *err)
+{
+    if (client->at == client->end)
+        return client_io_take(&client->io, out, len, err);
+    len = MIN(len, client->end - client->at);
+    memcpy(out, client->window + client->at, len);
+    client->at += len;
+    return (ssize_t)len;
+}
+
+ssize_t client_give(struct client *client, const void *data, size_t len, struct err *err)
+{
+    return client_io_give(&client->io, data, len, err);
+}
+
+void client_shut(struct client *client)
+{
+    client_io_shut(&client->io);
 }
 
 /* ---- the body ---- */

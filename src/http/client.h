@@ -37,6 +37,7 @@ struct client_request {
     struct str body;    /* p == NULL: none; sent as application/json */
     const char *stream; /* its type, when the body comes by client_write instead; otherwise NULL */
     struct client_field extra[2];
+    const char *upgrade; /* to what the connection is to become after a 101; otherwise NULL */
 };
 
 struct client_options {
@@ -79,6 +80,15 @@ must_use int client_write(struct client *client, const void *data, size_t len, s
 must_use int client_finish(struct client *client, struct client_reply *reply, struct err *err);
 /* Body bytes as they come: how many, 0 at its proper end, -1 (ERR_UNAVAILABLE when cut short). */
 must_use ssize_t client_read(struct client *client, void *out, size_t len, struct err *err);
+/*
+ * After a 101 (request.upgrade): bytes both ways, without waiting. Taken and given: how many, or
+ * CLIENT_LATER when none can be now (poll client_fd), -1; take gives 0 at the end.
+ */
+#define CLIENT_LATER (-2)
+int client_fd(const struct client *client);
+must_use ssize_t client_take(struct client *client, void *out, size_t len, struct err *err);
+must_use ssize_t client_give(struct client *client, const void *data, size_t len, struct err *err);
+void client_shut(struct client *client); /* nothing more will be given */
 /* Another deadline, for the reads that follow. */
 void client_deadline(struct client *client, int64_t deadline_ms);
 void client_free(struct client *client);

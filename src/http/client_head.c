@@ -121,9 +121,12 @@ int client_request_put(struct buf *out, const struct client_target *target,
         return err_set(err, ERR_INVALID, "the token is empty or holds a blank or control byte");
     buf_printf(out,
                "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: atoll/" ATOLL_VERSION
-               "\r\nAccept: %s\r\nConnection: close\r\n",
+               "\r\nAccept: %s\r\nConnection: %s\r\n",
                request->method, request->path, target->host,
-               request->accept ? request->accept : "application/json");
+               request->accept ? request->accept : "application/json",
+               request->upgrade ? "upgrade" : "close");
+    if (request->upgrade)
+        buf_printf(out, "Upgrade: %s\r\n", request->upgrade);
     if (request->token)
         buf_printf(out, "Authorization: Bearer %s\r\n", request->token);
     for (size_t i = 0; i < ARRAY_LEN(request->extra) && request->extra[i].name; i++) {
@@ -157,39 +160,29 @@ static bool token_char(char c)
 }
 
 struct seen {
-    bool length, chunked, encoded;
+    bool length, chunked;
 };
 
-static int take_field(struct str name, struct str value, struct client_reply *reply,
-                      struct seen *seen, struct err *err)
+/* Where the body ends. */
+static int take_framing(struct http_header field, struct client_head *head, struct seen *seen,
+                        struct err *err)
 {
     uint64_t number;
 
-    if (str_eq_nocase(name, STR("content-length"))) {
-        if (seen->length || !str_to_u64(value, &number) || number > INT64_MAX)
+    if (str_eq_nocase(field.name, STR("content-length"))) {
+        if (seen->length || !str_to_u64(field.value, &number) || number > INT64_MAX)
             return not_http("Content-Length", err);
         seen->length = true;
-        reply->length = (int64_t)number;
-    } else if (str_eq_nocase(name, STR("transfer-encoding"))) {
-        if (seen->chunked || !str_eq_nocase(value, STR("chunked")))
+        head->length = (int64_t)number;
+    } else if (str_eq_nocase(field.name, STR("transfer-encoding"))) {
+        if (seen->chunked || !str_eq_nocase(field.value, STR("chunked")))
             return not_http("Transfer-Encoding", err);
         seen->chunked = true;
-    } else if (str_eq_nocase(name, STR("content-encoding"))) {
-        return not_http("compressed, though not asked for", err);
-    } else if (str_eq_nocase(name, STR("content-type")) && value.n < sizeof(reply->content_type)) {
-        memcpy(reply->content_type, value.p, value.n);
-        reply->content_type[value.n] = 0;
-    } else if (str_eq_nocase(name, STR("x-request-id")) && value.n < sizeof(reply->request_id)) {
-        memcpy(reply->request_id, value.p, value.n);
-        reply->request_id[value.n] = 0;
-    } else if (str_eq_nocase(name, STR("retry-after")) && str_to_u64(value, &number)) {
-        reply->retry_after = (int)MIN(number, 86400u);
     }
     return 0;
 }
 
-static int take_line(struct str line, struct client_reply *reply, struct seen *seen,
-                     struct err *err)
+static int take_line(struct str line, struct http_header *field, struct err *err)
 {
     size_t n = 0;
 
@@ -197,11 +190,12 @@ static int take_line(struct str line, struct client_reply *reply, struct seen *s
         n++;
     if (n == 0 || n == line.n || line.p[n] != ':')
         return not_http("a field has no name", err);
-    struct str name = { line.p, n }, value = str_trim(str_from(line, n + 1));
+    struct str value = str_trim(str_from(line, n + 1));
     for (size_t i = 0; i < value.n; i++)
         if ((unsigned char)value.p[i] < 0x20 && value.p[i] != '\t')
             return not_http("a field holds a control byte", err);
-    return take_field(name, value, reply, seen, err);
+    *field = (struct http_header){ { line.p, n }, value };
+    return 0;
 }
 
 /* Cuts one line off; false when it does not end in CR LF (the last needs no end). */
@@ -229,33 +223,73 @@ static bool status_line(struct str line, int *status)
     return *status >= 100 && *status <= 599 && (line.n == 12 || line.p[12] == ' ');
 }
 
-int client_head_parse(struct str head, bool to_head, struct client_reply *reply,
-                      enum client_framing *framing, struct err *err)
+static void settle_framing(struct client_head *head, bool to_head, const struct seen *seen)
 {
-    struct client_reply found = { .length = -1 };
+    if (to_head || head->status < 200 || head->status == 204 || head->status == 304)
+        head->framing = FRAMED_NONE;
+    else
+        head->framing = seen->chunked  ? FRAMED_CHUNKED
+                        : seen->length ? FRAMED_LENGTH
+                                       : FRAMED_CLOSE;
+}
+
+int client_head_split(struct str head, bool to_head, struct client_head *out, struct err *err)
+{
     struct seen seen = { 0 };
     struct str line;
-    unsigned fields = 0;
 
-    if (!next_line(&head, &line) || !status_line(line, &found.status))
+    out->count = 0;
+    out->length = -1;
+    if (!next_line(&head, &line) || !status_line(line, &out->status))
         return not_http("status line", err);
     while (head.n) {
         if (!next_line(&head, &line))
             return not_http("line end", err);
-        if (++fields > HTTP_FIELDS_MAX)
+        if (out->count == HTTP_FIELDS_MAX)
             return err_set(err, ERR_HEADERS, "the server's reply has more than %d fields",
                            HTTP_FIELDS_MAX);
-        if (take_line(line, &found, &seen, err) < 0)
+        struct http_header *field = &out->fields[out->count++];
+        if (take_line(line, field, err) < 0 || take_framing(*field, out, &seen, err) < 0)
             return -1;
     }
     if (seen.chunked && seen.length)
         return not_http("two lengths", err);
-    if (to_head || found.status < 200 || found.status == 204 || found.status == 304) {
-        *framing = FRAMED_NONE;
-        found.length = 0;
-    } else {
-        *framing = seen.chunked ? FRAMED_CHUNKED : seen.length ? FRAMED_LENGTH : FRAMED_CLOSE;
+    settle_framing(out, to_head, &seen);
+    return 0;
+}
+
+static void copy_value(char *out, size_t size, struct str value)
+{
+    if (value.n >= size)
+        return;
+    memcpy(out, value.p, value.n);
+    out[value.n] = 0;
+}
+
+int client_head_parse(struct str head, bool to_head, struct client_reply *reply,
+                      enum client_framing *framing, struct err *err)
+{
+    struct client_head split;
+    uint64_t seconds;
+
+    if (client_head_split(head, to_head, &split, err) < 0)
+        return -1;
+    struct client_reply found = { .status = split.status, .length = split.length };
+    for (size_t i = 0; i < split.count; i++) {
+        struct str name = split.fields[i].name, value = split.fields[i].value;
+
+        if (str_eq_nocase(name, STR("content-encoding")))
+            return not_http("compressed, though not asked for", err);
+        if (str_eq_nocase(name, STR("content-type")))
+            copy_value(found.content_type, sizeof(found.content_type), value);
+        else if (str_eq_nocase(name, STR("x-request-id")))
+            copy_value(found.request_id, sizeof(found.request_id), value);
+        else if (str_eq_nocase(name, STR("retry-after")) && str_to_u64(value, &seconds))
+            found.retry_after = (int)MIN(seconds, 86400u);
     }
+    *framing = split.framing;
+    if (split.framing == FRAMED_NONE)
+        found.length = 0;
     *reply = found;
     return 0;
 }

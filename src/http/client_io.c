@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "http/client.h"
 
 void client_io_free(struct client_io *io)
 {
@@ -211,6 +212,66 @@ int client_io_write(struct client_io *io, const void *data, size_t len, struct e
         len -= (size_t)sent;
     }
     return 0;
+}
+
+/* ---- without waiting ---- */
+
+/* What a TLS call that moved nothing means: CLIENT_LATER, 0 for an orderly end, -1. */
+static ssize_t tls_later(struct client_io *io, int rc, const char *doing, struct err *err)
+{
+    switch (SSL_get_error(io->ssl, rc)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+        return CLIENT_LATER;
+    case SSL_ERROR_ZERO_RETURN:
+        return 0;
+    default:
+        return tls_failed(doing, err);
+    }
+}
+
+static ssize_t failed(ssize_t moved, const char *doing, struct err *err)
+{
+    if (moved >= 0)
+        return moved;
+    if (errno == EAGAIN || errno == EINTR)
+        return CLIENT_LATER;
+    if (errno == EPIPE || errno == ECONNRESET)
+        return err_set(err, ERR_UNAVAILABLE, "the server closed the connection");
+    return err_sys(err, "%s the server", doing);
+}
+
+ssize_t client_io_take(struct client_io *io, void *out, size_t len, struct err *err)
+{
+    size_t got = 0;
+
+    if (!io->ssl)
+        return failed(recv(io->fd, out, len, MSG_DONTWAIT), "read from", err);
+    ERR_clear_error();
+    int rc = SSL_read_ex(io->ssl, out, len, &got);
+    return rc == 1 ? (ssize_t)got : tls_later(io, rc, "read", err);
+}
+
+ssize_t client_io_give(struct client_io *io, const void *data, size_t len, struct err *err)
+{
+    size_t done = 0;
+
+    if (!io->ssl)
+        return failed(send(io->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL), "write to", err);
+    ERR_clear_error();
+    int rc = SSL_write_ex(io->ssl, data, len, &done);
+    if (rc == 1)
+        return (ssize_t)done;
+    ssize_t later = tls_later(io, rc, "write", err);
+    return later == 0 ? err_set(err, ERR_UNAVAILABLE, "the server closed the connection") : later;
+}
+
+void client_io_shut(struct client_io *io)
+{
+    if (io->ssl)
+        (void)SSL_shutdown(io->ssl);
+    else
+        shutdown(io->fd, SHUT_WR);
 }
 
 bool client_io_pending(const struct client_io *io)

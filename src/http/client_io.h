@@ -29,5 +29,11 @@ void client_io_free(struct client_io *io);
 must_use ssize_t client_io_read(struct client_io *io, void *out, size_t len, struct err *err);
 /* All of them. ERR_UNAVAILABLE when the peer closed; it may still have answered before that. */
 must_use int client_io_write(struct client_io *io, const void *data, size_t len, struct err *err);
+
+/* Without waiting: as client_take and client_give of client.h. */
+must_use ssize_t client_io_take(struct client_io *io, void *out, size_t len, struct err *err);
+must_use ssize_t client_io_give(struct client_io *io, const void *data, size_t len,
+                                struct err *err);
+void client_io_shut(struct client_io *io); /* the end of what we write */
 /* Are there bytes that were read from the network already? No poll would tell. */
 bool client_io_pending(const struct client_io *io);

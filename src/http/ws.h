@@ -22,6 +22,8 @@ struct ws_ops {
 
 /* Does this request ask for a WebSocket? */
 bool ws_wanted(const struct http_req *req);
+/* Is it a proper one? For who passes it on instead of accepting it. */
+must_use int ws_check(const struct http_req *req, struct err *err);
 /* Is `protocol` among the subprotocols that the client offers? */
 bool ws_offers(const struct http_req *req, const char *protocol);
 

@@ -105,6 +105,11 @@ int ws_hello_check(const struct http_req *req, const char *protocol, struct err 
     return 0;
 }
 
+int ws_check(const struct http_req *req, struct err *err)
+{
+    return ws_hello_check(req, NULL, err);
+}
+
 void ws_hello_answer(struct http_req *req, const char *protocol)
 {
     struct http_header headers[4];

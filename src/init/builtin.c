@@ -33,6 +33,8 @@ static const struct operation {
     { "move", 3, builtin_move, false },    { "remove", 2, builtin_remove, false },
     { "tar", 1, builtin_tar, false },      { "untar", 1, builtin_untar, false },
     { "watch", 2, builtin_watch, false },  { "manifest", 1, builtin_manifest, false },
+    { "ports", 0, builtin_ports, false },  { "connect", 1, builtin_connect, false },
+    { "ps", 0, builtin_ps, false },
 };
 
 /* ---- output ---- */

@@ -144,6 +144,10 @@ int builtin_tar(struct builtin *job);
 int builtin_untar(struct builtin *job);
 int builtin_manifest(struct builtin *job);
 int builtin_watch(struct builtin *job);
+/* builtin_ps.c, builtin_port.c */
+int builtin_ps(struct builtin *job);
+int builtin_ports(struct builtin *job);
+int builtin_connect(struct builtin *job);
 
 /* ---- tree.c ---- */
 

@@ -67,6 +67,7 @@ struct sandbox_spec {
     const char *storage;       /* "memory" or "disk" */
     const char *image;         /* or NULL: the host's programs */
     const char *from_snapshot; /* or NULL; settled when it is made, not kept */
+    const char *template;      /* or NULL; what it says is taken when it is made */
     struct field_list volumes; /* struct volume_use */
     struct field_list binds;   /* struct bind_use */
     struct field_list files;   /* struct file_rule; none: no policy */
@@ -89,7 +90,7 @@ struct sandbox_view {
     const char *id, *name, *state, *reason, *user, *by;
     int64_t memory, pids, cpu_percent, disk, inodes, nofile, ttl_ms;
     struct field_pair *env, *labels;
-    const char *storage, *image, *start;
+    const char *storage, *image, *template, *start;
     struct field_list volumes, binds, files;
     struct idle_policy *idle;
     bool sys, nesting, asleep;

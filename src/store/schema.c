@@ -269,6 +269,17 @@ static const char operation_tables[] =
     "  completed_ms BIGINT NOT NULL DEFAULT 0"
     ") {clustered};";
 
+/* Wishes for sandboxes under a name (box/template.h). */
+static const char template_tables[] =
+    "CREATE TABLE template ("
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  name TEXT NOT NULL,"
+    "  spec TEXT NOT NULL," /* as it was said */
+    "  by TEXT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, name)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -278,6 +289,7 @@ const struct migration schema_migrations[] = {
     { 6, "secrets", secret_tables },
     { 7, "linked agents", link_tables },
     { 8, "operations", operation_tables },
+    { 9, "templates", template_tables },
     { 0 },
 };
 /* clang-format on */

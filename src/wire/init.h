@@ -27,7 +27,7 @@
  * heads and READY itself never change, so that any two versions can tell each other apart.
  */
 #ifndef INIT_VERSION /* a build for tests is of another release */
-#define INIT_VERSION 2
+#define INIT_VERSION 3
 #endif
 #define INIT_FRAME_MAX 65536
 #define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
@@ -35,6 +35,7 @@
 #define INIT_EXECS_MAX 256     /* living or not yet forgotten */
 #define INIT_ARGS_MAX 1048576u /* argv, env and cwd; beyond a frame they come in a memfd */
 #define INIT_ARGC_MAX 4096
+#define INIT_PORTS_MAX 1024     /* listeners told at once */
 #define INIT_FILES_MAX 128      /* rules about files of one exec */
 #define INIT_STDIN_QUEUE 262144 /* unsent input of one exec; more is refused */
 
@@ -112,6 +113,11 @@ struct init_exec {
  *   untar PATH                   input is an archive; a struct init_unpacked
  *   manifest PATH                tree_records of everything below, with digests
  *   watch PATH RECURSIVE         struct init_seen, each with its path, until killed
+ *   ps                           struct init_process of each process, each with its command line
+ *   ports                        struct init_port for each TCP port that is listened on
+ *   connect PORT                 one byte INIT_CONNECTED once something on the sandbox's own
+ *                                loopback has taken the connection (127.0.0.1, else ::1); then its
+ *                                bytes, both ways, until it closes; the end of the input is told it
  *
  *   beneath DIR …                before read, write, append, stat and mkdir: PATH is relative to
  * DIR, and what its links lead out of it is not found (EXDEV)
@@ -154,6 +160,26 @@ struct init_seen {
     uint8_t what, is_dir;
     uint16_t path_len; /* of the path below the watched directory, which follows; 0 itself */
 };
+
+struct init_port {
+    uint16_t port;
+    uint8_t six;  /* of IPv6 */
+    uint8_t open; /* for every address of the sandbox, not for loopback alone */
+    uint32_t uid; /* whose socket it is, as seen inside */
+};
+
+#define INIT_PROCESS_TEXT 4096 /* of a command line; the rest is left out */
+
+struct init_process {
+    uint32_t pid, parent, uid, threads;
+    uint64_t rss, cpu_us; /* bytes; microseconds */
+    uint8_t state;        /* the kernel's letter */
+    uint8_t unused;
+    uint16_t text_len; /* of the command line, which follows */
+    uint32_t unused_too;
+};
+
+#define INIT_CONNECTED 6 /* ASCII's ACK */
 
 struct init_signal {
     int32_t number;

@@ -25,6 +25,10 @@ POLICY = {
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
     **{f"secret.{verb}": {"admin"} for verb in ("list", "create", "put", "delete", "delete_of")},
+    "port.list": PEOPLE | {"agent"}, "process.list": PEOPLE | {"agent"},
+    **{f"port.{verb}": STEER | {"agent"} for verb in ("use", "tunnel", "preview")},
+    **{f"template.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
+    **{f"template.{verb}": STEER | {"agent"} for verb in ("set", "delete")},
     **{f"agent.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")},
     **{f"agent.{verb}": {"admin"} for verb in ("destroy", "delete", "rotate_secret")},

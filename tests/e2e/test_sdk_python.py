@@ -525,6 +525,26 @@ def test_images(client):
         client.images.get("sdk-tiny")
 
 
+def test_templates(client):
+    made = client.templates.set("sdk-wish", storage="memory", labels={"of": "sdk-wish"}, env={"A": "b"})
+    assert client.templates.get("sdk-wish") == made and made in client.templates.list()
+    with client.sandboxes.create(template="sdk-wish", name="sdk-templated") as box:
+        assert box.exec("echo $A").text == "b\n"
+        assert [b.id for b in client.sandboxes.list(name="sdk-templ")] == [box.id]
+        assert client.sandboxes.list(name="sdk-none") == []
+    client.templates.delete("sdk-wish")
+    with pytest.raises(atoll.NotFound):
+        client.templates.get("sdk-wish")
+
+
+def test_ports_and_processes(box):
+    served = box.spawn(["python3", "-m", "http.server", "8123"])
+    harness.wait_until(lambda: 8123 in [p.port for p in box.ports()], 10, "the port to be listened on")
+    assert any("http.server" in p.command for p in box.ps())
+    assert box.preview(8123, "/x").startswith(f"http://8123-{box.id}.localhost")
+    served.kill()
+
+
 def test_pools(client):
     assert client.pools.set("sdk-pool", 1, storage="memory").size == 1
     assert "sdk-pool" in [p.name for p in client.pools.list()]

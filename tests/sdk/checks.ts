@@ -360,6 +360,9 @@ check("a life", async () => {
         await box.update({ memory: 128 << 20 });
         assert.equal(box.info.memory, 128 << 20);
         assert.ok((await box.stats()).pids >= 1 && (await box.applied()));
+        assert.ok((await box.ps()).some((p) => p.pid === 1));
+        assert.deepEqual(await box.ports(), []);
+        assert.match(await box.preview(8123), /^http:\/\/8123-/);
         await box.snapshot("again");
         await box.deleteSnapshot("again");
         assert.deepEqual((await client.snapshots.list()).map((s) => s.name), ["before"]);
@@ -378,6 +381,10 @@ check("the other nouns", async () => {
     assert.deepEqual((await client.images.list()).map((i) => i.name), ["ts-tiny"]);
     assert.equal((await client.images.get("ts-tiny")).format, "tar");
     await client.images.delete("ts-tiny");
+    await client.templates.set("ts-wish", { storage: "memory" });
+    assert.equal((await client.templates.get("ts-wish")).name, "ts-wish");
+    assert.ok((await client.templates.list()).some((t) => t.name === "ts-wish"));
+    await client.templates.delete("ts-wish");
     await client.pools.set("ts-pool", { size: 1, storage: "memory" });
     assert.ok((await client.pools.list()).some((p) => p.name === "ts-pool"));
     await client.pools.set("ts-pool", { size: 0 });

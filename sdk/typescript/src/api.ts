@@ -84,6 +84,13 @@ export const operations = {
     "terminal.recording": { method: "GET", path: "/api/v1/sandboxes/{id}/terminals/{tid}/recording" },
     "terminal.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/signal" },
     "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
+    "port.list": { method: "GET", path: "/api/v1/sandboxes/{id}/ports" },
+    "port.preview": { method: "POST", path: "/api/v1/sandboxes/{id}/previews" },
+    "template.list": { method: "GET", path: "/api/v1/templates" },
+    "template.read": { method: "GET", path: "/api/v1/templates/{template_name}" },
+    "template.set": { method: "PUT", path: "/api/v1/templates/{template_name}" },
+    "template.delete": { method: "DELETE", path: "/api/v1/templates/{template_name}" },
+    "process.list": { method: "GET", path: "/api/v1/sandboxes/{id}/processes" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
@@ -176,8 +183,11 @@ export class Api extends Caller {
         return this.json(operations["sandbox.create"], {}, {}, body, options);
     }
 
-    /** The caller's sandboxes, oldest first; `label` is KEY or KEY=VALUE. */
-    sandboxList(query: { state?: string; label?: string }, options?: Options): Promise<Page<models.SandboxInfo>> {
+    /** The caller's sandboxes, oldest first: all, or those with a `label` (KEY or KEY=VALUE), a `state`, a `name`
+     *  that begins so; a page of at most `limit` behind the id `after`. `next` is the `after` of the next page,
+     *  null at the end. */
+    sandboxList(query: { state?: string; label?: string; name?: string; after?: string; limit?: number },
+        options?: Options): Promise<Page<models.SandboxInfo>> {
         return this.json(operations["sandbox.list"], {}, query, undefined, options);
     }
 
@@ -510,5 +520,43 @@ export class Api extends Caller {
     terminalResize(id: string, tid: string, body: models.ExecResizeRequest,
         options?: Options): Promise<models.TerminalInfo> {
         return this.json(operations["terminal.resize"], { id, tid }, {}, body, options);
+    }
+
+    /** The TCP ports that programs in it listen on. */
+    portList(id: string, options?: Options): Promise<Page<models.PortInfo>> {
+        return this.json(operations["port.list"], { id }, {}, undefined, options);
+    }
+
+    /** A link to a port inside, for a browser: a host of its own (`PORT-ID.localhost`), which lets in whoever
+     *  opens the link within ten minutes, for twelve hours, as long as the token or session it was made with
+     *  lives. */
+    portPreview(id: string, body: models.PortPreviewRequest, options?: Options): Promise<models.PortPreviewResult> {
+        return this.json(operations["port.preview"], { id }, {}, body, options);
+    }
+
+    /** Wishes for sandboxes that have a name, by name. */
+    templateList(options?: Options): Promise<Page<models.TemplateInfo>> {
+        return this.json(operations["template.list"], {}, {}, undefined, options);
+    }
+
+    /** One template. */
+    templateRead(template_name: string, options?: Options): Promise<models.TemplateInfo> {
+        return this.json(operations["template.read"], { template_name }, {}, undefined, options);
+    }
+
+    /** Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
+     *  Sandboxes made of it before do not change. */
+    templateSet(template_name: string, body: models.SandboxSpec, options?: Options): Promise<models.TemplateInfo> {
+        return this.json(operations["template.set"], { template_name }, {}, body, options);
+    }
+
+    /** Remove a template; sandboxes made of it stay. */
+    templateDelete(template_name: string, options?: Options): Promise<models.TemplateInfo> {
+        return this.json(operations["template.delete"], { template_name }, {}, undefined, options);
+    }
+
+    /** The processes in it, as its own /proc tells. */
+    processList(id: string, options?: Options): Promise<Page<models.ProcessInfo>> {
+        return this.json(operations["process.list"], { id }, {}, undefined, options);
     }
 }

@@ -2,7 +2,7 @@
 import { Api } from "./api.js";
 import { ConnectionFailed, NotFound, RequestTimeout, Unavailable } from "./errors.js";
 import type * as models from "./models.js";
-import { LIFE_MS, Sandbox } from "./sandbox.js";
+import { LIFE_MS, PAGE, Sandbox } from "./sandbox.js";
 import { type OpenSocket, platformSocket } from "./socket.js";
 import { events } from "./sse.js";
 import { type Answer, type Content, type Fetch, Patience } from "./transport.js";
@@ -51,9 +51,15 @@ export class Sandboxes {
         }
     }
 
-    /** The caller's, oldest first; label is KEY or KEY=VALUE. */
-    async list(filter: { state?: string; label?: string } = {}): Promise<Sandbox[]> {
-        return (await this.api.sandboxList(filter)).items.map((info) => new Sandbox(this.api, info));
+    /** The caller's, oldest first; label is KEY or KEY=VALUE, name the beginning of one. */
+    async list(filter: { state?: string; label?: string; name?: string } = {}): Promise<Sandbox[]> {
+        const found: Sandbox[] = [];
+        for (let after: string | undefined; ;) {
+            const page = await this.api.sandboxList({ ...filter, after, limit: PAGE });
+            found.push(...page.items.map((info) => new Sandbox(this.api, info)));
+            if (!page.next) return found;
+            after = String(page.next);
+        }
     }
 
     /** By id, by name, or by the beginning of its id. */
@@ -118,6 +124,28 @@ export class Snapshots {
 
     delete(snapshot: string): Promise<models.SnapshotInfo> {
         return this.api.snapshotDelete(snapshot);
+    }
+}
+
+/** Wishes for sandboxes that have a name; `sandboxes.create({ template })` makes one of them. */
+export class Templates {
+    constructor(private readonly api: Api) {}
+
+    /** Makes or changes one; sandboxes made of it before stay as they are. */
+    set(template: string, spec: models.SandboxSpec): Promise<models.TemplateInfo> {
+        return this.api.templateSet(template, spec);
+    }
+
+    get(template: string): Promise<models.TemplateInfo> {
+        return this.api.templateRead(template);
+    }
+
+    async list(): Promise<models.TemplateInfo[]> {
+        return (await this.api.templateList()).items;
+    }
+
+    delete(template: string): Promise<models.TemplateInfo> {
+        return this.api.templateDelete(template);
     }
 }
 
@@ -254,6 +282,7 @@ export class Client {
     readonly images: Images;
     readonly volumes: Volumes;
     readonly snapshots: Snapshots;
+    readonly templates: Templates;
     readonly pools: Pools;
     readonly tokens: Tokens;
     readonly secrets: Secrets;
@@ -274,6 +303,7 @@ export class Client {
         this.images = new Images(this.api);
         this.volumes = new Volumes(this.api);
         this.snapshots = new Snapshots(this.api);
+        this.templates = new Templates(this.api);
         this.pools = new Pools(this.api);
         this.tokens = new Tokens(this.api);
         this.secrets = new Secrets(this.api);

@@ -64,6 +64,8 @@ export class BudgetExceeded extends ApiError {}
 export class ServerTimeout extends ApiError {}
 /** Not now: the server drains, starts, or is full. */
 export class Unavailable extends ApiError {}
+/** What listens on a port of a sandbox, or should, did not answer properly. */
+export class BadGateway extends ApiError {}
 /** A disk is full. */
 export class NoSpace extends ApiError {}
 /** Not built, or not possible on the server's machine. */
@@ -100,6 +102,7 @@ export const errorsByCode: Record<string, new (details: ApiErrorDetails) => ApiE
     budget_exceeded: BudgetExceeded,
     timeout: ServerTimeout,
     unavailable: Unavailable,
+    bad_gateway: BadGateway,
     no_space: NoSpace,
     unsupported: Unsupported,
     cancelled: ApiError,

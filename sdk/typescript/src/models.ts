@@ -210,6 +210,8 @@ export interface SandboxSpec {
     image?: string;
     /** Begin with the files of this snapshot (id, or a name that only one has) */
     from_snapshot?: string;
+    /** Takes from this template what is not said here; environment and labels of both */
+    template?: string;
     /** Volumes in it */
     volumes?: VolumeMount[];
     /** Directories of the machine in it; gone after a stop */
@@ -271,6 +273,8 @@ export interface SandboxInfo {
     storage: string;
     /** What it began with; null for the programs of the machine */
     image: string | null;
+    /** The template that it was made of; null for none */
+    template: string | null;
     /** Who commands run as */
     user: string;
     /** Bytes of memory it may use */
@@ -619,6 +623,8 @@ export interface PoolSpec {
     user?: "agent" | "root";
     /** memory unless said */
     storage?: "memory" | "disk";
+    /** Ready for this template: image, user and storage as it says now */
+    template?: string;
 }
 
 export interface ImageInfoLayer {
@@ -767,4 +773,117 @@ export interface TerminalInfo {
     started_at: string | null;
     /** When it ended; null until then */
     ended_at: string | null;
+}
+
+export interface PortInfo {
+    /** Its number */
+    port: number;
+    /** loopback, or any for every address inside */
+    address: string;
+    /** Who listens, as seen inside */
+    uid: number;
+}
+
+export interface PortPreviewRequest {
+    /** The port inside */
+    port: number;
+    /** Where it begins, with its query; / unless said */
+    path?: string;
+}
+
+export interface PortPreviewResult {
+    /** To be opened in a browser on this machine */
+    url: string;
+    /** The port inside */
+    port: number;
+    /** Until when it can be opened */
+    expires_at: string | null;
+}
+
+export interface TemplateInfoSpecBind {
+    /** What the server's door gave for a directory of its machine, in hex; good once */
+    ticket: string;
+    /** Where it is put; absolute, made if it is not there */
+    path: string;
+    /** Nothing in it can be changed from here */
+    read_only: boolean;
+}
+
+export interface TemplateInfoSpec {
+    /** A name of its own within the tenant; may be used instead of the id */
+    name: string;
+    /** Who commands run as unless they say otherwise; root is nobody outside, but has a few capabilities inside.
+     *  agent unless said */
+    user: string;
+    /** Bytes of memory; 1 GiB unless said */
+    memory: number;
+    /** Processes and threads at once; 512 unless said */
+    pids: number;
+    /** Share of processor time, 100 is one core; 200 unless said */
+    cpu_percent: number;
+    /** Bytes of everything written inside; with storage memory half of memory unless said, with storage disk 8 GiB */
+    disk: number;
+    /** Files and directories made inside, with storage memory; 100000 unless said */
+    inodes: number;
+    /** Open descriptors of each process; 1024 unless said */
+    nofile: number;
+    /** Lifetime in milliseconds, after which it is deleted; without it, until deleted */
+    ttl_ms: number;
+    /** Environment of every command */
+    env: Record<string, string>;
+    /** Anything, to find it again */
+    labels: Record<string, string>;
+    /** Where what it writes goes: memory is gone when it ends, disk stays over stop and start. disk unless said,
+     *  where the machine can */
+    storage: string;
+    /** What it begins with; the programs of this machine unless said */
+    image: string;
+    /** Begin with the files of this snapshot (id, or a name that only one has) */
+    from_snapshot: string;
+    /** Takes from this template what is not said here; environment and labels of both */
+    template: string;
+    /** Volumes in it */
+    volumes: SandboxInfoVolume[];
+    /** Directories of the machine in it; gone after a stop */
+    binds: TemplateInfoSpecBind[];
+    /** With any, commands can open only what they name, besides the standard places: /usr, /lib*, /bin, /sbin and
+     *  /etc to read, /dev, /proc and /tmp to write. Not for file requests of this API */
+    files: SandboxInfoFile[];
+    /** What happens when nobody uses it; without it, nothing */
+    idle: SandboxInfoIdle | null;
+    /** Tools inside may make sandboxes of their own: user namespaces and mounts are allowed, /proc is not masked
+     *  and Landlock does not guard files */
+    nesting: boolean;
+    /** A read-only /sys; without it, none */
+    sys: boolean;
+}
+
+export interface TemplateInfo {
+    /** Its name */
+    name: string;
+    /** What it says; 0, null and empty is what it leaves open */
+    spec: TemplateInfoSpec | null;
+    /** Who wrote it */
+    by: string;
+    /** When */
+    changed_at: string | null;
+}
+
+export interface ProcessInfo {
+    /** Process id inside */
+    pid: number;
+    /** Of the process that started it */
+    parent: number;
+    /** Whose it is, as seen inside */
+    uid: number;
+    /** The kernel's letter: R runs, S sleeps, D waits, T is stopped, Z has ended… */
+    state: string;
+    /** Threads */
+    threads: number;
+    /** Bytes of memory that are its own */
+    rss: number;
+    /** Processor time, microseconds */
+    cpu_us: number;
+    /** Program and arguments */
+    command: string;
 }

@@ -7,6 +7,7 @@ import { Terminal } from "./terminal.js";
 import type { Content } from "./transport.js";
 
 export const LIFE_MS = 120_000;
+export const PAGE = 500;
 
 /** A list is a program and its arguments, a text a line for the shell. */
 export type Command = string | readonly string[];
@@ -154,6 +155,20 @@ export class Sandbox {
 
     stats(): Promise<models.SandboxStats> {
         return this.api.sandboxStats(this.id);
+    }
+
+    async ps(): Promise<models.ProcessInfo[]> {
+        return (await this.api.processList(this.id)).items;
+    }
+
+    /** What programs in it listen on. */
+    async ports(): Promise<models.PortInfo[]> {
+        return (await this.api.portList(this.id)).items;
+    }
+
+    /** A link for a browser to what listens on a port; it lets in whoever opens it within ten minutes. */
+    async preview(port: number, path?: string): Promise<string> {
+        return (await this.api.portPreview(this.id, { port, path })).url;
     }
 
     /** What isolates it, as the kernel tells. */

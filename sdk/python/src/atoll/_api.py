@@ -84,6 +84,13 @@ OPERATIONS: Dict[str, Operation] = {
     "terminal.recording": Operation("GET", "/api/v1/sandboxes/{id}/terminals/{tid}/recording"),
     "terminal.signal": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/signal"),
     "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
+    "port.list": Operation("GET", "/api/v1/sandboxes/{id}/ports"),
+    "port.preview": Operation("POST", "/api/v1/sandboxes/{id}/previews"),
+    "template.list": Operation("GET", "/api/v1/templates"),
+    "template.read": Operation("GET", "/api/v1/templates/{template_name}"),
+    "template.set": Operation("PUT", "/api/v1/templates/{template_name}"),
+    "template.delete": Operation("DELETE", "/api/v1/templates/{template_name}"),
+    "process.list": Operation("GET", "/api/v1/sandboxes/{id}/processes"),
 }
 
 
@@ -173,7 +180,8 @@ class Api(Caller):
                        ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
                        labels: Optional[Mapping[str, str]] = None,
                        storage: Optional[Literal["memory", "disk"]] = None, image: Optional[str] = None,
-                       from_snapshot: Optional[str] = None, volumes: Optional[Sequence[models.VolumeMount]] = None,
+                       from_snapshot: Optional[str] = None, template: Optional[str] = None,
+                       volumes: Optional[Sequence[models.VolumeMount]] = None,
                        binds: Optional[Sequence[models.BindMount]] = None,
                        files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                        nesting: Optional[bool] = None, sys: Optional[bool] = None,
@@ -181,15 +189,19 @@ class Api(Caller):
         """Make a sandbox; answered when it runs."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
                 "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
-                "storage": storage, "image": image, "from_snapshot": from_snapshot, "volumes": volumes,
-                "binds": binds, "files": files, "idle": idle, "nesting": nesting, "sys": sys}
+                "storage": storage, "image": image, "from_snapshot": from_snapshot, "template": template,
+                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "nesting": nesting, "sys": sys}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
-    def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None,
+    def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
+                     after: Optional[str] = None, limit: Optional[int] = None,
                      options: Optional[Options] = None) -> Page[models.SandboxInfo]:
-        """The caller's sandboxes, oldest first; `label` is KEY or KEY=VALUE."""
-        return self._page(OPERATIONS["sandbox.list"], {}, {"state": state, "label": label}, None, models.SandboxInfo,
-                          options)
+        """The caller's sandboxes, oldest first: all, or those with a `label` (KEY or KEY=VALUE), a `state`, a
+        `name` that begins so; a page of at most `limit` behind the id `after`. `next` is the `after` of the
+        next page, null at the end."""
+        return self._page(OPERATIONS["sandbox.list"], {},
+                          {"state": state, "label": label, "name": name, "after": after, "limit": limit}, None,
+                          models.SandboxInfo, options)
 
     def sandbox_read(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
         """One sandbox, by id, by name, or by the beginning of its id."""
@@ -433,10 +445,10 @@ class Api(Caller):
 
     def pool_set(self, name: str, *, size: int, image: Optional[str] = None,
                  user: Optional[Literal["agent", "root"]] = None, storage: Optional[Literal["memory", "disk"]] = None,
-                 options: Optional[Options] = None) -> models.PoolInfo:
+                 template: Optional[str] = None, options: Optional[Options] = None) -> models.PoolInfo:
         """Make, change or (size 0) remove a pool. Creations of the same image, user and storage take a warm
         sandbox from it."""
-        body = {"size": size, "image": image, "user": user, "storage": storage}
+        body = {"size": size, "image": image, "user": user, "storage": storage, "template": template}
         return self._json(OPERATIONS["pool.set"], {"name": name}, {}, body, models.PoolInfo, options)
 
     def image_import(self, content: Content, *, name: Optional[str] = None,
@@ -531,3 +543,54 @@ class Api(Caller):
         body = {"rows": rows, "cols": cols}
         return self._json(OPERATIONS["terminal.resize"], {"id": id, "tid": tid}, {}, body, models.TerminalInfo,
                           options)
+
+    def port_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.PortInfo]:
+        """The TCP ports that programs in it listen on."""
+        return self._page(OPERATIONS["port.list"], {"id": id}, {}, None, models.PortInfo, options)
+
+    def port_preview(self, id: str, *, port: int, path: Optional[str] = None,
+                     options: Optional[Options] = None) -> models.PortPreviewResult:
+        """A link to a port inside, for a browser: a host of its own (`PORT-ID.localhost`), which lets in whoever
+        opens the link within ten minutes, for twelve hours, as long as the token or session it was made with
+        lives."""
+        body = {"port": port, "path": path}
+        return self._json(OPERATIONS["port.preview"], {"id": id}, {}, body, models.PortPreviewResult, options)
+
+    def template_list(self, *, options: Optional[Options] = None) -> Page[models.TemplateInfo]:
+        """Wishes for sandboxes that have a name, by name."""
+        return self._page(OPERATIONS["template.list"], {}, {}, None, models.TemplateInfo, options)
+
+    def template_read(self, template_name: str, *, options: Optional[Options] = None) -> models.TemplateInfo:
+        """One template."""
+        return self._json(OPERATIONS["template.read"], {"template_name": template_name}, {}, None,
+                          models.TemplateInfo, options)
+
+    def template_set(self, template_name: str, *, name: Optional[str] = None,
+                     user: Optional[Literal["agent", "root"]] = None, memory: Optional[int] = None,
+                     pids: Optional[int] = None, cpu_percent: Optional[int] = None, disk: Optional[int] = None,
+                     inodes: Optional[int] = None, nofile: Optional[int] = None, ttl_ms: Optional[int] = None,
+                     env: Optional[Mapping[str, str]] = None, labels: Optional[Mapping[str, str]] = None,
+                     storage: Optional[Literal["memory", "disk"]] = None, image: Optional[str] = None,
+                     from_snapshot: Optional[str] = None, template: Optional[str] = None,
+                     volumes: Optional[Sequence[models.VolumeMount]] = None,
+                     binds: Optional[Sequence[models.BindMount]] = None,
+                     files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
+                     nesting: Optional[bool] = None, sys: Optional[bool] = None,
+                     options: Optional[Options] = None) -> models.TemplateInfo:
+        """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
+        Sandboxes made of it before do not change."""
+        body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
+                "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
+                "storage": storage, "image": image, "from_snapshot": from_snapshot, "template": template,
+                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "nesting": nesting, "sys": sys}
+        return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
+                          options)
+
+    def template_delete(self, template_name: str, *, options: Optional[Options] = None) -> models.TemplateInfo:
+        """Remove a template; sandboxes made of it stay."""
+        return self._json(OPERATIONS["template.delete"], {"template_name": template_name}, {}, None,
+                          models.TemplateInfo, options)
+
+    def process_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ProcessInfo]:
+        """The processes in it, as its own /proc tells."""
+        return self._page(OPERATIONS["process.list"], {"id": id}, {}, None, models.ProcessInfo, options)

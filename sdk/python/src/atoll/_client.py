@@ -10,7 +10,7 @@ from ._api import Api
 from ._errors import ConnectionFailed, RequestTimeout, Unavailable
 from ._model import parse_time
 from ._process import Patience
-from ._sandbox import LIFE_SECONDS, Sandbox, User
+from ._sandbox import LIFE_SECONDS, PAGE, Sandbox, User
 from ._sse import events
 from ._transport import Content, Options, Stream, Transport
 
@@ -45,18 +45,27 @@ class Sandboxes:
                volumes: Optional[Sequence[models.VolumeMount]] = None,
                binds: Optional[Sequence[models.BindMount]] = None,
                files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
-               nesting: Optional[bool] = None, sys: Optional[bool] = None,
+               nesting: Optional[bool] = None, sys: Optional[bool] = None, template: Optional[str] = None,
                idempotency_key: Optional[str] = None) -> Sandbox:
-        """Makes one, which runs when this returns. Limits are bytes, times milliseconds."""
+        """Makes one, which runs when this returns. Limits are bytes, times milliseconds; what is not said is as
+        the template says, if there is one."""
         return Sandbox(self._client, self._api.sandbox_create(
             name=name, image=image, user=user, storage=storage, memory=memory, pids=pids, cpu_percent=cpu_percent,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
             from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, nesting=nesting,
-            sys=sys, options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
+            sys=sys, template=template, options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
 
-    def list(self, *, state: Optional[str] = None, label: Optional[str] = None) -> List[Sandbox]:
-        """The caller's, oldest first; label is KEY or KEY=VALUE."""
-        return [Sandbox(self._client, info) for info in self._api.sandbox_list(state=state, label=label).items]
+    def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
+             name: Optional[str] = None) -> List[Sandbox]:
+        """The caller's, oldest first; label is KEY or KEY=VALUE, name the beginning of one."""
+        found: List[Sandbox] = []
+        after: Optional[str] = None
+        while True:
+            page = self._api.sandbox_list(state=state, label=label, name=name, after=after, limit=PAGE)
+            found += [Sandbox(self._client, info) for info in page.items]
+            after = page.raw.get("next")
+            if not after:
+                return found
 
     def get(self, id: str) -> Sandbox:
         """By id, by name, or by the beginning of its id."""
@@ -116,6 +125,37 @@ class Snapshots:
         return self._api.snapshot_delete(snapshot)
 
 
+class Templates:
+    """Wishes for sandboxes that have a name; `sandboxes.create(template=…)` makes one of them."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def set(self, template: str, *, image: Optional[str] = None, user: Optional[User] = None,
+            storage: Optional[Storage] = None, memory: Optional[int] = None, pids: Optional[int] = None,
+            cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+            nofile: Optional[int] = None, ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
+            labels: Optional[Mapping[str, str]] = None, from_snapshot: Optional[str] = None,
+            volumes: Optional[Sequence[models.VolumeMount]] = None,
+            files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
+            nesting: Optional[bool] = None, sys: Optional[bool] = None) -> models.TemplateInfo:
+        """Makes or changes one; sandboxes made of it before stay as they are."""
+        return self._api.template_set(
+            template, name=None, template=None, binds=None, image=image, user=user, storage=storage, memory=memory,
+            pids=pids, cpu_percent=cpu_percent, disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env,
+            labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, nesting=nesting,
+            sys=sys)
+
+    def get(self, template: str) -> models.TemplateInfo:
+        return self._api.template_read(template)
+
+    def list(self) -> List[models.TemplateInfo]:
+        return self._api.template_list().items
+
+    def delete(self, template: str) -> models.TemplateInfo:
+        return self._api.template_delete(template)
+
+
 class Pools:
     """Sandboxes made ahead, which a creation takes."""
 
@@ -123,9 +163,9 @@ class Pools:
         self._api = api
 
     def set(self, name: str, size: int, *, image: Optional[str] = None, user: Optional[User] = None,
-            storage: Optional[Storage] = None) -> models.PoolInfo:
-        """Makes or changes one; size 0 removes it."""
-        return self._api.pool_set(name, size=size, image=image, user=user, storage=storage)
+            storage: Optional[Storage] = None, template: Optional[str] = None) -> models.PoolInfo:
+        """Makes or changes one; size 0 removes it. With a template it holds what that one says."""
+        return self._api.pool_set(name, size=size, image=image, user=user, storage=storage, template=template)
 
     def list(self) -> List[models.PoolInfo]:
         return self._api.pool_list().items
@@ -257,6 +297,7 @@ class Client:
         self.images = Images(self.api)
         self.volumes = Volumes(self.api)
         self.snapshots = Snapshots(self.api)
+        self.templates = Templates(self.api)
         self.pools = Pools(self.api)
         self.tokens = Tokens(self.api)
         self.secrets = Secrets(self.api)

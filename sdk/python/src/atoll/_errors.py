@@ -77,6 +77,10 @@ class Unavailable(ApiError):
     """Not now: the server drains, starts, or is full."""
 
 
+class BadGateway(ApiError):
+    """What listens on a port of a sandbox, or should, did not answer properly."""
+
+
 class NoSpace(ApiError):
     """A disk is full."""
 
@@ -125,6 +129,7 @@ BY_CODE: Dict[str, Type[ApiError]] = {
     "budget_exceeded": BudgetExceeded,
     "timeout": ServerTimeout,
     "unavailable": Unavailable,
+    "bad_gateway": BadGateway,
     "no_space": NoSpace,
     "unsupported": Unsupported,
     "cancelled": ApiError,
@@ -146,6 +151,7 @@ __all__ = [
     "BudgetExceeded",
     "ServerTimeout",
     "Unavailable",
+    "BadGateway",
     "NoSpace",
     "Unsupported",
     "ServerError",

@@ -236,6 +236,8 @@ class SandboxInfo(Model):
     storage: str = ""
     # What it began with; null for the programs of the machine
     image: Optional[str] = None
+    # The template that it was made of; null for none
+    template: Optional[str] = None
     # Who commands run as
     user: str = ""
     # Bytes of memory it may use
@@ -676,6 +678,131 @@ class TerminalInfo(Model):
     }
 
 
+@dataclass(frozen=True)
+class PortInfo(Model):
+    # Its number
+    port: int = 0
+    # loopback, or any for every address inside
+    address: str = ""
+    # Who listens, as seen inside
+    uid: int = 0
+
+
+@dataclass(frozen=True)
+class PortPreviewResult(Model):
+    # To be opened in a browser on this machine
+    url: str = ""
+    # The port inside
+    port: int = 0
+    # Until when it can be opened
+    expires_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "expires_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class TemplateInfoSpecBind(Model):
+    # What the server's door gave for a directory of its machine, in hex; good once
+    ticket: str = ""
+    # Where it is put; absolute, made if it is not there
+    path: str = ""
+    # Nothing in it can be changed from here
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class TemplateInfoSpec(Model):
+    # A name of its own within the tenant; may be used instead of the id
+    name: str = ""
+    # Who commands run as unless they say otherwise; root is nobody outside, but has a few capabilities inside.
+    # agent unless said
+    user: str = ""
+    # Bytes of memory; 1 GiB unless said
+    memory: int = 0
+    # Processes and threads at once; 512 unless said
+    pids: int = 0
+    # Share of processor time, 100 is one core; 200 unless said
+    cpu_percent: int = 0
+    # Bytes of everything written inside; with storage memory half of memory unless said, with storage disk 8 GiB
+    disk: int = 0
+    # Files and directories made inside, with storage memory; 100000 unless said
+    inodes: int = 0
+    # Open descriptors of each process; 1024 unless said
+    nofile: int = 0
+    # Lifetime in milliseconds, after which it is deleted; without it, until deleted
+    ttl_ms: int = 0
+    # Environment of every command
+    env: Dict[str, str] = field(default_factory=dict)
+    # Anything, to find it again
+    labels: Dict[str, str] = field(default_factory=dict)
+    # Where what it writes goes: memory is gone when it ends, disk stays over stop and start. disk unless said,
+    # where the machine can
+    storage: str = ""
+    # What it begins with; the programs of this machine unless said
+    image: str = ""
+    # Begin with the files of this snapshot (id, or a name that only one has)
+    from_snapshot: str = ""
+    # Takes from this template what is not said here; environment and labels of both
+    template: str = ""
+    # Volumes in it
+    volumes: List[SandboxInfoVolume] = field(default_factory=list)
+    # Directories of the machine in it; gone after a stop
+    binds: List[TemplateInfoSpecBind] = field(default_factory=list)
+    # With any, commands can open only what they name, besides the standard places: /usr, /lib*, /bin, /sbin and
+    # /etc to read, /dev, /proc and /tmp to write. Not for file requests of this API
+    files: List[SandboxInfoFile] = field(default_factory=list)
+    # What happens when nobody uses it; without it, nothing
+    idle: Optional[SandboxInfoIdle] = None
+    # Tools inside may make sandboxes of their own: user namespaces and mounts are allowed, /proc is not masked
+    # and Landlock does not guard files
+    nesting: bool = False
+    # A read-only /sys; without it, none
+    sys: bool = False
+    _special: ClassVar[Special] = {
+        "volumes": SandboxInfoVolume,
+        "binds": TemplateInfoSpecBind,
+        "files": SandboxInfoFile,
+        "idle": SandboxInfoIdle,
+    }
+
+
+@dataclass(frozen=True)
+class TemplateInfo(Model):
+    # Its name
+    name: str = ""
+    # What it says; 0, null and empty is what it leaves open
+    spec: Optional[TemplateInfoSpec] = None
+    # Who wrote it
+    by: str = ""
+    # When
+    changed_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "spec": TemplateInfoSpec,
+        "changed_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class ProcessInfo(Model):
+    # Process id inside
+    pid: int = 0
+    # Of the process that started it
+    parent: int = 0
+    # Whose it is, as seen inside
+    uid: int = 0
+    # The kernel's letter: R runs, S sleeps, D waits, T is stopped, Z has ended…
+    state: str = ""
+    # Threads
+    threads: int = 0
+    # Bytes of memory that are its own
+    rss: int = 0
+    # Processor time, microseconds
+    cpu_us: int = 0
+    # Program and arguments
+    command: str = ""
+
+
 __all__ = [
     "AuditVerdict",
     "BackupInfo",
@@ -694,6 +821,9 @@ __all__ = [
     "NewToken",
     "NoteInfo",
     "PoolInfo",
+    "PortInfo",
+    "PortPreviewResult",
+    "ProcessInfo",
     "SandboxInfo",
     "SandboxInfoBind",
     "SandboxInfoFile",
@@ -703,6 +833,9 @@ __all__ = [
     "SandboxStats",
     "SecretInfo",
     "SnapshotInfo",
+    "TemplateInfo",
+    "TemplateInfoSpec",
+    "TemplateInfoSpecBind",
     "TerminalInfo",
     "TokenInfo",
     "TreeWriteResult",

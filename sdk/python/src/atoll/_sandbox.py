@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 User = Literal["agent", "root"]
 Command = Union[str, Sequence[str]]
 LIFE_SECONDS = 120.0  # to start, stop, copy
+PAGE = 500  # of a list
 
 
 class Sandbox:
@@ -174,6 +175,17 @@ class Sandbox:
 
     def stats(self) -> models.SandboxStats:
         return self._api.sandbox_stats(self.id)
+
+    def ps(self) -> List[models.ProcessInfo]:
+        return self._api.process_list(self.id).items
+
+    def ports(self) -> List[models.PortInfo]:
+        """What programs in it listen on."""
+        return self._api.port_list(self.id).items
+
+    def preview(self, port: int, path: Optional[str] = None) -> str:
+        """A link for a browser to what listens on a port; it lets in whoever opens it within ten minutes."""
+        return self._api.port_preview(self.id, port=port, path=path).url
 
     def applied(self) -> Any:
         """What isolates it, as the kernel tells."""

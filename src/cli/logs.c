@@ -1,0 +1,282 @@
+/*
+ * What a command of a sandbox has printed, from any position on, and what it goes on printing. The
+ * server keeps output by position, so a connection that is lost is taken up where it was. On a
+ * terminal what a stranger's program printed is made visible rather than obeyed.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/show.h"
+#include "cli/sandbox.h"
+#include "cli/sse.h"
+
+#define RETRY_MS 100
+#define RETRY_MAX_MS 60000
+#define LINE_MAX_BYTES 65536 /* longer ones are shown in pieces */
+
+struct sink {
+    int fd;
+    bool wanted, visible;
+    struct buf line; /* of a visible one, until it is whole */
+    int64_t at;      /* position */
+};
+
+struct logs {
+    struct cli *cli;
+    const char *path; /* of the command */
+    struct sink sinks[2];
+    bool ended;
+    struct sse sse;
+};
+
+/* ---- printing ---- */
+
+static int write_all(int fd, struct str data, struct err *err)
+{
+    while (data.n) {
+        ssize_t done = write(fd, data.p, data.n);
+
+        if (done < 0 && errno != EINTR)
+            return err_sys(err, "write the output");
+        data = str_from(data, done > 0 ? (size_t)done : 0);
+    }
+    return 0;
+}
+
+static int put_line(struct sink *sink, bool end, struct err *err)
+{
+    autobuf struct buf shown = { 0 };
+    struct str rest = buf_view(&sink->line);
+
+    while (rest.n) { /* tabs are harmless, and tables need them */
+        bool more = memchr(rest.p, '\t', rest.n);
+
+        show_text(&shown, str_cut(&rest, '\t'));
+        if (more)
+            buf_putc(&shown, '\t');
+    }
+    if (end)
+        buf_putc(&shown, '\n');
+    buf_clear(&sink->line);
+    return write_all(sink->fd, buf_view(&shown), err);
+}
+
+static int put(struct sink *sink, struct str data, struct err *err)
+{
+    sink->at += (int64_t)data.n;
+    if (!sink->wanted)
+        return 0;
+    if (!sink->visible)
+        return write_all(sink->fd, data, err);
+    while (data.n) {
+        bool end = memchr(data.p, '\n', data.n);
+
+        buf_str(&sink->line, str_cut(&data, '\n'));
+        if ((end || sink->line.len > LINE_MAX_BYTES) && put_line(sink, end, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int put_rest(struct logs *logs, struct err *err)
+{
+    for (int i = 0; i < 2; i++)
+        if (logs->sinks[i].line.len && put_line(&logs->sinks[i], true, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static int on_event(void *ctx, const char *type, struct str data, struct err *err)
+{
+    struct logs *logs = ctx;
+    autobuf struct buf bytes = { 0 };
+    int stream = strcmp(type, "stderr") == 0;
+
+    if (strcmp(type, "exit") == 0)
+        logs->ended = true;
+    if (!stream && strcmp(type, "stdout") != 0)
+        return 0;
+    if (!base64_get(&bytes, data))
+        return err_set(err, ERR_INTERNAL, "output that is no base64");
+    return put(&logs->sinks[stream], buf_view(&bytes), err);
+}
+
+/* One connection: `path` of the output, as events or (stream 0 or 1) as bytes. */
+static int read_once(struct logs *logs, const char *path, int stream, struct err *err)
+{
+    struct cli *cli = logs->cli;
+    struct client_options options = { .ca_file = cli->at.ca };
+    struct client_request request = { .method = "GET",
+                                      .path = path,
+                                      .token = cli->at.token,
+                                      .accept = stream < 0 ? "text/event-stream" : "*/*" };
+    autoclient struct client *client = NULL;
+    struct client_reply reply = { 0 };
+    static char data[65536];
+    ssize_t got;
+
+    if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
+        client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
+        return -1;
+    if (reply.status != 200)
+        return cli_refused_on(cli, client, &reply, err);
+    sse_reset(&logs->sse);
+    client_deadline(client, INT64_MAX / 2);
+    while (!logs->ended && (got = client_read(client, data, sizeof(data), err)) != 0) {
+        struct str part = { data, got > 0 ? (size_t)got : 0 };
+
+        if (got < 0 || (stream < 0 ? sse_feed(&logs->sse, part, on_event, logs, err)
+                                   : put(&logs->sinks[stream], part, err)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int follow(struct logs *logs, struct err *err)
+{
+    int64_t lost_ms = 0;
+
+    while (!logs->ended) {
+        autofree char *path = xprintf("%s/output?from=%lld,%lld", logs->path,
+                                      (long long)logs->sinks[0].at, (long long)logs->sinks[1].at);
+        int64_t before = logs->sinks[0].at + logs->sinks[1].at;
+
+        if (read_once(logs, path, -1, err) < 0 && err->code != ERR_UNAVAILABLE &&
+            err->code != ERR_TIMEOUT)
+            return -1;
+        if (before != logs->sinks[0].at + logs->sinks[1].at || !lost_ms)
+            lost_ms = clock_mono_ms();
+        if (!logs->ended && clock_mono_ms() - lost_ms > RETRY_MAX_MS)
+            return -1;
+        if (!logs->ended)
+            poll(NULL, 0, RETRY_MS);
+    }
+    return 0;
+}
+
+static int read_all(struct logs *logs, struct err *err)
+{
+    static const char *const names[] = { "stdout", "stderr" };
+
+    for (int i = 0; i < 2; i++) {
+        autofree char *path = xprintf("%s/output?stream=%s&from=%lld", logs->path, names[i],
+                                      (long long)logs->sinks[i].at);
+
+        if (logs->sinks[i].wanted && read_once(logs, path, i, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- which command ---- */
+
+/* The newest, or the one whose id begins so. */
+static int find_exec(struct cli *cli, const char *wanted, const char **path, struct err *err)
+{
+    const struct json *reply, *found = NULL;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/execs", cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "commands of sandbox %s", cli->args[0]);
+    json_each(item, json_get(reply, "items"))
+    {
+        if (wanted && !str_starts(json_text(item, "id"), str_of(wanted)))
+            continue;
+        if (wanted && found)
+            return err_set(err, ERR_CONFLICT, "more than one command's id begins with %s", wanted);
+        found = item;
+    }
+    if (!found)
+        return err_set(err, ERR_NOT_FOUND, wanted ? "no command %s" : "no command yet%s",
+                       wanted ? wanted : "");
+    *path = arena_printf(&cli->arena, "/api/v1/sandboxes/%.*s/execs/%.*s",
+                         STR_FMT(json_text(found, "sandbox")), STR_FMT(json_text(found, "id")));
+    return 0;
+}
+
+static int take_from(struct cli *cli, struct logs *logs, struct err *err)
+{
+    struct str second = str_of(cli_text(cli, "from")), first = str_cut(&second, ',');
+
+    if ((first.n && !str_to_i64(first, &logs->sinks[0].at)) ||
+        (second.n && !str_to_i64(second, &logs->sinks[1].at)) || logs->sinks[0].at < 0 ||
+        logs->sinks[1].at < 0)
+        return cli_usage(cli, err, "--from is a position, or two: OUT,ERR");
+    return 0;
+}
+
+static int logs_run(struct cli *cli, struct err *err)
+{
+    const char *stream = cli_text(cli, "stream");
+    bool raw = cli_has(cli, "raw");
+    struct logs logs = { .cli = cli,
+                         .sinks = { { .fd = cli->out_fd, .wanted = true },
+                                    { .fd = cli->err_fd, .wanted = true } } };
+
+    if (stream && strcmp(stream, "stdout") != 0 && strcmp(stream, "stderr") != 0)
+        return cli_usage(cli, err, "--stream is stdout or stderr");
+    for (int i = 0; i < 2; i++) {
+        logs.sinks[i].wanted = !stream || (strcmp(stream, "stderr") == 0) == i;
+        logs.sinks[i].visible = !raw && isatty(logs.sinks[i].fd);
+    }
+    if (take_from(cli, &logs, err) < 0 ||
+        find_exec(cli, cli->arg_count > 1 ? cli->args[1] : NULL, &logs.path, err) < 0)
+        return -1;
+    int rc = cli_has(cli, "follow") ? follow(&logs, err) : read_all(&logs, err);
+    if (rc == 0)
+        rc = put_rest(&logs, err);
+    buf_free(&logs.sinks[0].line);
+    buf_free(&logs.sinks[1].line);
+    sse_free(&logs.sse);
+    return rc < 0 ? err_wrap(err, "output") : EXIT_OK;
+}
+
+static const struct cli_flag logs_flags[] = {
+    { "follow", NULL, "Go on until the command has ended" },
+    { "from", "OUT[,ERR]", "Begin at these positions, in bytes (0,0)" },
+    { "stream", "NAME", "Only stdout, or only stderr" },
+    { "raw", NULL, "On a terminal too: the bytes as they were printed" },
+    { 0 },
+};
+
+const struct command cmd_logs = {
+    .name = "logs",
+    .args = "ID|NAME [EXEC]",
+    .help = "Print what a command of a sandbox has printed: the newest one, or EXEC.",
+    .more = "Standard output and standard error of the command go to those of this one. On a "
+            "terminal control bytes are shown instead of obeyed.\n\n"
+            "Examples:\n  atoll logs build --follow\n"
+            "  atoll logs build ex01 --stream stderr --from 4096",
+    .flags = logs_flags,
+    .traits = CMD_REMOTE,
+    .run = logs_run,
+};
+
+/* ---- what runs ---- */
+
+static int ps_run(struct cli *cli, struct err *err)
+{
+    const struct json *reply;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/processes", cli_escape(cli, cli->args[0])) <
+        0)
+        return err_wrap(err, "processes of sandbox %s", cli->args[0]);
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_table(cli, json_get(reply, "items"),
+                     ">pid,>parent,>uid,state,>threads,>rss,>cpu_us,command");
+}
+
+const struct command cmd_ps = {
+    .name = "ps",
+    .args = "ID|NAME",
+    .help = "List the processes in a sandbox.",
+    .traits = CMD_REMOTE,
+    .run = ps_run,
+};
