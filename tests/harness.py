@@ -27,6 +27,8 @@ BUILD = pathlib.Path(os.environ.get("ATOLL_BUILD", ROOT / "build")).resolve()
 BIN = os.environ.get("ATOLL_BIN", str(BUILD / "atoll"))
 # Sanitizer builds are slower, and so may everything be that is not itself a measurement.
 SLOW = 5 if any(san in BIN for san in ("build-address", "build-thread", "build-undefined")) else 1
+# A process with a thread of the sanitizer's cannot make a user namespace for itself.
+NO_USERNS = "build-thread" in BIN
 READY_SECONDS = 10 * SLOW
 STOP_SECONDS = 15 * SLOW
 PR_SET_CHILD_SUBREAPER = 36

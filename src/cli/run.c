@@ -170,6 +170,15 @@ static void *other_thread(void *ctx)
     }
 }
 
+static void raw_mode(struct running *run)
+{
+    if (!run->tty || tcgetattr(0, &run->before) < 0)
+        return;
+    struct termios raw = run->before;
+    cfmakeraw(&raw);
+    run->raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
+}
+
 static int start_thread(struct running *run, struct err *err)
 {
     sigset_t set;
@@ -185,6 +194,7 @@ static int start_thread(struct running *run, struct err *err)
     run->stop = eventfd(0, EFD_CLOEXEC);
     if (run->signals < 0 || run->stop < 0)
         return err_sys(err, "watch for signals");
+    raw_mode(run); /* now that no signal can leave it so, and before there is another thread */
     if (pthread_create(&run->thread, NULL, other_thread, run) != 0)
         return err_set(err, ERR_INTERNAL, "cannot start a thread");
     run->threaded = true;
@@ -204,15 +214,6 @@ static void stop_thread(struct running *run)
 }
 
 /* ---- the terminal ---- */
-
-static void raw_mode(struct running *run)
-{
-    if (!run->tty || tcgetattr(0, &run->before) < 0)
-        return;
-    struct termios raw = run->before;
-    cfmakeraw(&raw);
-    run->raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
-}
 
 static void running_free(struct running *run)
 {
@@ -371,10 +372,8 @@ static int follow(struct running *run, struct err *err)
 {
     int rc = start_thread(run, err);
 
-    if (rc == 0) {
-        raw_mode(run);
+    if (rc == 0)
         rc = run->cli->json ? wait_json(run, err) : stream_all(run, err);
-    }
     stop_thread(run);
     return rc;
 }

@@ -12,7 +12,8 @@ import time
 import harness
 import pytest
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else"),
+              pytest.mark.skipif(harness.NO_USERNS, reason="a sanitizer's thread is in the way")]
 BOXES = "/api/v1/sandboxes"
 UID, RANGE = 720000001, "720100000:65536"
 AS_USER = str(harness.ROOT / "tests" / "as_user.py")

@@ -450,6 +450,7 @@ def test_modes_of_the_state_directory(server):
 
 
 @ROOT_ONLY
+@pytest.mark.skipif(harness.NO_USERNS, reason="a sanitizer's thread is in the way")
 def test_the_whole_server_as_an_ordinary_user():
     top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-e2e-"))
     os.chown(top, NOBODY, NOBODY)
