@@ -428,7 +428,7 @@ int attach_to(struct cli *cli, const char *path, bool from_start, struct err *er
                                             .exit_code = -1 };
     const char *keys = cli_has(cli, "detach-keys") ? cli_text(cli, "detach-keys") : DETACH_KEYS;
 
-    at.typed.max = 2 * HELD_MAX;
+    at.typed.max = (size_t)2 * HELD_MAX;
     if (attach_keys(keys, at.keys, KEYS_MAX, &at.key_count) < 0)
         return cli_usage(cli, err, "--detach-keys %s: keys such as ctrl-p,ctrl-q", keys);
     if (endpoint_find(cli, err) < 0 || watch_signals(&at, err) < 0 || raw_begin(&at, err) < 0)

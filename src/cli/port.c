@@ -213,7 +213,7 @@ static int serve(struct cli *cli, struct forward *forwards, size_t count, const 
 
 static int forward_run(struct cli *cli, const char *sandbox, struct err *err)
 {
-    struct forward forwards[FORWARDS_MAX];
+    struct forward forwards[FORWARDS_MAX] = { 0 };
     size_t count = cli->arg_count - 1;
     const struct json *reply;
 

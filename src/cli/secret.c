@@ -34,7 +34,7 @@ static int secret_set_run(struct cli *cli, struct err *err)
 {
     autobuf struct buf value = { 0 }, body = { 0 };
     struct json_out json = json_to(&body);
-    const struct json *reply;
+    const struct json *reply = NULL;
 
     if (isatty(0))
         cli_note(cli, "the value, then Ctrl-D:");

@@ -106,7 +106,8 @@ struct linked *linked_new(struct links *links, const char *id, const char *tenan
 
 void links_secret(struct links *links, const struct secret_row *row)
 {
-    struct linked *agent = linked_get(links, str_of(row->name));
+    struct str name = { row->name, strlen(row->name) };
+    struct linked *agent = linked_get(links, name);
 
     if (!agent)
         agent = linked_new(links, row->name, row->tenant);

@@ -6,7 +6,7 @@ enum where { ANYWHERE, AT_END, AT_TRIMMED_END };
 static const struct {
     double score;
     enum where where;
-    const char *text;
+    char text[24];
 } table[] = {
     { 0.95, ANYWHERE, "❯ " },
     { 0.95, ANYWHERE, "Human: " },
