@@ -148,11 +148,6 @@ static void take_acks(struct exec *exec, const uint64_t position[INIT_STREAMS],
         struct out *out = &exec->out[s];
 
         out_ack(out, position[s]);
-        /* What waited in the pipe is taken before anybody asks whether the command is over: its
-         * grace may have passed while there was no room, and then the rest would be dropped. */
-        if (out->paused && !exec->draining)
-            while (!out_full(out) && out_fill(out) > 0)
-                ;
         if (out->paused && !out_full(out) && out->fd >= 0) {
             out->paused = false;
             watch_change(out->fd, EPOLLIN, first + (unsigned)s, exec);
