@@ -437,11 +437,10 @@ static int signal_post(struct call *call, struct err *err)
     struct signal_wish wish = { 0 };
     struct link_command *command;
 
-    if (call_command(call, &command, err) < 0 || call_decode(call, &wish, err) < 0)
+    int number = call_command(call, &command, err) < 0 ? -1 : call_signal(call, &wish, err);
+
+    if (number < 0)
         return -1;
-    int number = signal_parse(wish.signal);
-    if (!number)
-        return err_field(err, "signal", "\"%.16s\" is no signal", wish.signal);
     if (command_signal(command, number, err) < 0)
         return -1;
     return record_sent(call, command);

@@ -210,16 +210,23 @@ static int exec_list(struct call *call, struct err *err)
     return 0;
 }
 
+int call_signal(struct call *call, struct signal_wish *wish, struct err *err)
+{
+    if (call_decode(call, wish, err) < 0)
+        return -1;
+    int number = signal_parse(wish->signal);
+    return number ? number : err_field(err, "signal", "\"%.16s\" is no signal", wish->signal);
+}
+
 static int signal_post(struct call *call, struct err *err)
 {
     struct signal_wish wish = { 0 };
     struct box_exec *exec;
 
-    if (call_exec(call, &exec, err) < 0 || call_decode(call, &wish, err) < 0)
+    int number = call_exec(call, &exec, err) < 0 ? -1 : call_signal(call, &wish, err);
+
+    if (number < 0)
         return -1;
-    int number = signal_parse(wish.signal);
-    if (!number)
-        return err_field(err, "signal", "\"%.16s\" is no signal", wish.signal);
     return box_exec_signal(exec, number, wish.tree, &pending_new(call)->op, err);
 }
 

@@ -71,6 +71,10 @@ struct call *call_of(struct box_op *op);
  */
 must_use int call_awake(struct call *call, route_fn then, struct err *err);
 
+/* exec.c: the signal that the body asks for; -1 when it is none. */
+struct signal_wish;
+must_use int call_signal(struct call *call, struct signal_wish *wish, struct err *err);
+
 /* layers.c: what was asked, what is applied, what is lost; and the last in an audit row's detail.
  */
 struct sandbox_view;

@@ -208,11 +208,10 @@ static int terminal_signal(struct call *call, struct err *err)
     struct signal_wish wish = { 0 };
     struct box_exec *exec;
 
-    if (call_terminal(call, &exec, err) < 0 || call_decode(call, &wish, err) < 0)
+    int number = call_terminal(call, &exec, err) < 0 ? -1 : call_signal(call, &wish, err);
+
+    if (number < 0)
         return -1;
-    int number = signal_parse(wish.signal);
-    if (!number)
-        return err_field(err, "signal", "\"%.16s\" is no signal", wish.signal);
     return box_exec_signal(exec, number, wish.tree, op_new(call), err);
 }
 
