@@ -214,11 +214,11 @@
 #define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
 
 /* Outbound traffic */
-#define EGRESS_RULES_MAX 1000        /* of one list of a document or a pack */
-#define EGRESS_POLICY_RULES_MAX 8192 /* of an effective policy, packs included */
-#define EGRESS_POLICY_MAX 1048576    /* bytes of one, compiled */
-#define EGRESS_PACKS_MAX 64          /* of a document; of a tenant's own packs */
-#define EGRESS_ASK_S 60              /* a connection waits this long for an answer; unless said */
+#define EGRESS_RULES_MAX 1000   /* of one list of a document or a pack */
+#define POLICY_RULES_MAX 1200   /* of an effective policy, packs included */
+#define POLICY_BYTES_MAX 131072 /* of one, compiled: it is one message */
+#define EGRESS_PACKS_MAX 64     /* of a document; of a tenant's own packs */
+#define EGRESS_ASK_S 60         /* a connection waits this long for an answer; unless said */
 #define EGRESS_ASK_MAX_S 600
 
 /* Images */

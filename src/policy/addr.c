@@ -1,3 +1,4 @@
+/* One table of ranges; the first that holds an address is its class. */
 #include "policy/addr.h"
 
 #include <arpa/inet.h>

@@ -12,6 +12,8 @@ struct compiler {
     struct buf rules, texts;
     const char *packs[LEVELS * EGRESS_PACKS_MAX]; /* those that are in already */
     size_t pack_count;
+    uint32_t pack_at; /* the name of the pack whose rules are being written; empty: none */
+    uint8_t pack_len;
     bool locked; /* by a layer that is done */
 };
 
@@ -21,12 +23,19 @@ static void compiler_free(struct compiler *c)
     buf_free(&c->texts);
 }
 
-static uint32_t put_text(struct compiler *c, struct str text)
+/* The text of a rule holds its name near the beginning and its path at the end. */
+static void put_texts(struct compiler *c, const struct rule *rule, struct str name,
+                      struct policy_record *record)
 {
-    uint32_t at = (uint32_t)c->texts.len;
+    static const uint8_t before[RULE_KINDS] = { [RULE_SUFFIX] = 2, [RULE_TREE] = 1 };
 
-    buf_str(&c->texts, text);
-    return at;
+    record->text_at = (uint32_t)c->texts.len;
+    rule_text(rule, &c->texts);
+    record->text_len = (uint16_t)(c->texts.len - record->text_at);
+    record->name_at = record->text_at + before[rule->kind];
+    record->name_len = (uint16_t)name.n;
+    record->path_at = record->text_at + record->text_len - (uint32_t)rule->path.n;
+    record->path_len = (uint16_t)rule->path.n;
 }
 
 static uint32_t hash_name(struct str name, enum rule_kind kind)
@@ -62,7 +71,7 @@ static void put_addr(struct compiler *c, const struct rule *rule, struct policy_
 }
 
 static int put_rule(struct compiler *c, const struct rule *rule, enum policy_list list,
-                    enum policy_level level, const char *pack, struct err *err)
+                    enum policy_level level, struct err *err)
 {
     struct policy_record record = { .kind = (uint8_t)rule->kind,
                                     .list = (uint8_t)list,
@@ -71,33 +80,26 @@ static int put_rule(struct compiler *c, const struct rule *rule, enum policy_lis
                                     .methods = rule->methods,
                                     .ports = (uint8_t)ports_of(rule, list) };
     struct str name = rule->kind == RULE_ADDR ? STR_NONE : host_str(&rule->host);
-    struct str pack_name = str_of(pack);
 
-    if (c->head.rule_count >= EGRESS_POLICY_RULES_MAX)
+    if (c->head.rule_count >= POLICY_RULES_MAX)
         return err_set(err, ERR_LIMIT, "all layers and packs together are more than %d rules",
-                       EGRESS_POLICY_RULES_MAX);
+                       POLICY_RULES_MAX);
     if (list >= LIST_INTERCEPT && (rule->methods || rule->path.n || rule->kind == RULE_ADDR))
         return err_set(err, ERR_INVALID, "here a rule is a name, and perhaps a port");
     if (rule->kind == RULE_ADDR)
         put_addr(c, rule, &record);
     else
         record.hash = hash_name(name, rule->kind);
-    record.name_at = put_text(c, name);
-    record.name_len = (uint16_t)name.n;
-    record.path_at = put_text(c, rule->path);
-    record.path_len = (uint16_t)rule->path.n;
-    record.pack_at = put_text(c, pack_name);
-    record.pack_len = (uint8_t)pack_name.n;
-    record.text_at = (uint32_t)c->texts.len;
-    rule_text(rule, &c->texts);
-    record.text_len = (uint16_t)(c->texts.len - record.text_at);
+    put_texts(c, rule, name, &record);
+    record.pack_at = c->pack_at;
+    record.pack_len = c->pack_len;
     buf_append(&c->rules, &record, sizeof(record));
     c->head.rule_count++;
     return 0;
 }
 
 static int put_list(struct compiler *c, const char *const *texts, enum policy_list list,
-                    enum policy_level level, const char *pack, struct err *err)
+                    enum policy_level level, struct err *err)
 {
     static const char *const names[LISTS] = { "allow", "deny", "intercept", "unchecked" };
     struct rule rule;
@@ -107,7 +109,7 @@ static int put_list(struct compiler *c, const char *const *texts, enum policy_li
             return err_set(err, ERR_LIMIT, "%s has more than %d rules", names[list],
                            EGRESS_RULES_MAX);
         if (rule_parse(str_of(texts[i]), &rule, err) < 0 ||
-            put_rule(c, &rule, list, level, pack, err) < 0)
+            put_rule(c, &rule, list, level, err) < 0)
             return err_wrap(err, "%s[%zu]", names[list], i);
     }
     return 0;
@@ -134,9 +136,13 @@ static int put_packs(struct compiler *c, const struct policy_layer *layer, enum 
         if (have_pack(c, pack->name))
             continue;
         c->packs[c->pack_count++] = pack->name;
-        if (put_list(c, pack->rules, LIST_ALLOW, level, pack->name, err) < 0)
+        c->pack_at = (uint32_t)c->texts.len;
+        c->pack_len = (uint8_t)strlen(pack->name);
+        buf_puts(&c->texts, pack->name);
+        if (put_list(c, pack->rules, LIST_ALLOW, level, err) < 0)
             return err_wrap(err, "pack %s", pack->name);
     }
+    c->pack_at = c->pack_len = 0;
     return 0;
 }
 
@@ -164,17 +170,17 @@ static int put_layer(struct compiler *c, const struct policy_layer *layer, enum 
         return err_set(err, ERR_LIMIT, "ask_s is at most %d", EGRESS_ASK_MAX_S);
     if (layer->ask_s)
         c->head.ask_s = layer->ask_s;
-    if (put_list(c, layer->deny, LIST_DENY, level, NULL, err) < 0)
+    if (put_list(c, layer->deny, LIST_DENY, level, err) < 0)
         return -1;
     if (c->locked)
         return 0;
     put_mode(c, layer, level);
     c->locked = layer->locked;
-    if (put_list(c, layer->allow, LIST_ALLOW, level, NULL, err) < 0 ||
+    if (put_list(c, layer->allow, LIST_ALLOW, level, err) < 0 ||
         put_packs(c, layer, level, err) < 0 ||
-        put_list(c, layer->intercept, LIST_INTERCEPT, level, NULL, err) < 0)
+        put_list(c, layer->intercept, LIST_INTERCEPT, level, err) < 0)
         return -1;
-    return put_list(c, layer->unchecked, LIST_UNCHECKED, level, NULL, err);
+    return put_list(c, layer->unchecked, LIST_UNCHECKED, level, err);
 }
 
 /* Chains from each bucket to its newest rule and on to older ones. */
@@ -207,8 +213,8 @@ int policy_compile(const struct policy_layer layers[LEVELS], uint64_t version, s
                   .format = POLICY_FORMAT,
                   .mode = POLICY_MODE_DENY,
                   .version = version },
-        .rules.max = EGRESS_POLICY_MAX,
-        .texts.max = EGRESS_POLICY_MAX,
+        .rules.max = POLICY_BYTES_MAX,
+        .texts.max = POLICY_BYTES_MAX,
     };
 
     for (int level = 0; level < LEVELS; level++)
@@ -220,13 +226,13 @@ int policy_compile(const struct policy_layer layers[LEVELS], uint64_t version, s
     c.head.texts_len = (uint32_t)c.texts.len;
     if (!buf_ok(&c.rules) || !buf_ok(&c.texts))
         return err_set(err, ERR_LIMIT, "all layers together are more than %d bytes",
-                       EGRESS_POLICY_MAX);
+                       POLICY_BYTES_MAX);
     autofree uint32_t *buckets = chain(&c);
     size_t total =
         sizeof(c.head) + c.rules.len + c.head.bucket_count * sizeof(*buckets) + c.texts.len;
-    if (total > EGRESS_POLICY_MAX)
+    if (total > POLICY_BYTES_MAX)
         return err_set(err, ERR_LIMIT, "all layers together are more than %d bytes",
-                       EGRESS_POLICY_MAX);
+                       POLICY_BYTES_MAX);
     buf_append(out, &c.head, sizeof(c.head));
     buf_str(out, buf_view(&c.rules));
     buf_append(out, buckets, c.head.bucket_count * sizeof(*buckets));

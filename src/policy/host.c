@@ -1,3 +1,7 @@
+/*
+ * A name is checked label by label and copied in lower case; whatever ends in a number goes to
+ * inet_pton. Nothing is skipped, trimmed or decoded on the way.
+ */
 #include "policy/host.h"
 
 #include <stdio.h>

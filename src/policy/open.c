@@ -21,7 +21,7 @@ static bool head_ok(const struct policy_head *head, size_t len)
 
     return head->magic == POLICY_MAGIC && head->format == POLICY_FORMAT &&
            head->mode >= POLICY_MODE_DENY && head->mode <= POLICY_MODE_OPEN &&
-           head->mode_level < LEVELS && head->rule_count <= EGRESS_POLICY_RULES_MAX &&
+           head->mode_level < LEVELS && head->rule_count <= POLICY_RULES_MAX &&
            head->bucket_count > 0 && (head->bucket_count & (head->bucket_count - 1)) == 0 &&
            head->ask_s <= EGRESS_ASK_MAX_S && want == len;
 }
@@ -47,7 +47,7 @@ int policy_open(struct policy *out, const void *bytes, size_t len, struct err *e
     struct policy policy = { .bytes = bytes, .len = len };
     struct policy_head head;
 
-    if (len < sizeof(head) || len > EGRESS_POLICY_MAX)
+    if (len < sizeof(head) || len > POLICY_BYTES_MAX)
         return err_set(err, ERR_INVALID, "not a policy: its size");
     memcpy(&head, bytes, sizeof(head));
     if (!head_ok(&head, len))

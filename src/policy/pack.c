@@ -1,3 +1,4 @@
+/* The built-in packs: hosts by suffix, because what serves a package moves around beneath it. */
 #include "policy/pack.h"
 
 #define RULES(...) ((const char *const[]){ __VA_ARGS__, NULL })

@@ -375,8 +375,9 @@ static int compile_many(size_t count, bool wide)
             part[i] = arena_printf(&arena, "h%zu.p%zu.test", i, p);
         pieces[p] = (struct policy_pack){ arena_printf(&arena, "p%zu", p), part };
     }
+    const char *const more[] = { "one.more.test", NULL };
     if (wide && count % 16)
-        layers[LEVEL_NODE].allow = LIST("one.more.test");
+        layers[LEVEL_NODE].allow = more;
     int rc = policy_compile(layers, 1, &bytes, &err);
     if (rc < 0)
         CHECK_INT(err.code, ERR_LIMIT);
@@ -387,8 +388,8 @@ TEST(a_policy_has_its_limits)
 {
     CHECK(compile_many(EGRESS_RULES_MAX, false) == 0);
     CHECK(compile_many(EGRESS_RULES_MAX + 1, false) < 0);
-    CHECK(compile_many(EGRESS_POLICY_RULES_MAX, true) == 0);
-    CHECK(compile_many(EGRESS_POLICY_RULES_MAX + 1, true) < 0);
+    CHECK(compile_many(POLICY_RULES_MAX, true) == 0);
+    CHECK(compile_many(POLICY_RULES_MAX + 1, true) < 0);
 }
 
 TEST(marks_are_names_alone)

@@ -1,3 +1,8 @@
+/*
+ * A rule is cut at its spaces; the target then at its port, by whether there are brackets or one
+ * colon. Paths are compared byte by byte with escapes undone, after a first walk has found nothing
+ * in them that another program could read differently.
+ */
 #include "policy/rule.h"
 
 /* clang-format off */
