@@ -132,6 +132,7 @@ TEST(where_a_rule_holds)
         { "api.a.org:*", "api.a.org", 8080, false, "GET", "/", false },
         { "*.a.org", "api.a.org", 443, true, "GET", "/", true },
         { "*.a.org", "a.org", 443, true, "GET", "/", false },
+        { "*.a.org", "x.b.org", 443, true, "GET", "/", false },
         { "*.a.org", "evila.org", 443, true, "GET", "/", false },
         { ".a.org", "a.org", 443, true, "GET", "/", true },
         { ".a.org", "b.a.org", 443, true, "GET", "/", true },
