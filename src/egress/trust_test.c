@@ -233,16 +233,21 @@ TEST(no_session_can_be_resumed)
 
 TEST(what_is_no_list_of_certificates_is_refused)
 {
-    struct trust *trust;
+#define TORN "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    autobuf struct buf pem = { 0 };
+    autorig struct rig rig;
     struct err err;
 
-    CHECK_OK(trust_empty(&trust, &err), &err);
-    CHECK(trust_add(trust, STR("nothing"), &err) < 0);
-    CHECK(trust_add(trust, STR(""), &err) < 0);
-    CHECK(trust_add(trust, STR("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-                    &err) < 0);
+    rig_make(&rig);
+    CHECK(trust_add(rig.trust, STR("nothing"), &err) < 0);
+    CHECK(trust_add(rig.trust, STR(""), &err) < 0);
+    CHECK(trust_add(rig.trust, STR(TORN), &err) < 0);
+    CHECK_OK(mint_ca_pem(rig.mint, &pem, &err), &err);
+    buf_puts(&pem, "and a comment\n");
+    CHECK_INT(trust_add(rig.trust, buf_view(&pem), &err), 1);
+    buf_puts(&pem, TORN);
+    CHECK(trust_add(rig.trust, buf_view(&pem), &err) < 0);
     CHECK_INT(err.code, ERR_INVALID);
-    trust_free(trust);
 }
 
 TEST(an_address_is_no_name)
