@@ -66,24 +66,37 @@ class Grpcio:
         self.server, self.files = server, files or Files()
         self.channel = grpc.insecure_channel(server.host)
 
-    def metadata(self, token):
+    def metadata(self, token, headers=None):
         token = self.server.token if token == "admin" else token
-        return (("authorization", "Bearer " + token),) if token else ()
+        return ((("authorization", "Bearer " + token),) if token else ()) + tuple((headers or {}).items())
 
-    def begin(self, method, fields, service=SANDBOX, token="admin", timeout=30, raw=None):
-        """The call under way, as an iterator of messages."""
-        data = raw if raw is not None else self.files.request(service, method, fields).SerializeToString()
-        call = self.channel.unary_stream(f"/{service}/{method}", lambda b: b,
-                                         lambda b: self.files.reply(service, method, b))
-        return call(data, timeout=timeout, metadata=self.metadata(token))
+    def begin(self, method, fields, service=SANDBOX, token="admin", timeout=30, raw=None, headers=None, hold=None):
+        """The call under way, as an iterator of messages. A list of fields is a stream of requests, which ends
+        when the event `hold` is set."""
+        def say(one):
+            return self.files.request(service, method, one).SerializeToString()
 
-    def call(self, method, fields=None, cancel_after=None, **options):
-        call, messages = self.begin(method, fields or {}, **options), []
+        def stream():
+            yield from map(say, fields)
+            if hold:
+                hold.wait(timeout)
+
+        many = isinstance(fields, list)
+        data = raw if raw is not None else stream() if many else say(fields)
+        kind = self.channel.stream_stream if many else self.channel.unary_stream
+        call = kind(f"/{service}/{method}", lambda b: b, lambda b: self.files.reply(service, method, b))
+        return call(data, timeout=timeout, metadata=self.metadata(token, headers))
+
+    def call(self, method, fields=None, cancel_after=None, hold_for=0, **options):
+        hold, messages = threading.Event() if hold_for else None, []
+        call = self.begin(method, fields or {}, hold=hold, **options)
         try:
             if cancel_after == 0:
                 call.cancel()
             for message in call:
                 messages.append(json_format.MessageToDict(message))
+                if hold_for and len(messages) == hold_for:
+                    hold.set()
                 if cancel_after is not None and len(messages) >= cancel_after:
                     call.cancel()
         except grpc.RpcError as error:
@@ -109,11 +122,14 @@ class Node:
             answer = json.loads(line)
             self.waiting.pop(answer["id"]).put(answer)
 
-    def call(self, method, fields=None, service=SANDBOX, token="admin", timeout=30, cancel_after=None):
+    def call(self, method, fields=None, service=SANDBOX, token="admin", timeout=30, cancel_after=None, headers=None,
+             hold_for=0):
+        """As Grpcio's: a list of fields is a stream of requests, open until hold_for messages are there."""
         token = self.server.token if token == "admin" else token
         self.next += 1
         self.waiting[self.next] = got = queue.Queue()
-        wish = {"id": self.next, "service": service, "method": method, "request": fields or {}, "token": token,
+        wish = {"id": self.next, "service": service, "method": method, "token": token, "holdFor": hold_for,
+                "requests": fields if isinstance(fields, list) else [fields or {}], "headers": headers or {},
                 "timeoutMs": None if timeout is None else int(timeout * 1000), "cancelAfter": cancel_after}
         self.process.stdin.write(json.dumps(wish) + "\n")
         self.process.stdin.flush()

@@ -9,23 +9,12 @@
 
 #include <stdio.h>
 
-#include "api/rpc_codec.h"
+#include "api/rpc.h"
 #include "base/log.h"
 #include "http/grpc.h"
 #include "link/links.h"
 
 #define QUEUE_MAX (1u << 20) /* bytes that an agent has not taken yet */
-
-/* ---- sending ---- */
-
-static enum http_flow send_packed(struct grpc *grpc, const ProtobufCMessage *message)
-{
-    size_t size = protobuf_c_message_get_packed_size(message);
-    autofree uint8_t *bytes = xmalloc(size + 1);
-
-    protobuf_c_message_pack(message, bytes);
-    return grpc_send(grpc, (struct str){ (char *)bytes, size });
-}
 
 /* ---- Connect ---- */
 
@@ -50,7 +39,7 @@ static bool peer_send(struct link_peer *peer, const ProtobufCMessage *message)
 
     if (!req || http_unsent(req) > QUEUE_MAX / 2)
         return false;
-    return send_packed(connection->grpc, message) != HTTP_CUT;
+    return rpc_write(connection->grpc, message) != HTTP_CUT;
 }
 
 static void finish(struct connection *connection, const struct err *why)
@@ -75,8 +64,8 @@ static void connect_message(struct grpc *grpc, struct str bytes)
     struct err err = { 0 };
     int rc = bytes.n > LINK_MESSAGE_MAX
                  ? err_set(&err, ERR_LIMIT, "a message has at most %d bytes", LINK_MESSAGE_MAX)
-                 : rpc_decode(&agentic__sandbox__v1__agent_message__descriptor, bytes, &arena,
-                              &message, &err);
+                 : rpc_read(grpc, &agentic__sandbox__v1__agent_message__descriptor, bytes, &arena,
+                            &message, &err);
 
     if (rc == 0)
         rc = links_hear(&connection->peer, (const Agentic__Sandbox__V1__AgentMessage *)message,
@@ -111,6 +100,8 @@ static int connect_open(struct call *call, struct err *err)
     struct http_req *req = call->req;
     struct str id = http_header(req, "x-agent-id"), secret = http_header(req, "x-agent-secret");
 
+    if (rpc_shape(call, true, err) < 0)
+        return -1;
     if (!id.n)
         return err_set(err, ERR_UNAUTHENTICATED, "Missing x-agent-id header");
     struct connection *connection = xnew(struct connection);
@@ -173,7 +164,7 @@ static bool exec_give(struct exec_call *exec, unsigned stream)
                             : AGENTIC__SANDBOX__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
         out.data = (ProtobufCBinaryData){ (size_t)got, (uint8_t *)data };
         out.command_id = (char *)(uintptr_t)view.command_id;
-        if (send_packed(exec->grpc, &out.base) != HTTP_OK)
+        if (rpc_write(exec->grpc, &out.base) != HTTP_OK)
             return false;
     }
 }
@@ -191,7 +182,7 @@ static void exec_pump(struct exec_call *exec)
     out.exit_code = (int32_t)view.exit_code;
     out.error = (char *)(uintptr_t)(view.error ? view.error : "");
     out.command_id = (char *)(uintptr_t)view.command_id;
-    (void)send_packed(exec->grpc, &out.base);
+    (void)rpc_write(exec->grpc, &out.base);
     grpc_finish(exec->grpc, GRPC_OK, NULL);
     exec_free(exec);
 }
@@ -263,8 +254,8 @@ static int exec_start(struct exec_call *exec, struct str bytes, struct err *err)
     struct command_wish wish;
     ProtobufCMessage *message;
 
-    if (rpc_decode(&agentic__sandbox__v1__exec_request__descriptor, bytes, &call->arena, &message,
-                   err) < 0)
+    if (rpc_read(exec->grpc, &agentic__sandbox__v1__exec_request__descriptor, bytes, &call->arena,
+                 &message, err) < 0)
         return -1;
     const Agentic__Sandbox__V1__ExecRequest *request =
         (const Agentic__Sandbox__V1__ExecRequest *)message;
@@ -327,9 +318,9 @@ static const struct grpc_ops exec_ops = {
 
 static int exec_open(struct call *call, struct err *err)
 {
+    if (rpc_shape(call, true, err) < 0)
+        return -1;
     struct exec_call *exec = xnew(struct exec_call);
-
-    (void)err;
     call->peer = arena_strdup(&call->arena, call->req->peer->text); /* for the audit row */
     exec->call = call;
     exec->reader.more = exec_more;

@@ -35,17 +35,20 @@ void rpc_drop(struct rpc *rpc)
 /* A byte of text may become six in JSON ("\u0001"). */
 #define JSON_GROWS 6
 
-enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message)
+enum http_flow rpc_write(struct grpc *grpc, const ProtobufCMessage *message)
 {
     autobuf struct buf bytes = { .max = (size_t)(JSON_GROWS + 1) * GRPC_MESSAGE_MAX };
 
-    if (!rpc->grpc)
-        return HTTP_CUT;
-    if (grpc_json(rpc->grpc))
+    if (grpc_json(grpc))
         rpc_json_encode(message, &bytes);
     else
         rpc_encode(message, &bytes);
-    return grpc_send(rpc->grpc, buf_view(&bytes));
+    return grpc_send(grpc, buf_view(&bytes));
+}
+
+enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message)
+{
+    return rpc->grpc ? rpc_write(rpc->grpc, message) : HTTP_CUT;
 }
 
 static void end(struct rpc *rpc, int status, const char *message)
@@ -80,6 +83,13 @@ void rpc_reply(struct rpc *rpc, const ProtobufCMessage *message)
 
 /* ---- in ---- */
 
+int rpc_read(const struct grpc *grpc, const ProtobufCMessageDescriptor *type, struct str bytes,
+             struct arena *arena, ProtobufCMessage **out, struct err *err)
+{
+    return grpc_json(grpc) ? rpc_json_decode(type, bytes, arena, out, err)
+                           : rpc_decode(type, bytes, arena, out, err);
+}
+
 static void run(struct rpc *rpc, ProtobufCMessage *request)
 {
     struct err err = { 0 };
@@ -91,18 +101,14 @@ static void run(struct rpc *rpc, ProtobufCMessage *request)
 static void on_message(struct grpc *grpc, struct str bytes)
 {
     struct rpc *rpc = grpc_ctx(grpc);
-    struct arena *arena = &rpc->call->arena;
-    const ProtobufCMessageDescriptor *type = rpc->method->takes;
     ProtobufCMessage *request = NULL;
     struct err err = { 0 };
     int rc;
 
     if (rpc->request)
         rc = err_set(&err, ERR_INVALID, "one message is wanted, and there is another");
-    else if (grpc_json(grpc))
-        rc = rpc_json_decode(type, bytes, arena, &request, &err);
     else
-        rc = rpc_decode(type, bytes, arena, &request, &err);
+        rc = rpc_read(grpc, rpc->method->takes, bytes, &rpc->call->arena, &request, &err);
     if (rc < 0)
         rpc_finish(rpc, &err);
     else if (rpc->method->streams_in)
@@ -159,15 +165,20 @@ static void on_cancel(struct grpc *grpc)
 
 static const struct grpc_ops ops = { on_message, on_end, on_drain, on_cancel };
 
+int rpc_shape(struct call *call, bool streams, struct err *err)
+{
+    if (grpc_shape(call->req) != (streams ? GRPC_ONE : GRPC_STREAM))
+        return 0;
+    return err_set(err, ERR_MEDIA, "%s is %s: the content type is for the other kind",
+                   call->route->path, streams ? "a stream" : "unary");
+}
+
 int rpc_open(struct call *call, struct err *err)
 {
     const struct rpc_method *method = call->route->rpc;
-    enum grpc_shape shape = grpc_shape(call->req);
-    bool streams = method->streams_in || method->streams_out;
 
-    if (shape == (streams ? GRPC_ONE : GRPC_STREAM))
-        return err_set(err, ERR_MEDIA, "%s is %s: the content type is for the other kind",
-                       call->route->path, streams ? "a stream" : "unary");
+    if (rpc_shape(call, method->streams_in || method->streams_out, err) < 0)
+        return -1;
     struct rpc *rpc = arena_new(&call->arena, struct rpc);
     rpc->call = call;
     rpc->method = method;

@@ -47,6 +47,14 @@ struct rpc {
 /* The handler of every route that has a method. */
 int rpc_open(struct call *call, struct err *err);
 
+/* For handlers of their own: is the content type one for such a method? */
+must_use int rpc_shape(struct call *call, bool streams, struct err *err);
+/* Messages as this client says and reads them: protobuf or JSON. */
+must_use int rpc_read(const struct grpc *grpc, const ProtobufCMessageDescriptor *type,
+                      struct str bytes, struct arena *arena, ProtobufCMessage **out,
+                      struct err *err);
+enum http_flow rpc_write(struct grpc *grpc, const ProtobufCMessage *message);
+
 enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message);
 /* err NULL: it went well. The call is dead afterwards, unless it is held. */
 void rpc_finish(struct rpc *rpc, const struct err *err);

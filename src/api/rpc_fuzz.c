@@ -2,6 +2,7 @@
  * Messages of remote calls from anybody. The first byte chooses the message and whether the rest is
  * JSON. What is read must be written and read again without a difference, in both forms.
  */
+#include <agentic/sandbox/v1/agent.pb-c.h>
 #include <grpc/reflection/v1/reflection.pb-c.h>
 #include <sandbox/v1/sandbox.pb-c.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static const ProtobufCMessageDescriptor *const types[] = {
     &sandbox__v1__list_sessions_response__descriptor,
     &grpc__reflection__v1__server_reflection_request__descriptor,
     &grpc__reflection__v1__server_reflection_response__descriptor,
+    &agentic__sandbox__v1__agent_message__descriptor, /* has maps */
+    &agentic__sandbox__v1__exec_request__descriptor,
 };
 
 static void same(struct buf *a, struct buf *b)

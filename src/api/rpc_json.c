@@ -5,7 +5,8 @@
  *
  * Presence: a member of a oneof (which is what `optional` is compiled to) is there when the case
  * says so; a message when it is not NULL; a list when it has elements; every other field when it
- * differs from its default.
+ * differs from its default. A map is a list of messages on the wire and an object in JSON; those of
+ * our files have texts for keys.
  */
 #include <limits.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 #include "api/rpc_codec.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/map.h"
 
 #define AT(message, offset) ((char *)(message) + (offset))
 #define INT64_BOUND 9223372036854775808.0 /* 2^63 */
@@ -46,6 +48,19 @@ static size_t size_of(ProtobufCType type)
 static bool is_oneof(const ProtobufCFieldDescriptor *field)
 {
     return field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
+}
+
+/* The compiler makes a message of each map, "NameEntry" inside of the one that has it. */
+static bool is_map(const ProtobufCMessageDescriptor *parent, const ProtobufCFieldDescriptor *field)
+{
+    const ProtobufCMessageDescriptor *entry = field->descriptor;
+    size_t len = strlen(parent->name);
+
+    return field->label == PROTOBUF_C_LABEL_REPEATED && field->type == PROTOBUF_C_TYPE_MESSAGE &&
+           strncmp(entry->name, parent->name, len) == 0 && entry->name[len] == '.' &&
+           entry->n_fields == 2 && strcmp(entry->fields[0].name, "key") == 0 &&
+           entry->fields[0].type == PROTOBUF_C_TYPE_STRING &&
+           strcmp(entry->fields[1].name, "value") == 0;
 }
 
 /* ---- names ---- */
@@ -277,6 +292,48 @@ static int read_list(struct reading *in, const ProtobufCFieldDescriptor *field,
     return 0;
 }
 
+static int read_entry(struct reading *in, const ProtobufCFieldDescriptor *field,
+                      const struct json *json, unsigned depth, ProtobufCMessage **out)
+{
+    const ProtobufCMessageDescriptor *type = field->descriptor;
+    ProtobufCMessage *entry = rpc_message(type, in->arena);
+
+    if (json->type == JSON_NULL)
+        return wrong(in, field, "an object without null");
+    *(char **)AT(entry, type->fields[0].offset) =
+        arena_memdup0(in->arena, json->key.p, json->key.n);
+    if (read_value(in, &type->fields[1], json, depth + 1, AT(entry, type->fields[1].offset)) < 0)
+        return -1;
+    *out = entry;
+    return 0;
+}
+
+static int read_map(struct reading *in, const ProtobufCFieldDescriptor *field,
+                    const struct json *json, unsigned depth, ProtobufCMessage *message)
+{
+    automap struct map seen = { 0 };
+    size_t count = 0;
+
+    if (json->type != JSON_OBJECT)
+        return wrong(in, field, "an object");
+    if (json->count > RPC_FIELDS_MAX)
+        return err_set(in->err, ERR_LIMIT, "%s has more than %d elements", field->name,
+                       RPC_FIELDS_MAX);
+    ProtobufCMessage **entries =
+        arena_alloc(in->arena, MAX((size_t)json->count, (size_t)1) * sizeof(*entries));
+    json_each(member, json)
+    {
+        if (map_put(&seen, member->key, entries))
+            return err_field(in->err, field->name, "%s has a key twice", field->name);
+        if (read_entry(in, field, member, depth, &entries[count]) < 0)
+            return -1;
+        count++;
+    }
+    *(size_t *)AT(message, field->quantifier_offset) = count;
+    *(void **)AT(message, field->offset) = count ? entries : NULL;
+    return 0;
+}
+
 static const ProtobufCFieldDescriptor *find(const ProtobufCMessageDescriptor *type, struct str key)
 {
     for (unsigned i = 0; i < type->n_fields; i++)
@@ -290,6 +347,8 @@ static int read_field(struct reading *in, const ProtobufCFieldDescriptor *field,
 {
     uint32_t *which = (uint32_t *)AT(message, field->quantifier_offset);
 
+    if (is_map(message->descriptor, field))
+        return read_map(in, field, json, depth, message);
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return read_list(in, field, json, depth, message);
     if (is_oneof(field) && *which)
@@ -481,18 +540,45 @@ static void put_list(struct json_out *out, const ProtobufCFieldDescriptor *field
     json_close(out, ']');
 }
 
+/* Of a key that is there twice the last one counts, as in protobuf. */
+static void put_map(struct json_out *out, const ProtobufCFieldDescriptor *field,
+                    const ProtobufCMessage *message)
+{
+    size_t count = *(const size_t *)AT(message, field->quantifier_offset);
+    ProtobufCMessage **entries = *(ProtobufCMessage ***)AT(message, field->offset);
+    const ProtobufCFieldDescriptor *key =
+        ((const ProtobufCMessageDescriptor *)field->descriptor)->fields;
+    automap struct map last = { 0 };
+
+    for (size_t i = 0; i < count; i++)
+        map_put(&last, str_of(*(char **)AT(entries[i], key->offset)), entries[i]);
+    json_open(out, '{');
+    for (size_t i = 0; i < count; i++) {
+        struct str name = str_of(*(char **)AT(entries[i], key->offset));
+
+        if (map_get(&last, name) != entries[i])
+            continue;
+        json_key_str(out, name);
+        put_value(out, key + 1, AT(entries[i], key[1].offset));
+    }
+    json_close(out, '}');
+}
+
+/* NULL is one without fields: what a map has for a key without a value. */
 static void put_message(struct json_out *out, const ProtobufCMessage *message)
 {
-    const ProtobufCMessageDescriptor *type = message->descriptor;
+    const ProtobufCMessageDescriptor *type = message ? message->descriptor : NULL;
 
     json_open(out, '{');
-    for (unsigned i = 0; i < type->n_fields; i++) {
+    for (unsigned i = 0; type && i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
 
         if (!is_there(field, message))
             continue;
         put_name(out, field->name);
-        if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        if (is_map(type, field))
+            put_map(out, field, message);
+        else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             put_list(out, field, message);
         else
             put_value(out, field, AT(message, field->offset));

@@ -94,6 +94,7 @@
 #define STORE_LOG_FRAMES_MAX 16384       /* then readers of old pages are waited for… */
 #define STORE_LOG_WAIT_MS 50             /* …this long */
 #define STORE_LOG_IDLE_MS 200            /* without work: then they are moved too */
+#define STORE_LOG_ROOM (8ll << 20)       /* bytes of the log that are there before they are used */
 #define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
 #define EVENT_NAME_MAX 256       /* of a type or an object */
@@ -212,6 +213,14 @@
 #define SCREEN_PARAMS_MAX 32    /* of a control sequence; further ones mean nothing */
 #define SCREEN_PARAM_MAX 65535  /* larger numbers count as this */
 #define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
+
+/* Outbound traffic */
+#define EGRESS_RULES_MAX 1000   /* of one list of a document or a pack */
+#define POLICY_RULES_MAX 1200   /* of an effective policy, packs included */
+#define POLICY_BYTES_MAX 131072 /* of one, compiled: it is one message */
+#define EGRESS_PACKS_MAX 64     /* of a document; of a tenant's own packs */
+#define EGRESS_ASK_S 60         /* a connection waits this long for an answer; unless said */
+#define EGRESS_ASK_MAX_S 600
 
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */

@@ -11,6 +11,7 @@
 #include "base/auto.h"
 #include "base/str.h"
 #include "wire/box.h"
+#include "wire/egress.h"
 
 #define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
 #define WIRE_VERSION 3
@@ -18,7 +19,7 @@
 #define WIRE_PAYLOAD (WIRE_SIZE - 16)
 #define WIRE_FDS_MAX 4
 
-enum wire_role { WIRE_ROLE_WARDEN = 1, WIRE_ROLE_API };
+enum wire_role { WIRE_ROLE_WARDEN = 1, WIRE_ROLE_API, WIRE_ROLE_EGRESS };
 
 enum wire_verb {
     WIRE_HELLO = 1, /* child → warden: version, role, pid; the warden answers with its own */
@@ -45,6 +46,9 @@ enum wire_verb {
     WIRE_DISK_STAT,
     WIRE_DISK_DROP,
     WIRE_DISK_LIST,
+    WIRE_EGRESS_PEER, /* and on: egress.h; all of them the warden's */
+    WIRE_EGRESS_BOX,
+    WIRE_EGRESS_GONE,
     WIRE_VERBS
 };
 
@@ -76,6 +80,7 @@ struct wire_msg {
         struct disk_usage disk_usage;
         struct disk_page disk_page;
         struct disk_rows disk_rows;
+        struct egress_box egress;
     };
 };
 _Static_assert(sizeof(struct wire_msg) == WIRE_SIZE, "the wire is fixed");

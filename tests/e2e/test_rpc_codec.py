@@ -58,11 +58,19 @@ def value(rand, field):
         picked = rand.choice([0.0, zero, 1.5, -2.25, 1e300, 5e-324, 0.1, math.inf, -math.inf, math.nan, 3.0,
                               rand.uniform(-1e6, 1e6)])
         return picked if field.type == kinds.TYPE_DOUBLE or abs(picked) < 3e38 or not math.isfinite(picked) else 0.1
-    bits = 64 if "64" in field.name or field.name == "number_choice" else 32
+    bits = 64 if "64" in field.name or field.name in ("number_choice", "value") else 32
     low = 0 if field.type in (kinds.TYPE_UINT32, kinds.TYPE_UINT64, kinds.TYPE_FIXED32, kinds.TYPE_FIXED64) \
         else -(1 << (bits - 1))
     high = (1 << bits) + low - 1
     return rand.choice([0, 1, low, high, rand.randint(low, high), rand.randint(max(low, -200), 200)])
+
+
+def fill_map(rand, found, field, depth):
+    for key in rand.sample(TEXTS, rand.randint(1, 4)):
+        if field.type == field.TYPE_MESSAGE:
+            fill(rand, found[key], depth + 1)
+        else:
+            found[key] = value(rand, field)
 
 
 def fill(rand, message, depth=0):
@@ -70,7 +78,9 @@ def fill(rand, message, depth=0):
         if rand.random() < (0.5 if depth < 2 else 0.9) or (depth > 5 and field.type == field.TYPE_MESSAGE):
             continue
         many = field.label == field.LABEL_REPEATED
-        if field.type == field.TYPE_MESSAGE:
+        if field.type == field.TYPE_MESSAGE and field.message_type.GetOptions().map_entry:
+            fill_map(rand, getattr(message, field.name), field.message_type.fields_by_name["value"], depth)
+        elif field.type == field.TYPE_MESSAGE:
             for _ in range(rand.randint(1, 3) if many else 1):
                 below = getattr(message, field.name)
                 fill(rand, below.add() if many else below, depth + 1)
@@ -124,6 +134,10 @@ def decoded(codec, all_type, text):
     ('{"aString": null, "manyInt32": null, "inner": null}', "a_string", ""),
     ('{"camelName2x": "x"}', "camelName2x", "x"),
     ('{"snakeCaseName": "y"}', "snake_case_name", "y"),
+    ('{"textMap": {"": "b", "k": ""}}', "text_map", {"": "b", "k": ""}),
+    ('{"text_map": {}}', "text_map", {}),
+    ('{"numberMap": {"n": "-5", "m": 7}}', "number_map", {"n": -5, "m": 7}),
+    ('{"colourMap": {"c": "BLUE"}}', "colour_map", {"c": 5}),
 ])
 def test_json_is_read(codec, all_type, text, field, expected):
     got = decoded(codec, all_type, text)
@@ -136,6 +150,8 @@ def test_json_is_read(codec, all_type, text, field, expected):
     '{"aString": 1}', '{"aColour": "GREEN"}', '{"manyInt32": 1}',
     '{"manyInt32": [null]}', '{"unknown": 1}', '{"aInt32": 1, "aInt32": 2}',
     '{"numberChoice": "1", "textChoice": "x"}', '{"aDouble": "x"}', '{"aDouble": "0x10"}', '{"aFloat": 1e39}',
+    '{"textMap": []}', '{"textMap": {"a": 1}}', '{"textMap": {"a": null}}', '{"numberMap": {"a": "x"}}',
+    '{"textMap": {"a": "1", "a": "2"}}', '{"textMap": {"a": "\\ud800"}}',
     '{"aString": "\\ud800"}', b'{"aString": "\xff"}', '{"AInt32": 1}', '{"aint32": 1}',
 ])
 def test_json_is_refused_by_both(codec, all_type, text):
@@ -181,6 +197,24 @@ def varint(number):
 def test_protobuf_is_refused(codec, data, why):
     got, text = codec(b"b", data)
     assert got is None and why in text
+
+
+def entry(number, *fields):
+    data = b"".join(fields)
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def test_maps_as_they_may_come(codec, all_type):
+    """A key without a value, a value without a key, a key twice, fields of an entry that nobody knows."""
+    for data in (entry(41, b"\x0a\x01k"), entry(41, b"\x12\x01v"), entry(41), entry(43, b"\x0a\x01k"),
+                 entry(41, b"\x0a\x01k\x12\x01a") + entry(41, b"\x0a\x01k\x12\x01b"),
+                 entry(42, b"\x10\x05\x0a\x01k\x10\x06"), entry(41, b"\x1a\x01x\x0a\x01k")):
+        got, text = codec(b"b", data)
+        assert got is not None, text
+        theirs = shown(all_type.FromString(data))
+        assert shown(all_type.FromString(got)) == theirs and shown(json_format.Parse(text, all_type())) == theirs, data
+    assert "more than 16384" in codec(b"j", json.dumps({"textMap": {str(i): "" for i in range(16385)}}).encode())[1]
+    assert codec(b"j", json.dumps({"textMap": {str(i): "" for i in range(16384)}}).encode())[0] is not None
 
 
 @pytest.mark.parametrize("data", [b"", b"\x08\x01" * 16384, nested(6), b"\xd2\x0f\x03abc" + b"\x08\x05",

@@ -25,20 +25,29 @@ const transports = {
 
 const snake = (code) => Code[code].replace(/(?!^)[A-Z]/g, (c) => "_" + c).toLowerCase();
 const clients = new Map();
+const headers = (wish) => ({ ...wish.headers, ...(wish.token ? { authorization: "Bearer " + wish.token } : {}) });
+const requests = (wish, method) => wish.requests.map((r) => fromJson(method.input, r));
+const streamsIn = (method) => ["client_streaming", "bidi_streaming"].includes(method.methodKind);
 
 async function callConnect(wish, method) {
   if (!clients.has(wish.service))
     clients.set(wish.service, createClient(registry.getService(wish.service), transports[name]()));
   const client = clients.get(wish.service), messages = [], abort = new AbortController();
-  const options = { signal: abort.signal, timeoutMs: wish.timeoutMs ?? undefined,
-    headers: wish.token ? { authorization: "Bearer " + wish.token } : {} };
-  const fn = client[method.localName], request = fromJson(method.input, wish.request);
+  const options = { signal: abort.signal, timeoutMs: wish.timeoutMs ?? undefined, headers: headers(wish) };
+  const fn = client[method.localName], said = requests(wish, method);
+  let enough, wait = new Promise((resolve) => { enough = resolve; });
+  if (!wish.holdFor) enough();
+  async function* stream() { // stays open until holdFor messages are there
+    yield* said;
+    await wait;
+  }
   try {
     if (wish.cancelAfter === 0) setTimeout(() => abort.abort(), 0);
-    const reply = fn.call(client, request, options);
+    const reply = fn.call(client, streamsIn(method) ? stream() : said[0], options);
     if (method.methodKind === "unary") messages.push(toJson(method.output, await reply));
     else for await (const message of reply) {
       messages.push(toJson(method.output, message));
+      if (messages.length >= wish.holdFor) enough();
       if (wish.cancelAfter !== null && messages.length >= wish.cancelAfter) abort.abort();
     }
     return { code: "ok", message: "", messages };
@@ -53,14 +62,18 @@ const channel = name === "grpc-js"
 
 function callGrpcJs(wish, method) {
   const metadata = new grpc.Metadata(), messages = [];
-  if (wish.token) metadata.set("authorization", "Bearer " + wish.token);
+  for (const [key, value] of Object.entries(headers(wish))) metadata.set(key, value);
   const options = wish.timeoutMs === null ? {} : { deadline: Date.now() + wish.timeoutMs };
   return new Promise((resolve) => {
-    const call = channel.makeServerStreamRequest(`/${wish.service}/${method.name}`,
-      (m) => Buffer.from(toBinary(method.input, m)), (b) => fromBinary(method.output, b),
-      fromJson(method.input, wish.request), metadata, options);
+    const path = `/${wish.service}/${method.name}`, said = requests(wish, method);
+    const pack = (m) => Buffer.from(toBinary(method.input, m)), unpack = (b) => fromBinary(method.output, b);
+    const call = streamsIn(method) ? channel.makeBidiStreamRequest(path, pack, unpack, metadata, options)
+      : channel.makeServerStreamRequest(path, pack, unpack, said[0], metadata, options);
+    if (streamsIn(method)) for (const message of said) call.write(message);
+    if (streamsIn(method) && !wish.holdFor) call.end();
     call.on("data", (message) => {
       messages.push(toJson(method.output, message));
+      if (wish.holdFor && messages.length === wish.holdFor) call.end();
       if (wish.cancelAfter !== null && messages.length >= wish.cancelAfter) call.cancel();
     });
     call.on("error", (err) => resolve({ code: snake(err.code), message: err.details, messages }));

@@ -1,0 +1,212 @@
+/*
+ * egress - what the egress process, the api process and the warden say to each other.
+ *
+ * Warden and egress speak wire.h over their link: the warden hands over the sockets that it made in
+ * each sandbox's network, and both ends of a socket pair over which api and egress then talk
+ * without it:
+ *
+ *   WIRE_EGRESS_BOX   warden → egress   egress_box; descriptors: listeners, the DNS socket last
+ *   WIRE_EGRESS_GONE  warden → egress   egress_box: whatever had this slot is no more
+ *   WIRE_EGRESS_PEER  warden → both     descriptor 0: the own end of a new pair; it replaces the
+ *                                       last one, because either side was started again
+ *
+ * On that pair (SOCK_SEQPACKET) a message is an egress_head and its body, one datagram each:
+ *
+ *   verb              direction      body               means
+ *   EGRESS_CONFIG     api → egress   egress_config      resolver, addresses that are never reached
+ *   EGRESS_POLICY     api → egress   egress_policy, then `size` bytes of src/policy's own form:
+ *                                                       all that holds for this sandbox from now on
+ *   EGRESS_FORGET     api → egress   box_name           the sandbox is gone, or has no policy
+ *   EGRESS_SYNCED     api → egress   -                  every policy there is was said
+ *   EGRESS_ANSWER     api → egress   egress_answer      of an EGRESS_ASK, by its number
+ *   EGRESS_DECISION   egress → api   egress_decision    each one, when it is made
+ *   EGRESS_FLOW       egress → api   egress_flow        what was let out has ended
+ *   EGRESS_ASK        egress → api   egress_decision    may it? The connection waits for the answer
+ *   EGRESS_UNASK      egress → api   egress_asked       nobody waits for the answer any more
+ *   EGRESS_LOST       egress → api   egress_lost        records that the api did not take in time
+ *
+ * A new pair begins with CONFIG, then every POLICY, then SYNCED; POLICY replaces what was said
+ * before. A sandbox without one reaches nothing: until SYNCED (EGRESS_POLICY_MS at most) its
+ * connections wait for it, from then on they are denied.
+ *
+ * What egress says is hostile input to the api, which checks it with egress_check and limits how
+ * often it is said. Numbers and flags mean what src/policy says; texts are NUL-terminated.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "wire/box.h"
+
+#define EGRESS_MAGIC 0x53524745u /* "EGRS" */
+#define EGRESS_VERSION 1
+#define EGRESS_POLICY_MAX 131072 /* bytes of one policy */
+#define EGRESS_HOST_SIZE 256     /* a name of 253 bytes, or an address, and the NUL */
+#define EGRESS_TEXT_SIZE 128
+#define EGRESS_RESOLVERS 3
+#define EGRESS_OWN_MAX 64     /* listeners that are never reached */
+#define EGRESS_POLICY_MS 1000 /* that a connection waits for a policy */
+
+/* ---- warden and egress ---- */
+
+/* The addresses of a sandbox's network that mean something; all of it is inside. */
+#define EGRESS_NET 0xc6120000u      /* 198.18.0.0/15: what names are answered with */
+#define EGRESS_NET_MASK 0xfffe0000u /* never routed (RFC 2544) */
+#define EGRESS_SELF 0xc6120001u     /* 198.18.0.1: proxy, resolver and atoll.internal */
+#define EGRESS_SELF_TEXT "198.18.0.1"
+#define EGRESS_PORT 3128
+#define EGRESS_NAME "atoll.internal"
+
+enum egress_box_flag {
+    EGRESS_STEERED = 1, /* its listener gets every connection, not only those to its own port */
+};
+
+struct egress_box {
+    struct box_name name; /* of GONE: empty */
+    uint32_t slot;
+    uint32_t flags; /* enum egress_box_flag */
+};
+
+/* ---- api and egress ---- */
+
+enum egress_verb {
+    EGRESS_CONFIG = 1,
+    EGRESS_POLICY,
+    EGRESS_FORGET,
+    EGRESS_SYNCED,
+    EGRESS_ANSWER,
+    EGRESS_DECISION,
+    EGRESS_FLOW,
+    EGRESS_ASK,
+    EGRESS_UNASK,
+    EGRESS_LOST,
+    EGRESS_VERBS
+};
+
+struct egress_head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t verb;
+    uint32_t number; /* of an ask, in ASK, UNASK and ANSWER; else 0 */
+    uint32_t size;   /* of what follows */
+};
+
+/* An IPv4 address is the first four bytes. */
+struct egress_addr {
+    uint8_t family; /* 4, 6; 0: none */
+    uint8_t zero;
+    uint16_t port; /* in the host's order; 0 in `own`: every port */
+    uint8_t bytes[16];
+};
+
+struct egress_config {
+    struct egress_addr resolvers[EGRESS_RESOLVERS]; /* none: those of the machine */
+    uint32_t own_count;
+    struct egress_addr own[EGRESS_OWN_MAX]; /* our listeners, besides all addresses of the host */
+};
+
+struct egress_policy {
+    struct box_name name;
+    uint64_t version; /* rises with every change; repeated in decisions */
+    uint32_t size;    /* of the bytes behind this */
+    uint32_t zero;
+};
+
+struct egress_answer {
+    uint32_t allow;
+    uint32_t zero;
+};
+
+enum egress_kind {
+    EGRESS_KIND_HTTP = 1, /* a request to the proxy, or on port 80 */
+    EGRESS_KIND_CONNECT,
+    EGRESS_KIND_TLS,  /* port 443, without knowing of the proxy */
+    EGRESS_KIND_TCP,  /* another port */
+    EGRESS_KIND_SELF, /* atoll.internal */
+    EGRESS_KINDS
+};
+
+/* How it came out. `rule` says which rule it was, `text` what went wrong. */
+enum egress_verdict {
+    EGRESS_ALLOWED = 1,
+    EGRESS_DENIED,     /* by a rule, or because none allows it */
+    EGRESS_REFUSED,    /* allowed, but it resolves to what nobody may reach */
+    EGRESS_MALFORMED,  /* what it said is not what it may say */
+    EGRESS_MISLED,     /* the name inside (SNI, Host) is not the one that was allowed */
+    EGRESS_UNRESOLVED, /* allowed, but the name has no address */
+    EGRESS_UNREACHED,  /* allowed, but nobody answers there */
+    EGRESS_LIMITED,    /* over a limit of this sandbox */
+    EGRESS_ASKED,      /* waits for an answer (EGRESS_ASK alone) */
+    EGRESS_VERDICTS
+};
+
+struct egress_decision {
+    struct box_name name;
+    uint64_t serial;  /* of the connection, in this egress process; with pid, unique */
+    uint64_t version; /* of the policy, 0: there was none */
+    int64_t time_ms;  /* wall */
+    uint32_t pid;     /* of the egress process */
+    uint32_t request; /* of this connection, from 1: a connection may carry several */
+    uint16_t port;
+    uint8_t kind;                /* enum egress_kind */
+    uint8_t verdict;             /* enum egress_verdict */
+    uint32_t reason;             /* src/policy's */
+    char host[EGRESS_HOST_SIZE]; /* a name, an address; "" when there was none to be read */
+    char rule[EGRESS_TEXT_SIZE]; /* as it was written, or "" */
+    char text[EGRESS_TEXT_SIZE]; /* why, for people */
+    char method[24], path[EGRESS_HOST_SIZE]; /* of plain HTTP, cut off; else "" */
+};
+
+struct egress_flow {
+    struct box_name name;
+    uint64_t serial;
+    int64_t started_ms, ended_ms;
+    uint64_t sent, received; /* bytes, as the sandbox sees it */
+    uint32_t pid, request;
+    struct egress_addr addr; /* where it went */
+    uint16_t zero;
+    uint8_t kind, revoked; /* revoked: closed because its rule was taken back */
+    char host[EGRESS_HOST_SIZE];
+};
+
+struct egress_asked {
+    uint64_t serial;
+};
+
+struct egress_lost {
+    uint64_t count; /* since the last time */
+};
+
+/* The largest message there is. */
+#define EGRESS_MSG_MAX                                                                             \
+    (sizeof(struct egress_head) + sizeof(struct egress_policy) + EGRESS_POLICY_MAX)
+
+union egress_body {
+    struct egress_config config;
+    struct egress_policy policy;
+    struct box_name forget;
+    struct egress_answer answer;
+    struct egress_decision decision; /* and ASK */
+    struct egress_flow flow;
+    struct egress_asked asked;
+    struct egress_lost lost;
+};
+
+struct egress_msg {
+    struct egress_head head;
+    union egress_body body;
+    const void *tail; /* of a POLICY: its bytes, in the buffer of egress_recv */
+};
+
+/*
+ * One message; `tail` with `msg->body.policy.size` bytes goes behind a POLICY. Magic, version and
+ * sizes are filled in. -1 with errno: EAGAIN when the other side does not read, EINVAL.
+ */
+must_use int egress_send(int fd, struct egress_msg *msg);
+/*
+ * Reads one into `space` (EGRESS_MSG_MAX bytes) and checks it: 1 got one; 0 the other end closed;
+ * -1 with errno, EPROTO for what is no message. No descriptors are taken.
+ */
+must_use int egress_recv(int fd, void *space, struct egress_msg *msg);

@@ -1,0 +1,227 @@
+/* Every message there and back, and what is none: other sizes, texts without an end, odd numbers.
+ */
+#include "wire/egress.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/test.h"
+
+static char space[EGRESS_MSG_MAX];
+
+static void pair_open(int pair[2])
+{
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+}
+
+static void pair_close(const int pair[2])
+{
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static struct egress_msg decision(void)
+{
+    return (struct egress_msg){ .head.verb = EGRESS_DECISION,
+                                .body.decision = { .name.id = "sb1",
+                                                   .kind = EGRESS_KIND_HTTP,
+                                                   .verdict = EGRESS_DENIED,
+                                                   .host = "example.test" } };
+}
+
+static struct egress_msg flow(void)
+{
+    return (struct egress_msg){ .head.verb = EGRESS_FLOW,
+                                .body.flow = { .name.id = "sb1", .kind = EGRESS_KIND_TLS } };
+}
+
+static struct egress_msg config(void)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_CONFIG };
+
+    msg.body.config.own_count = 1;
+    msg.body.config.own[0].family = 4;
+    return msg;
+}
+
+static struct egress_msg policy(uint32_t size)
+{
+    static char bytes[EGRESS_POLICY_MAX];
+
+    return (struct egress_msg){ .head.verb = EGRESS_POLICY,
+                                .body.policy = { .name.id = "sb1", .size = size },
+                                .tail = bytes };
+}
+
+static void check_through(struct egress_msg msg)
+{
+    struct egress_msg got;
+    int pair[2];
+
+    pair_open(pair);
+    CHECK(egress_send(pair[0], &msg) == 0);
+    CHECK(egress_recv(pair[1], space, &got) == 1);
+    CHECK(got.head.verb == msg.head.verb && got.head.number == msg.head.number);
+    CHECK(memcmp(&got.body, &msg.body, sizeof(got.body)) == 0);
+    pair_close(pair);
+}
+
+TEST(egress_messages_go_there_and_back)
+{
+    struct egress_msg answer = { .head = { .verb = EGRESS_ANSWER, .number = 7 } };
+
+    answer.body.answer.allow = 1;
+    check_through(decision());
+    check_through(flow());
+    check_through(config());
+    check_through(policy(0));
+    check_through(policy(EGRESS_POLICY_MAX));
+    check_through(answer);
+    check_through((struct egress_msg){ .head.verb = EGRESS_SYNCED });
+    check_through((struct egress_msg){ .head.verb = EGRESS_FORGET, .body.forget.id = "sb1" });
+    check_through((struct egress_msg){ .head.verb = EGRESS_LOST, .body.lost.count = 3 });
+    check_through((struct egress_msg){ .head.verb = EGRESS_UNASK, .body.asked.serial = 3 });
+}
+
+static void check_unsendable(struct egress_msg msg)
+{
+    int pair[2];
+
+    pair_open(pair);
+    errno = 0;
+    CHECK(egress_send(pair[0], &msg) == -1 && errno == EINVAL);
+    pair_close(pair);
+}
+
+/* Sent as bytes, by somebody who does not check. */
+static void check_refused(struct egress_msg msg, size_t body, int more)
+{
+    struct egress_msg got;
+    char *bytes = calloc(1, EGRESS_MSG_MAX + 64);
+    size_t len = sizeof(msg.head) + body + (size_t)more;
+    int pair[2];
+
+    msg.head.magic = EGRESS_MAGIC;
+    msg.head.version = EGRESS_VERSION;
+    msg.head.size = (uint32_t)(body + (size_t)more);
+    memcpy(bytes, &msg.head, sizeof(msg.head));
+    memcpy(bytes + sizeof(msg.head), &msg.body, MIN(body, sizeof(msg.body)));
+    pair_open(pair);
+    CHECK(send(pair[0], bytes, len, 0) == (ssize_t)len);
+    errno = 0;
+    CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EPROTO);
+    pair_close(pair);
+    free(bytes);
+}
+
+static void check_bad(struct egress_msg msg, size_t body)
+{
+    check_unsendable(msg);
+    check_refused(msg, body, 0);
+}
+
+#define WRONG(make, size, field, value)                                                            \
+    do {                                                                                           \
+        struct egress_msg msg_ = make();                                                           \
+        msg_.body.field = (value);                                                                 \
+        check_bad(msg_, sizeof(struct size));                                                      \
+    } while (0)
+
+TEST(egress_messages_with_odd_contents_are_none)
+{
+    struct egress_msg msg = decision();
+
+    WRONG(decision, egress_decision, decision.kind, 0);
+    WRONG(decision, egress_decision, decision.kind, EGRESS_KINDS);
+    WRONG(decision, egress_decision, decision.verdict, 0);
+    WRONG(decision, egress_decision, decision.verdict, EGRESS_VERDICTS);
+    WRONG(decision, egress_decision, decision.name.id[0], 'A');
+    memset(msg.body.decision.host, 'x', sizeof(msg.body.decision.host));
+    check_bad(msg, sizeof(struct egress_decision));
+    msg = decision();
+    memset(msg.body.decision.rule, 'x', sizeof(msg.body.decision.rule));
+    check_bad(msg, sizeof(struct egress_decision));
+    msg = decision();
+    memset(msg.body.decision.text, 'x', sizeof(msg.body.decision.text));
+    check_bad(msg, sizeof(struct egress_decision));
+    msg = decision();
+    memset(msg.body.decision.method, 'x', sizeof(msg.body.decision.method));
+    check_bad(msg, sizeof(struct egress_decision));
+    msg = decision();
+    memset(msg.body.decision.path, 'x', sizeof(msg.body.decision.path));
+    check_bad(msg, sizeof(struct egress_decision));
+
+    WRONG(flow, egress_flow, flow.kind, EGRESS_KINDS);
+    WRONG(flow, egress_flow, flow.revoked, 2);
+    WRONG(flow, egress_flow, flow.addr.family, 5);
+    msg = flow();
+    memset(msg.body.flow.host, 'x', sizeof(msg.body.flow.host));
+    check_bad(msg, sizeof(struct egress_flow));
+
+    WRONG(config, egress_config, config.own_count, EGRESS_OWN_MAX + 1);
+    WRONG(config, egress_config, config.own_count, 2);
+    WRONG(config, egress_config, config.own_count, 0);
+    WRONG(config, egress_config, config.resolvers[0].family, 9);
+}
+
+TEST(egress_messages_of_another_size_are_none)
+{
+    check_refused(decision(), sizeof(struct egress_decision), 1);
+    check_refused(decision(), sizeof(struct egress_decision) - 1, 0);
+    check_refused(policy(10), sizeof(struct egress_policy), 9);
+    check_refused(policy(10), sizeof(struct egress_policy), 11);
+    check_unsendable(policy(EGRESS_POLICY_MAX + 1));
+    check_refused(policy(EGRESS_POLICY_MAX + 1), sizeof(struct egress_policy),
+                  EGRESS_POLICY_MAX + 1);
+    check_refused((struct egress_msg){ .head.verb = EGRESS_SYNCED }, 0, 1);
+    check_refused((struct egress_msg){ .head.verb = EGRESS_VERBS }, 0, 0);
+    check_refused((struct egress_msg){ .head.verb = 0 }, 0, 0);
+}
+
+TEST(egress_descriptors_beside_a_message_are_refused_and_closed)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = { 0 };
+    struct egress_head head = { .magic = EGRESS_MAGIC,
+                                .version = EGRESS_VERSION,
+                                .verb = EGRESS_SYNCED };
+    struct iovec part = { &head, sizeof(head) };
+    struct msghdr out = { .msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = control.bytes,
+                          .msg_controllen = sizeof(control.bytes) };
+    struct egress_msg got;
+    int pair[2], pipe_fds[2];
+
+    control.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+                                      .cmsg_type = SCM_RIGHTS,
+                                      .cmsg_len = CMSG_LEN(sizeof(int)) };
+    CHECK(pipe(pipe_fds) == 0);
+    memcpy(CMSG_DATA(&control.align), &pipe_fds[1], sizeof(int));
+    pair_open(pair);
+    CHECK(sendmsg(pair[0], &out, 0) == (ssize_t)sizeof(head));
+    close(pipe_fds[1]);
+    errno = 0;
+    CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EPROTO);
+    CHECK(read(pipe_fds[0], space, 1) == 0); /* nobody holds the other end */
+    close(pipe_fds[0]);
+    pair_close(pair);
+}
+
+TEST(egress_the_end_and_nothing_yet_are_told_apart)
+{
+    struct egress_msg got;
+    int pair[2];
+
+    pair_open(pair);
+    errno = 0;
+    CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EAGAIN);
+    close(pair[0]);
+    CHECK(egress_recv(pair[1], space, &got) == 0);
+    close(pair[1]);
+}
