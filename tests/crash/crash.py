@@ -216,7 +216,7 @@ class Run:
         self.kill_at_ack = self.acks + self.rng.randint(1, 200) if self.rng.random() < 0.5 else None
         self.go.set()
         try:
-            await asyncio.wait_for(self.killed.wait(), self.rng.uniform(0.01, LOAD_SECONDS * harness.load()))
+            await asyncio.wait_for(self.killed.wait(), self.rng.uniform(0.01, LOAD_SECONDS * min(4, harness.load())))
         except asyncio.TimeoutError:
             self.kill()
         seconds = await self.come_back(mode)
