@@ -122,6 +122,7 @@
 #define WARDEN_HELLO_MS 20000  /* from exec to the first message */
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
 #define WIRE_PER_SECOND_MAX 200
+#define EGRESS_RESTART_MAX_MS 800 /* until an egress process that died is started again */
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
@@ -260,6 +261,9 @@
 #define CRASH_WINDOW_MS 600000
 #define CRASH_SHORT_MS 60000
 #define CRASH_HEALTHY_MS 300000
+
+/* Egress */
+#define EGRESS_BOXES_MAX 16384 /* of which something is known: twice as many as can be */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

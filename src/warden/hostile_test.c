@@ -192,6 +192,21 @@ static _Noreturn void fake_api(void)
                                                                         : 0);
 }
 
+/* Quiet, so that what is said is the api process's; egress_test.c is about this one. */
+static _Noreturn void fake_egress(void)
+{
+    struct wire_msg msg = { .verb = WIRE_HELLO,
+                            .hello = { .role = WIRE_ROLE_EGRESS, .pid = (uint32_t)getpid() } };
+    int fds[WIRE_FDS_MAX];
+    unsigned count;
+
+    fcntl(EGRESS_FD_LINK, F_SETFL, 0);
+    if (wire_send(EGRESS_FD_LINK, &msg, NULL, 0) == 0)
+        while (wire_recv(EGRESS_FD_LINK, &msg, fds, &count) == 1)
+            ;
+    _exit(0);
+}
+
 static _Noreturn void fake_resolve(char **argv)
 {
     while (argv[1])
@@ -208,6 +223,8 @@ __attribute__((constructor)) static void play(int argc, char **argv, char **envp
         return;
     if (strcmp(argv[1], "api") == 0)
         fake_api();
+    if (strcmp(argv[1], "egress") == 0)
+        fake_egress();
     fake_resolve(argv);
 }
 
