@@ -214,6 +214,14 @@
 #define SCREEN_PARAM_MAX 65535  /* larger numbers count as this */
 #define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
 
+/* Outbound traffic */
+#define EGRESS_RULES_MAX 1000   /* of one list of a document or a pack */
+#define POLICY_RULES_MAX 1200   /* of an effective policy, packs included */
+#define POLICY_BYTES_MAX 131072 /* of one, compiled: it is one message */
+#define EGRESS_PACKS_MAX 64     /* of a document; of a tenant's own packs */
+#define EGRESS_ASK_S 60         /* a connection waits this long for an answer; unless said */
+#define EGRESS_ASK_MAX_S 600
+
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
 #define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
