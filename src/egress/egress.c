@@ -25,27 +25,34 @@ static void peer_gone(struct egress *egress)
     egress->synced = false;
 }
 
+static void on_config(struct egress *egress, const struct egress_msg *msg)
+{
+    egress->config = msg->body.config;
+    resolver_config(egress);
+}
+
 static void on_policy(struct egress *egress, const struct egress_msg *msg)
 {
     const struct egress_policy *policy = &msg->body.policy;
 
-    box_policy(egress, &policy->name, policy->version,
-               (struct str){ msg->tail, (size_t)policy->size });
+    box_policy(egress, &policy->name, (struct str){ msg->tail, (size_t)policy->size });
 }
 
 static void on_forget(struct egress *egress, const struct egress_msg *msg)
 {
-    box_policy(egress, &msg->body.forget, 0, STR_NONE);
+    box_forget(egress, &msg->body.forget);
 }
 
 static void on_synced(struct egress *egress, const struct egress_msg *msg)
 {
     (void)msg;
     egress->synced = true;
+    boxes_synced(egress);
 }
 
 /* clang-format off */
 static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct egress_msg *msg) = {
+    [EGRESS_CONFIG] = on_config,
     [EGRESS_POLICY] = on_policy,
     [EGRESS_FORGET] = on_forget,
     [EGRESS_SYNCED] = on_synced,
@@ -134,7 +141,9 @@ int egress_new(struct egress **out, struct loop *loop, int link, struct err *err
     egress->link = (struct watch){ .fd = link, .events = EPOLLIN, .fn = on_link };
     egress->peer = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_peer };
     egress->space = xmalloc(EGRESS_MSG_MAX);
-    if (loop_watch(loop, &egress->link, err) < 0) {
+    egress->routes = -1;
+    if (loop_watch(loop, &egress->link, err) < 0 || reach_open(egress, err) < 0 ||
+        resolver_new(egress, err) < 0) {
         egress_free(egress);
         return -1;
     }
@@ -148,6 +157,10 @@ void egress_free(struct egress *egress)
         return;
     peer_gone(egress);
     egress_boxes_free(egress);
+    resolver_free(egress);
+    pipes_free(egress);
+    if (egress->routes >= 0)
+        close(egress->routes);
     free(egress->space);
     free(egress);
 }

@@ -418,8 +418,9 @@ TEST(the_warden_keeps_only_what_it_needs)
     autofree char *bounding = status_line(server->pid, "CapBnd:\t");
     autofree char *nnp = status_line(server->pid, "NoNewPrivs:\t");
     /* CHOWN 0, DAC_OVERRIDE 1, DAC_READ_SEARCH 2, FOWNER 3, KILL 5, SETGID 6, SETUID 7, SETPCAP 8,
-     * NET_ADMIN 12, SYS_CHROOT 18, SYS_PTRACE 19, SYS_ADMIN 21, SYS_RESOURCE 24, MKNOD 27 */
-    const uint64_t needed = UINT64_C(0x92c11ef);
+     * NET_BIND_SERVICE 10, NET_ADMIN 12,
+     * SYS_CHROOT 18, SYS_PTRACE 19, SYS_ADMIN 21, SYS_RESOURCE 24, MKNOD 27 */
+    const uint64_t needed = UINT64_C(0x92c15ef);
 
     CHECK_INT(strtoull(effective, NULL, 16) & ~needed, 0);
     if (geteuid() == 0) {
