@@ -29,6 +29,7 @@ struct command {
     struct box_exec *exec; /* once it runs; NULL when it is forgotten */
     uint64_t at[INIT_STREAMS];
     bool following;
+    bool till_end; /* nothing is said before it has ended */
 };
 
 /* ---- its end before its time ---- */
@@ -122,7 +123,8 @@ static int command_run(struct command *command, struct box *box,
                                    .by = call->who.id,
                                    .prepare = command_prepare,
                                    .record = command_record,
-                                   .done = done };
+                                   .done = done,
+                                   .till_end = command->till_end };
     return session_awake(command->rpc, box, command_start, err);
 }
 
@@ -305,6 +307,7 @@ static int exec(struct rpc *rpc, ProtobufCMessage *message, struct err *err)
     struct command *command = command_new(rpc, request->command, request->workdir);
     command->spec.timeout_ms =
         request->timeout ? (int64_t)request->timeout * 1000 : TIMEOUT_DEFAULT_MS;
+    command->till_end = true;
     return command_run(command, box, exec_began, err);
 }
 

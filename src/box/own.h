@@ -142,6 +142,14 @@ struct box {
         bool was_up;       /* before a rollback */
         struct box_op start, *outer;
     } copy;
+    struct { /* life.c, while it is deleted */
+        struct box_op *op;
+        unsigned parts; /* that are not over: its box, its row */
+        unsigned tries;
+        struct timer again;
+        struct err err; /* of either */
+        bool there;     /* the warden has it, or may have */
+    } gone;
     /* life.c */
     struct timer idle;
     int64_t used_ms;    /* when it was last used */

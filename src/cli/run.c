@@ -170,6 +170,49 @@ static void *other_thread(void *ctx)
     }
 }
 
+/* ---- signals before there is a command ---- */
+
+/*
+ * Whoever is told to end while the server begins the command would leave it running there. So the
+ * first signal waits until the command is known and is passed on as any other then; a second one is
+ * not made to wait. (`run` has these signals blocked by now, and its own way.)
+ */
+static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+static volatile sig_atomic_t early;
+
+static void note_early(int number)
+{
+    if (early)
+        _exit(128 + number);
+    early = number;
+}
+
+static void note_signals(struct sigaction *before)
+{
+    struct sigaction action = { .sa_handler = note_early };
+
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
+        sigaction(passed[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(passed[i], &action, NULL);
+    }
+}
+
+/* From here on they wait for whoever reads them; so does the one that was noted. */
+static void hold_signals(const struct sigaction *before)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        sigaddset(&set, passed[i]);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        sigaction(passed[i], &before[i], NULL);
+    if (early)
+        kill(getpid(), early);
+}
+
 static void raw_mode(struct running *run)
 {
     if (!run->tty || tcgetattr(0, &run->before) < 0)
@@ -184,10 +227,8 @@ static int start_thread(struct running *run, struct err *err)
     sigset_t set;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGQUIT);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        sigaddset(&set, passed[i]);
     sigaddset(&set, SIGWINCH);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     run->signals = signalfd(-1, &set, SFD_CLOEXEC);
@@ -392,13 +433,17 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
     auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
     autobuf struct buf body = { 0 };
     struct json_out json = json_to(&body);
+    struct sigaction before[ARRAY_LEN(passed)];
     const struct json *reply;
 
     run.tty = wants_tty(cli);
     run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
     if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
         return -1;
-    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id) < 0) {
+    note_signals(before);
+    int rc = cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id);
+    hold_signals(before);
+    if (rc < 0) {
         bool missing = strncmp(err->field, "argv", 4) == 0 && err->code == ERR_UNPROCESSABLE;
 
         err_wrap(err, "%s", argv[0]);
