@@ -39,8 +39,8 @@ static int greet(struct err *err)
 
     if (say(WIRE_HELLO, 1, err) < 0)
         return -1;
-    if (poll(&wait, 1, WARDEN_HELLO_MS) != 1 ||
-        wire_recv(EGRESS_FD_LINK, &msg, fds, &count) != 1 || msg.verb != WIRE_HELLO || count)
+    if (poll(&wait, 1, WARDEN_HELLO_MS) != 1 || wire_recv(EGRESS_FD_LINK, &msg, fds, &count) != 1 ||
+        msg.verb != WIRE_HELLO || count)
         return err_set(err, ERR_INTERNAL, "the warden does not answer");
     return 0;
 }

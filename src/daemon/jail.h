@@ -4,8 +4,8 @@
  * Landlock leaves the api process one directory and the egress process none; seccomp leaves the one
  * the system calls of a server that neither starts programs nor opens connections, the other those
  * of a relay that opens connections and no files; they leave no core and cannot be read by others
- * of their user. There is no way out. A layer that this machine cannot give ends the start with an error
- * that names it, unless the operator allowed its loss.
+ * of their user. There is no way out. A layer that this machine cannot give ends the start with an
+ * error that names it, unless the operator allowed its loss.
  *
  * Landlock holds for the calling thread and those it starts later: enter before threads start.
  */

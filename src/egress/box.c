@@ -66,7 +66,7 @@ static void sockets_close(struct box *box)
     unwatch(box, &box->dns);
     box->egress->slots[box->slot] = NULL;
     box->here = false;
-    list_each_safe(node, &box->conns)
+    list_each_safe (node, &box->conns)
         conn_close(list_entry(node, struct conn, link));
     timer_cancel(box->egress->loop, &box->hold);
     names_free(&box->names);
@@ -151,9 +151,9 @@ static void on_listener_2(struct watch *watch, uint32_t events)
     accept_from(box_at(watch, 2), watch->fd);
 }
 
-static void (*const on_listener[LISTENERS])(struct watch *watch, uint32_t events) = {
-    on_listener_0, on_listener_1, on_listener_2
-};
+static void (*const on_listener[LISTENERS])(struct watch *watch,
+                                            uint32_t events) = { on_listener_0, on_listener_1,
+                                                                 on_listener_2 };
 
 /* ---- questions ---- */
 
@@ -205,8 +205,7 @@ static int watch_one(struct box *box, struct watch *watch, int fd,
     return -1;
 }
 
-void box_comes(struct egress *egress, const struct egress_box *what, const int *fds,
-               unsigned count)
+void box_comes(struct egress *egress, const struct egress_box *what, const int *fds, unsigned count)
 {
     struct err err = { 0 };
 
@@ -233,9 +232,9 @@ void box_comes(struct egress *egress, const struct egress_box *what, const int *
 
 static void judge_again(struct box *box)
 {
-    list_each_safe(node, &box->conns)
+    list_each_safe (node, &box->conns)
         conn_judge_again(list_entry(node, struct conn, link));
-    list_each_safe(node, &box->conns)
+    list_each_safe (node, &box->conns)
         conn_policy(list_entry(node, struct conn, link));
     box_has_room(box);
 }
@@ -277,7 +276,7 @@ void boxes_synced(struct egress *egress)
 {
     for (uint32_t slot = 0; slot < BOX_SLOTS; slot++)
         if (egress->slots[slot])
-            list_each_safe(node, &egress->slots[slot]->conns)
+            list_each_safe (node, &egress->slots[slot]->conns)
                 conn_policy(list_entry(node, struct conn, link));
 }
 

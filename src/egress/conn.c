@@ -408,8 +408,8 @@ static void dns_woken(struct conn *conn)
         size_t n = dns_answer(data + 2, len, box_name_addr, conn->box, answer + 2);
         answer[0] = (uint8_t)(n >> 8);
         answer[1] = (uint8_t)n;
-        if (!n || send(conn->down.fd, answer, 2 + n, MSG_NOSIGNAL | MSG_DONTWAIT) !=
-                      (ssize_t)(2 + n)) {
+        if (!n ||
+            send(conn->down.fd, answer, 2 + n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)(2 + n)) {
             conn_close(conn); /* who does not read its answers */
             return;
         }

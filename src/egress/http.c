@@ -1,8 +1,8 @@
 /*
- * Plain HTTP, and CONNECT. Each request is read strictly (http/h1.h), judged by itself, and composed
- * anew from what was understood; its answer likewise (http/origin.h). So whatever two readers could
- * take in two ways never gets to the second. Every request has a connection of its own to the far
- * end: nothing is left on it for the next.
+ * Plain HTTP, and CONNECT. Each request is read strictly (http/h1.h), judged by itself, and
+ * composed anew from what was understood; its answer likewise (http/origin.h). So whatever two
+ * readers could take in two ways never gets to the second. Every request has a connection of its
+ * own to the far end: nothing is left on it for the next.
  *
  * Who a request is to: of a proxy's, what its target says and nothing else; of one on port 80, the
  * name that the address stands for, and Host must say the same.
@@ -27,12 +27,12 @@ struct http {
     struct arena arena; /* of the head */
     struct origin origin;
     struct h1_chunks chunks;
-    uint64_t left;   /* of the request's body, if it is not in chunks */
-    bool body_done;  /* all of it was taken from inside */
-    bool continued;  /* 100 was said, or is not waited for */
-    bool begun;      /* the answer's head went out */
-    bool in_chunks;  /* the answer goes out in chunks */
-    bool keep;       /* another request may follow */
+    uint64_t left;  /* of the request's body, if it is not in chunks */
+    bool body_done; /* all of it was taken from inside */
+    bool continued; /* 100 was said, or is not waited for */
+    bool begun;     /* the answer's head went out */
+    bool in_chunks; /* the answer goes out in chunks */
+    bool keep;      /* another request may follow */
 };
 
 void http_free(struct conn *conn)
@@ -435,8 +435,7 @@ static bool read_up(struct conn *conn)
 
 static bool write_up(struct conn *conn)
 {
-    ssize_t put =
-        send(conn->up.fd, conn->ahead.data, conn->ahead.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t put = send(conn->up.fd, conn->ahead.data, conn->ahead.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (put < 0)
         return errno == EAGAIN || errno == EINTR || errno == EPIPE || errno == ECONNRESET;
@@ -504,7 +503,13 @@ void self_answer(struct conn *conn, struct str method, struct str path)
     }
     json_close(&out, '}');
     buf_putc(&body, '\n');
-    put_answer(conn, !found ? 404 : get ? 200 : 405,
-               !found ? "Not Found" : get ? "OK" : "Method Not Allowed", buf_view(&body), false);
+    put_answer(conn,
+               !found ? 404
+               : get  ? 200
+                      : 405,
+               !found ? "Not Found"
+               : get  ? "OK"
+                      : "Method Not Allowed",
+               buf_view(&body), false);
     conn_end(conn);
 }

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "wire/egress.h"
 
-#define FIRST 256u                             /* 198.18.1.0; before it are addresses of ours */
-#define LAST (~EGRESS_NET_MASK - 256u)         /* 198.19.254.255 */
+#define FIRST 256u                     /* 198.18.1.0; before it are addresses of ours */
+#define LAST (~EGRESS_NET_MASK - 256u) /* 198.19.254.255 */
 
 _Static_assert(LAST - FIRST > EGRESS_NAMES_MAX * 2, "an address is not soon another name's");
 

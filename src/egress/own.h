@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include <sys/socket.h>
+
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -112,13 +114,13 @@ struct conn {
     enum stage stage;
     uint8_t kind; /* enum egress_kind */
     bool revoked, flowing;
-    uint16_t to_port;   /* where the program inside thinks it is going */
+    uint16_t to_port; /* where the program inside thinks it is going */
     struct addr to;
     uint64_t serial;
     uint32_t request;
     struct host host; /* who it is to */
     uint16_t port;
-    bool unchecked; /* any bytes may go to port 443 there */
+    bool unchecked;            /* any bytes may go to port 443 there */
     struct buf in, out, ahead; /* read from inside; to be written inside, to the far end */
     struct lookup *lookup;
     struct addr addrs[EGRESS_ADDRS_MAX];

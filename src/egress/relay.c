@@ -79,8 +79,8 @@ static enum moved fill(struct egress *egress, struct lane *lane)
 {
     if (lane->pipe[0] < 0 && !pipe_take(egress, lane->pipe))
         return BROKEN;
-    ssize_t got = splice(lane->from, NULL, lane->pipe[1], NULL, PIPE_SIZE,
-                         SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    ssize_t got =
+        splice(lane->from, NULL, lane->pipe[1], NULL, PIPE_SIZE, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     if (got < 0)
         return failed();
     lane->held = (size_t)got;
@@ -90,8 +90,8 @@ static enum moved fill(struct egress *egress, struct lane *lane)
 
 static enum moved drain(struct lane *lane)
 {
-    ssize_t put = splice(lane->pipe[0], NULL, lane->to, NULL, lane->held,
-                         SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    ssize_t put =
+        splice(lane->pipe[0], NULL, lane->to, NULL, lane->held, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
 
     if (put < 0)
         return failed();

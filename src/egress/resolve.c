@@ -5,8 +5,8 @@
  *
  * A lookup outlives the connection that wanted it: c-ares cannot forget a single question.
  */
-#include <arpa/inet.h>
 #include <ares.h>
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,8 +191,8 @@ static bool take_addrs(struct lookup *lookup, const struct ares_addrinfo *info, 
         struct addr *addr = &lookup->addrs[lookup->count++];
         *addr = (struct addr){ .family = family == AF_INET ? 4 : 6 };
         if (family == AF_INET)
-            memcpy(addr->bytes, &((const struct sockaddr_in *)(const void *)node->ai_addr)->sin_addr,
-                   4);
+            memcpy(addr->bytes,
+                   &((const struct sockaddr_in *)(const void *)node->ai_addr)->sin_addr, 4);
         else
             memcpy(addr->bytes,
                    &((const struct sockaddr_in6 *)(const void *)node->ai_addr)->sin6_addr, 16);

@@ -200,7 +200,8 @@ void net_adopt(uint32_t slot)
 {
     if (adopt(slot))
         return;
-    log_debug("no sockets in a sandbox yet", kv_int("slot", slot), kv_str("error", strerror(errno)));
+    log_debug("no sockets in a sandbox yet", kv_int("slot", slot),
+              kv_str("error", strerror(errno)));
     bit_set(&unmade, slot, true);
     due_in(DUE_MAKE, AGAIN_MS);
 }

@@ -13,13 +13,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -150,7 +150,7 @@ static int program_for(int map)
                             .expected_attach_type = BPF_SK_LOOKUP,
                             .insn_cnt = ARRAY_LEN(code),
                             .insns = (uint64_t)(uintptr_t)code,
-                            .license = (uint64_t)(uintptr_t)"" };
+                            .license = (uint64_t)(uintptr_t) "" };
 
     return bpf(BPF_PROG_LOAD, &load, sizeof(load));
 }

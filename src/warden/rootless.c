@@ -114,8 +114,8 @@ static int netns_with(int pidfd, struct net *net)
 
     if (box_fault_now() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
         return -1;
-    pid_t pid = (pid_t)syscall(SYS_clone, (pidfd < 0 ? CLONE_NEWNET : 0) | SIGCHLD, NULL, NULL,
-                               NULL, NULL);
+    pid_t pid =
+        (pid_t)syscall(SYS_clone, (pidfd < 0 ? CLONE_NEWNET : 0) | SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         close(talk[0]);
         netns_child(talk[1], pidfd);

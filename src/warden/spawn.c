@@ -36,14 +36,14 @@ static const int kept_caps[] = {
     CAP_SYS_RESOURCE,    /* its oom score; often missing, then it stays as it is */
     CAP_DAC_READ_SEARCH, /* `serve --resolve` reads settings and keys wherever they are */
     /* sandboxes: */
-    CAP_SYS_ADMIN,    /* namespaces and mounts */
-    CAP_SYS_CHROOT,   /* entering a mount namespace */
-    CAP_NET_ADMIN,    /* their loopback, and what leads to the egress process */
+    CAP_SYS_ADMIN,        /* namespaces and mounts */
+    CAP_SYS_CHROOT,       /* entering a mount namespace */
+    CAP_NET_ADMIN,        /* their loopback, and what leads to the egress process */
     CAP_NET_BIND_SERVICE, /* its DNS socket in them */
-    CAP_MKNOD,        /* their /dev */
-    CAP_SYS_PTRACE,   /* which namespaces and filter they have, for `show` */
-    CAP_DAC_OVERRIDE, /* files of theirs, whoever owns them */
-    CAP_CHOWN,        /* the default image's home */
+    CAP_MKNOD,            /* their /dev */
+    CAP_SYS_PTRACE,       /* which namespaces and filter they have, for `show` */
+    CAP_DAC_OVERRIDE,     /* files of theirs, whoever owns them */
+    CAP_CHOWN,            /* the default image's home */
     CAP_FOWNER,
 };
 
