@@ -66,7 +66,7 @@ static void check_got(int listener, const char *text, uint16_t port)
 {
     struct sockaddr_in meant, want = at(text, port);
     socklen_t len = sizeof(meant);
-    int fd = accept(listener, NULL, NULL);
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
     CHECK(fd >= 0 && getsockname(fd, (struct sockaddr *)&meant, &len) == 0);
     CHECK(meant.sin_addr.s_addr == want.sin_addr.s_addr && meant.sin_port == want.sin_port);
@@ -75,7 +75,7 @@ static void check_got(int listener, const char *text, uint16_t port)
 
 static void check_none(int listener)
 {
-    CHECK(accept(listener, NULL, NULL) < 0 && errno == EAGAIN);
+    CHECK(accept4(listener, NULL, NULL, SOCK_CLOEXEC) < 0 && errno == EAGAIN);
 }
 
 static void every_address(struct net *net)
