@@ -41,12 +41,14 @@ class Ws:
         while b"\r\n\r\n" not in self.rest:
             got = self.sock.recv(65536)
             if not got:
+                self.sock.close()
                 raise Refused(0, "closed")
             self.rest += got
         head, self.rest = self.rest.split(b"\r\n\r\n", 1)
         self.status = int(head.split()[1])
         self.head = head.decode()
         if self.status != 101:
+            self.sock.close()
             raise Refused(self.status, self.rest.decode(errors="replace"))
 
     def _take(self, count):

@@ -94,6 +94,7 @@
 #define STORE_LOG_FRAMES_MAX 16384       /* then readers of old pages are waited for… */
 #define STORE_LOG_WAIT_MS 50             /* …this long */
 #define STORE_LOG_IDLE_MS 200            /* without work: then they are moved too */
+#define STORE_LOG_ROOM (8ll << 20)       /* bytes of the log that are there before they are used */
 #define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
 #define EVENT_NAME_MAX 256       /* of a type or an object */
@@ -172,15 +173,17 @@
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
-#define BOX_JOBS_MAX 32                     /* file operations under way in one sandbox */
-#define BOX_CONNS_MAX 64                    /* connections to ports of one sandbox, open at once */
-#define PREVIEW_LINGER_MS 60000             /* a tunnel whose peer has nothing more to say */
-#define JOB_IDLE_MS 600000                  /* one that moves nothing for this long is killed */
-#define FILE_DISCARD_MAX (32ull << 20)      /* of a body whose operation has failed */
-#define FILE_LIST_MAX 10000                 /* names in one answer */
-#define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
-#define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
-#define TERM_ROWS 24                        /* of a terminal whose size nobody said */
+#define EXEC_STDIN_INLINE_MAX 262144        /* of the request that starts it */
+#define EXEC_STDIN_BASE64_MAX ((EXEC_STDIN_INLINE_MAX + 2) / 3 * 4)
+#define BOX_JOBS_MAX 32                  /* file operations under way in one sandbox */
+#define BOX_CONNS_MAX 64                 /* connections to ports of one sandbox, open at once */
+#define PREVIEW_LINGER_MS 60000          /* a tunnel whose peer has nothing more to say */
+#define JOB_IDLE_MS 600000               /* one that moves nothing for this long is killed */
+#define FILE_DISCARD_MAX (32ull << 20)   /* of a body whose operation has failed */
+#define FILE_LIST_MAX 10000              /* names in one answer */
+#define FILE_MANIFEST_MAX (256ull << 20) /* bytes of one manifest as the sandbox tells it */
+#define SPOOL_RING (64ll << 20)          /* newest bytes kept of each stream */
+#define TERM_ROWS 24                     /* of a terminal whose size nobody said */
 #define TERM_COLS 80
 #define TERM_FRAME_MAX 65536             /* bytes of output told at once */
 #define TERM_INPUT_MAX 65536             /* bytes typed at once */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -169,25 +170,52 @@ static int open_above(struct cli *cli, const char *path, const char **name, stru
     return fd < 0 ? err_sys(err, "%s", len ? above : ".") : fd;
 }
 
+/*
+ * A file without a name, where the file system has such: whoever ends us, nothing of it is left. It
+ * gets `temp` when it is whole.
+ */
+static int open_unnamed(int dir, const char *temp, bool *named)
+{
+    int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+
+    *named = fd < 0;
+    return *named ? openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
+                  : fd;
+}
+
+static int give_name(int fd, int dir, const char *temp, bool *named)
+{
+    char self[32];
+
+    if (*named)
+        return 0;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, dir, temp, AT_SYMLINK_FOLLOW) < 0)
+        return -1;
+    *named = true;
+    return 0;
+}
+
 static int down_file(struct cli *cli, const struct place *from, const char *to, uint64_t size,
                      unsigned mode, struct err *err)
 {
     char temp[ID_SIZE + 1];
     const char *name;
+    bool named;
     autoclose int dir = open_above(cli, to, &name, err);
 
     if (dir < 0)
         return -1;
     temp[0] = '.';
     id_make(temp + 1, "cp");
-    autoclose int fd =
-        openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    autoclose int fd = open_unnamed(dir, temp, &named);
     if (fd < 0)
         return err_sys(err, "%s", to);
     int rc = transfer_file(cli, from->id, from->path, size, fd, err);
-    if (rc == 0 && (fchmod(fd, mode & 0777) < 0 || renameat(dir, temp, dir, name) < 0))
+    if (rc == 0 && (fchmod(fd, mode & 0777) < 0 || give_name(fd, dir, temp, &named) < 0 ||
+                    renameat(dir, temp, dir, name) < 0))
         rc = err_sys(err, "%s", to);
-    if (rc < 0)
+    if (rc < 0 && named)
         unlinkat(dir, temp, 0);
     return rc;
 }
@@ -238,6 +266,7 @@ static int cp_run(struct cli *cli, struct err *err)
     struct place from = place_of(cli, cli->args[0]), to = place_of(cli, cli->args[1]);
     bool shown = isatty(cli->err_fd) && !cli->json;
 
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with words, too */
     if (!from.id == !to.id)
         return cli_usage(cli, err, "one of the two must be SANDBOX:PATH, the other a path here");
     if (shown) {

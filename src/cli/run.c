@@ -170,6 +170,49 @@ static void *other_thread(void *ctx)
     }
 }
 
+/* ---- signals before there is a command ---- */
+
+/*
+ * Whoever is told to end while the server begins the command would leave it running there. So the
+ * first signal waits until the command is known and is passed on as any other then; a second one is
+ * not made to wait. (`run` has these signals blocked by now, and its own way.)
+ */
+static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+static volatile sig_atomic_t early;
+
+static void note_early(int number)
+{
+    if (early)
+        _exit(128 + number);
+    early = number;
+}
+
+static void note_signals(struct sigaction *before)
+{
+    struct sigaction action = { .sa_handler = note_early };
+
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
+        sigaction(passed[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(passed[i], &action, NULL);
+    }
+}
+
+/* From here on they wait for whoever reads them; so does the one that was noted. */
+static void hold_signals(const struct sigaction *before)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        sigaddset(&set, passed[i]);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        sigaction(passed[i], &before[i], NULL);
+    if (early)
+        kill(getpid(), early);
+}
+
 static void raw_mode(struct running *run)
 {
     if (!run->tty || tcgetattr(0, &run->before) < 0)
@@ -184,10 +227,8 @@ static int start_thread(struct running *run, struct err *err)
     sigset_t set;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGQUIT);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        sigaddset(&set, passed[i]);
     sigaddset(&set, SIGWINCH);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     run->signals = signalfd(-1, &set, SFD_CLOEXEC);
@@ -255,6 +296,8 @@ static int on_event(void *ctx, const char *type, struct str data, struct err *er
         run->exit_code = json_num(exec, "exit_code", -1);
         if (json_true(exec, "timed_out"))
             cli_note(run->cli, "the command was killed: its time was over");
+        if (json_true(exec, "oom"))
+            cli_note(run->cli, "the sandbox was out of memory, and the kernel killed a process");
         if (str_is(json_text(exec, "state"), "lost"))
             return err_set(err, ERR_GONE, "the sandbox ended before the command did");
         return 0;
@@ -392,13 +435,18 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
     auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
     autobuf struct buf body = { 0 };
     struct json_out json = json_to(&body);
+    struct sigaction before[ARRAY_LEN(passed)];
     const struct json *reply;
 
-    run.tty = wants_tty(cli);
-    run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
+    bool here = !cli_has(cli, "detach"); /* nobody stays to pass anything on */
+    run.tty = here && wants_tty(cli);
+    run.input = here && (run.tty || !isatty(0) || cli_has(cli, "interactive"));
     if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
         return -1;
-    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id) < 0) {
+    note_signals(before);
+    int rc = cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id);
+    hold_signals(before);
+    if (rc < 0) {
         bool missing = strncmp(err->field, "argv", 4) == 0 && err->code == ERR_UNPROCESSABLE;
 
         err_wrap(err, "%s", argv[0]);
@@ -406,6 +454,13 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
             return -1;
         cli_show_error(cli, err); /* as a shell says it */
         return strstr(err->msg, "not found") ? 127 : 126;
+    }
+    if (cli_has(cli, "detach")) {
+        if (cli->json)
+            cli_put_reply(cli);
+        else if (strcmp(cli->command->name, "exec") == 0)
+            buf_printf(&cli->out, "%.*s\n", STR_FMT(json_text(reply, "id")));
+        return EXIT_OK;
     }
     run.path = xprintf("/api/v1/sandboxes/%.*s/execs/%.*s", STR_FMT(json_text(reply, "sandbox")),
                        STR_FMT(json_text(reply, "id")));
@@ -425,6 +480,7 @@ static const struct cli_flag exec_flags[] = {
     FILE_FLAGS,
     { "tty", NULL, "A terminal for it, joined to this one" },
     { "user", "USER", "agent or root; the sandbox's own unless said" },
+    { "detach", NULL, "Print the command's id when it has started; `atoll logs` has the rest" },
     { 0 },
 };
 
@@ -437,7 +493,8 @@ const struct command cmd_exec = {
             "started. Put -- before the command.\n\n"
             "Examples:\n  atoll exec build -- make -j4\n"
             "  tar c . | atoll exec build -- tar x -C /workspace\n"
-            "  atoll exec --tty build -- bash",
+            "  atoll exec -it build -- bash\n"
+            "  atoll exec -d -e PORT=3000 build -- ./server",
     .flags = exec_flags,
     .traits = CMD_REMOTE,
     .run = exec_run,

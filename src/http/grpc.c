@@ -380,7 +380,9 @@ bool grpc_timeout(struct str text, int64_t *ms)
     }
     for (size_t i = 0; i < ARRAY_LEN(units); i++)
         if (units[i].unit == text.p[text.n - 1]) {
-            *ms = (value * units[i].mul + units[i].div - 1) / units[i].div;
+            /* Less than a microsecond has passed already: "1n" is how gRPC's own clients say so. */
+            bool past = units[i].unit == 'n' && value < 1000;
+            *ms = past ? 0 : (value * units[i].mul + units[i].div - 1) / units[i].div;
             return true;
         }
     return false;

@@ -70,5 +70,6 @@ void grpc_refuse(struct http_req *req, int status, const char *message);
 /* For an OPTIONS of a browser whose Origin was judged: headers into `out`, at most 5; how many. */
 unsigned grpc_preflight(const struct http_req *req, struct http_header *out);
 
-/* "100m", "5S"…, in milliseconds rounded up. False: not as the specification writes them. */
+/* "100m", "5S"…, in milliseconds rounded up; less than a microsecond is 0, which is past. False:
+ * not as the specification writes them. */
 must_use bool grpc_timeout(struct str text, int64_t *ms);

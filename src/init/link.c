@@ -336,6 +336,7 @@ void link_flush(void)
 
         if (!exec->id || !flush_room(exec))
             continue;
+        exec_look(exec, now);
         do
             if (!flush_stream(exec, INIT_OUT) || !flush_stream(exec, INIT_ERR))
                 return;

@@ -280,6 +280,8 @@ static const char template_tables[] =
     "  PRIMARY KEY (tenant, name)"
     ") {clustered};";
 
+static const char oom_column[] = "ALTER TABLE exec ADD COLUMN oom BIGINT NOT NULL DEFAULT 0;";
+
 /* Layers of policy and packs, what went out or wanted to, and questions to people (gate/gate.h). */
 static const char egress_tables[] =
     "CREATE TABLE egress_layer ("
@@ -367,7 +369,8 @@ const struct migration schema_migrations[] = {
     { 7, "linked agents", link_tables },
     { 8, "operations", operation_tables },
     { 9, "templates", template_tables },
-    { 10, "egress", egress_tables },
+    { 10, "commands out of memory", oom_column },
+    { 11, "egress", egress_tables },
     { 0 },
 };
 /* clang-format on */

@@ -185,6 +185,8 @@ def test_nothing_is_lost(start_server, way):
     if SIZE <= 60 << 20:
         assert all(not v.gaps for v in viewers)  # all of it is kept
     assert kills >= 1
+    print(f"{way}: {MB} MB, {kills} kills, visits {[v.visits for v in viewers]}, "
+          f"MB seen {[v.got >> 20 for v in viewers]}, gaps {[len(v.gaps) for v in viewers]}")
     view = server.get(f"{BOXES}/{box}/execs/{made['id']}").json()
     assert (view["stdout_bytes"], view["exit_code"]) == (SIZE, 0)
     assert server.delete(f"{BOXES}/{box}").status == 200

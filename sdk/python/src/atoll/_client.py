@@ -54,7 +54,8 @@ class Sandboxes:
             name=name, image=image, user=user, storage=storage, memory=memory, pids=pids, cpu_percent=cpu_percent,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
             from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, egress=egress,
-            nesting=nesting, sys=sys, template=template, options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
+            nesting=nesting, sys=sys, template=template,
+            options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
 
     def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
              name: Optional[str] = None) -> List[Sandbox]:
