@@ -16,6 +16,8 @@
 #include "box/own.h"
 
 #define TTL_RETRY_MS 1000
+#define DESTROY_RETRY_MS 100
+#define DESTROY_TRIES 5 /* of a box whose row is gone already */
 #define TIMER_TURN_MAX_MS (24ll * 3600 * 1000)
 
 /* ---- the end ---- */
@@ -252,19 +254,22 @@ int box_stop(struct box *box, struct box_op *op, struct err *err)
 
 /* ---- deleting ---- */
 
-static void delete_stored(struct change *change, const struct err *err)
+/*
+ * Its row goes while its box does, and whoever asked is told when both are gone. A kill in between
+ * leaves a box that no row knows, and the next start destroys it; a box that does not go at once is
+ * asked again. Only what still runs in it makes the box the first to go: its last words are stored
+ * before its row is deleted.
+ */
+static void delete_over(struct box *box)
 {
-    struct box *box = change->box;
-    struct box_op *op = change->op;
+    struct box_op *op = box->gone.op;
     struct disk *disk = disk_by_number(box->boxes, box->disk);
+    const struct err *err = &box->gone.err;
 
-    if (err) { /* nothing runs any more, but its row is there: it can be deleted again */
-        box->busy = NULL;
-        if (op)
-            op->done(op, err);
-        else
+    if (err->code) { /* it can be deleted again */
+        if (!op && !box->boxes->stopping)
             timer_set(box->boxes->loop, &box->ttl, TTL_RETRY_MS);
-        box_woken(box, err);
+        change_told(box, op, err);
         return;
     }
     if (disk)
@@ -278,8 +283,23 @@ static void delete_stored(struct change *change, const struct err *err)
     box_free(box);
 }
 
-static void delete_rows(struct box *box, struct box_op *op)
+static void delete_part_over(struct box *box)
 {
+    if (--box->gone.parts == 0)
+        delete_over(box);
+}
+
+static void delete_stored(struct change *change, const struct err *err)
+{
+    if (err)
+        change->box->gone.err = *err;
+    delete_part_over(change->box);
+}
+
+static void delete_rows(struct box *box)
+{
+    struct box_op *op = box->gone.op;
+
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
@@ -294,42 +314,62 @@ static void delete_rows(struct box *box, struct box_op *op)
     change->write = row_sandbox_delete;
     change->settled = delete_stored;
     change->audit = op == NULL;
+    box->gone.parts++;
     change_submit(change);
 }
 
 static void deleted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
 {
     struct box *box = ask->box;
-    struct err err = { 0 };
+
+    bool first = sandbox_lives(box->state);
 
     (void)fds;
-    if (msg && (!msg->status || msg->status == ENOENT)) {
-        delete_rows(box, ask->op);
-        return;
+    if (!msg || (msg->status && msg->status != ENOENT)) {
+        if (!first && msg && ++box->gone.tries < DESTROY_TRIES) {
+            timer_set(box->boxes->loop, &box->gone.again, DESTROY_RETRY_MS);
+            return;
+        }
+        box->gone.err = (struct err){ 0 };
+        ask_err(&box->gone.err, msg, "delete");
+    } else {
+        box->gone.there = false;
+        if (first)
+            delete_rows(box);
     }
-    ask_err(&err, msg, "delete");
-    if (!ask->op && !box->boxes->stopping)
-        timer_set(box->boxes->loop, &box->ttl, TTL_RETRY_MS);
-    change_told(box, ask->op, &err);
+    delete_part_over(box);
+}
+
+static void destroy_again(struct timer *timer)
+{
+    struct box *box = container_of(timer, struct box, gone.again);
+
+    begin(box, WIRE_BOX_DESTROY, box->gone.op, deleted);
 }
 
 static int begin_delete(struct box *box, struct box_op *op, struct err *err)
 {
-    bool lives = sandbox_lives(box->state);
+    bool there = sandbox_lives(box->state) || box->gone.there;
 
-    if (box->state == SANDBOX_DELETED) { /* its row could not be deleted then */
+    if (box->state == SANDBOX_DELETED) { /* its row or its box could not be deleted then */
         if (box->busy)
             return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id, box->busy);
         box->state = SANDBOX_FAILED;
     }
     if (box_may_begin(box, SANDBOX_DELETED, "being deleted", err) < 0)
         return -1;
+    box->gone.op = op;
+    box->gone.err = (struct err){ 0 };
+    box->gone.parts = box->gone.tries = 0;
+    box->gone.there = there;
     if (op)
         op->box = box;
-    if (lives)
+    if (there) {
+        box->gone.parts++;
         begin(box, WIRE_BOX_DESTROY, op, deleted);
-    else
-        delete_rows(box, op);
+    }
+    if (!there || (!box->running && !box->jobs_count))
+        delete_rows(box);
     return 0;
 }
 
@@ -474,6 +514,7 @@ void life_init(struct box *box)
 {
     box->ttl.fn = on_ttl;
     box->idle.fn = on_idle;
+    box->gone.again.fn = destroy_again;
     list_init(&box->wakers);
 }
 
@@ -485,5 +526,8 @@ void life_free(struct box *box)
     timer_cancel(box->boxes->loop, &box->idle);
     err_set(&err, box->boxes->stopping ? ERR_UNAVAILABLE : ERR_NOT_FOUND,
             box->boxes->stopping ? "the server is stopping" : "the sandbox was deleted");
+    if (timer_is_set(&box->gone.again) && box->gone.op)
+        box->gone.op->done(box->gone.op, &err);
+    timer_cancel(box->boxes->loop, &box->gone.again);
     tell_wakers(box, &err);
 }

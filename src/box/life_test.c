@@ -477,6 +477,73 @@ TEST(whatever_fails_or_is_killed_the_next_start_finds_everything_whole)
     }
 }
 
+/* Its row is gone then: it is asked for again, and in the end by whoever deletes it again. */
+TEST(a_box_that_does_not_go_is_not_forgotten)
+{
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    model_never = WIRE_BOX_DESTROY;
+    model_errno = EBUSY;
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    CHECK_INT(caller_of(op)->done, 0);
+    for (int i = 0; i < 20 && !caller_of(op)->done; i++) {
+        turn(50);
+        model_run();
+    }
+    CHECK(caller_of(op)->done == 1 && caller_of(op)->failed);
+    CHECK(only() == box && !box->busy);
+    CHECK_INT(model_count_disks(), 1); /* it may still write to it */
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    model_never = 0;
+    turn(150);
+    model_run();
+    CHECK(went_well(op) && only() == NULL);
+    check_whole();
+
+    box = create_one(&on_disk);
+    model_never = WIRE_BOX_DESTROY;
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    CHECK_INT(caller_of(op)->done, 0);
+    model_never = 0;
+    model_again(); /* the server stops meanwhile: said, and done by the next */
+    CHECK(caller_of(op)->done == 1 && caller_of(op)->failed);
+    CHECK(only() == NULL);
+    check_whole();
+    down();
+}
+
+/* What ran in it is the first to be stored. */
+TEST(the_end_of_a_command_is_stored_before_its_sandbox_is_deleted)
+{
+    struct box_op *op;
+    struct err err;
+    uint32_t number;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    init_end = model_box(box->id)->init;
+    (void)started(box, &number);
+    model_never = WIRE_BOX_DESTROY;
+    model_errno = EBUSY;
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    model_never = 0;
+    CHECK(caller_of(op)->done == 1 && caller_of(op)->failed);
+    CHECK_STR(state_of(box), "running"); /* nothing has happened to it */
+    check_whole();
+    CHECK_OK(box_delete(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && only() == NULL);
+    check_whole();
+    down();
+}
+
 /* ---- volumes ---- */
 
 struct disk_caller {

@@ -27,6 +27,7 @@ static unsigned model_at;
 enum { MODEL_REFUSES, MODEL_SILENT, MODEL_KILLED, MODEL_DEAF };
 static int model_how;
 static int model_errno;
+static uint16_t model_never;     /* a verb that is always refused */
 static unsigned model_questions; /* so far */
 static bool model_no_disks;
 static uint32_t model_version = INIT_VERSION; /* what its inits speak */
@@ -270,7 +271,7 @@ static void model_answer(const struct wire_msg *question)
 
     if (chosen && model_how == MODEL_DEAF) /* it never heard it */
         return;
-    if (chosen && model_how == MODEL_REFUSES)
+    if ((chosen && model_how == MODEL_REFUSES) || question->verb == model_never)
         msg.status = model_errno;
     else
         msg.status = model_do(question, &msg, fds);

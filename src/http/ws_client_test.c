@@ -66,7 +66,7 @@ static void *play(void *ctx)
 static int open_with(const char *head, struct str frames, struct ws_client **out,
                      struct client_reply *reply, struct buf *body, struct err *err)
 {
-    struct client_options options = { .deadline_ms = clock_mono_ms() + 10000 };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + test_patience(10000) };
     struct client_target target;
     char url[SOCK_TEXT_SIZE + 8];
 

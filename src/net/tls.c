@@ -25,6 +25,16 @@ static SSL *ssl_of(const struct tls_conn *conn)
     return (SSL *)(uintptr_t)conn;
 }
 
+SSL *tls_conn_ssl(const struct tls_conn *conn)
+{
+    return ssl_of(conn);
+}
+
+struct tls_conn *tls_conn_wrap(SSL *ssl)
+{
+    return (struct tls_conn *)(void *)ssl;
+}
+
 static int err_tls(struct err *err, const char *what)
 {
     char text[256] = "no reason given";
@@ -177,7 +187,7 @@ int tls_conn_new(struct tls_conn **out, struct tls *tls, int fd, struct err *err
         return err_tls(err, "TLS connection");
     }
     SSL_set_accept_state(ssl);
-    *out = (struct tls_conn *)(void *)ssl;
+    *out = tls_conn_wrap(ssl);
     return 0;
 }
 

@@ -43,3 +43,8 @@ bool tls_wants_write(const struct tls_conn *conn);
 /* Has the library bytes that the socket will not announce? */
 bool tls_pending(const struct tls_conn *conn);
 bool tls_is_h2(const struct tls_conn *conn);
+
+/* For who sets a connection up in another way (egress/trust.h): takes it. */
+struct ssl_st;
+struct tls_conn *tls_conn_wrap(struct ssl_st *ssl);
+struct ssl_st *tls_conn_ssl(const struct tls_conn *conn); /* borrowed */

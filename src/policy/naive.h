@@ -118,7 +118,7 @@ static inline bool naive_bits(const char *host, const char *base, int bits)
 /* How particular is this pattern about that host? -1: it is not about it. */
 static inline int naive_rank(const char *pattern, const struct naive_question *q)
 {
-    char base[256];
+    char base[RULE_TEXT_MAX + 1];
     int bits = strchr(pattern, ':') ? 128 : 32;
 
     snprintf(base, sizeof(base), "%s", pattern);
@@ -174,7 +174,7 @@ static inline bool naive_port(const char *port, char list, int asked)
 
 static inline bool naive_method(const char *methods, const char *method)
 {
-    char have[300], want[300];
+    char have[RULE_TEXT_MAX + 3], want[RULE_TEXT_MAX + 3];
 
     if (!*methods || !strcmp(methods, "*"))
         return true;

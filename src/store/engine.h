@@ -78,6 +78,7 @@ struct db_engine {
     /* Work put off from commits (SQLite: frames in the log), and doing it. */
     int (*backlog)(struct db *db);
     int (*settle)(struct db *db, bool wholly, struct err *err);
+    int (*make_room)(struct db *db, struct err *err);
     void (*close)(struct db *db);
 };
 

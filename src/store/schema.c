@@ -280,6 +280,8 @@ static const char template_tables[] =
     "  PRIMARY KEY (tenant, name)"
     ") {clustered};";
 
+static const char oom_column[] = "ALTER TABLE exec ADD COLUMN oom BIGINT NOT NULL DEFAULT 0;";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -290,6 +292,7 @@ const struct migration schema_migrations[] = {
     { 7, "linked agents", link_tables },
     { 8, "operations", operation_tables },
     { 9, "templates", template_tables },
+    { 10, "commands out of memory", oom_column },
     { 0 },
 };
 /* clang-format on */

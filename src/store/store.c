@@ -345,6 +345,15 @@ static void settle(struct db *db)
         log_debug("checkpoint put off", kv_str("why", err.msg));
 }
 
+/* Nothing else is to be done: what will have to be done is done now. */
+static void prepare(struct db *db)
+{
+    struct err err;
+
+    if (db->engine->make_room(db, &err) < 0) /* then commits make it, one by one */
+        log_debug("no room for the log yet", kv_str("why", err.msg));
+}
+
 static void *writer_main(void *arg)
 {
     struct worker *worker = arg;
@@ -365,6 +374,8 @@ static void *writer_main(void *arg)
             run_batch(store, &taken);
         if (got == QUEUE_IDLE || db->engine->backlog(db) >= STORE_LOG_FRAMES)
             settle(db);
+        if (got == QUEUE_IDLE)
+            prepare(db);
     }
 }
 

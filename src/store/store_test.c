@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/stat.h>
 
 #include "base/limits.h"
 #include "base/metric.h"
@@ -559,5 +560,47 @@ TEST(the_log_does_not_grow_without_end)
     CHECK(ftell(file) < (STORE_LOG_FRAMES + 200) * 4200l);
     fclose(file);
     CHECK(metric_value("\natoll_store_checkpoints_total ") - before >= 4);
+    test_close();
+}
+
+static int64_t log_size(const char *path)
+{
+    autofree char *log = xprintf("%s-wal", path);
+    struct stat st;
+
+    return stat(log, &st) == 0 ? (int64_t)st.st_size : -1;
+}
+
+struct look {
+    struct timer timer;
+    const char *path;
+};
+
+static void look_again(struct timer *timer)
+{
+    struct look *look = container_of(timer, struct look, timer);
+
+    if (log_size(look->path) >= STORE_LOG_ROOM)
+        loop_stop(test_loop);
+    else
+        timer_set(test_loop, timer, 10);
+}
+
+TEST(an_idle_writer_makes_room_that_commits_then_overwrite)
+{
+    autofree char *path = test_path("db");
+    struct look look = { .timer = { .fn = look_again }, .path = path };
+    struct str text = STR("{}");
+    struct err err;
+
+    test_open(path, NULL, NULL);
+    CHECK_OK(test_write(add_big_event, &text, &err), &err);
+    CHECK(log_size(path) < STORE_LOG_ROOM);
+    timer_set(test_loop, &look.timer, 0);
+    loop_run(test_loop);
+    int64_t size = log_size(path);
+    for (int i = 0; i < 50; i++)
+        CHECK_OK(test_write(add_big_event, &text, &err), &err);
+    CHECK_INT(log_size(path), size);
     test_close();
 }
