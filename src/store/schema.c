@@ -280,6 +280,12 @@ static const char template_tables[] =
     "  PRIMARY KEY (tenant, name)"
     ") {clustered};";
 
+/* What a sealed value is for, and where it may go (auth/vault.h). */
+static const char secret_uses[] =
+    "ALTER TABLE secret ADD COLUMN use TEXT NOT NULL DEFAULT 'server';"    /* server, request */
+    "ALTER TABLE secret ADD COLUMN hosts TEXT NOT NULL DEFAULT '';"        /* one in a line */
+    "ALTER TABLE secret ADD COLUMN placeholder TEXT NOT NULL DEFAULT '';"; /* inside sandboxes */
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -290,6 +296,7 @@ const struct migration schema_migrations[] = {
     { 7, "linked agents", link_tables },
     { 8, "operations", operation_tables },
     { 9, "templates", template_tables },
+    { 10, "uses of secrets", secret_uses },
     { 0 },
 };
 /* clang-format on */
