@@ -1,4 +1,4 @@
-/* Picks the role: serve, api, helper, otherwise a CLI command. */
+/* Picks the role: serve, api, egress, helper, otherwise a CLI command. */
 #include <string.h>
 
 #include "agent/keeper.h"
@@ -26,6 +26,8 @@ int main(int argc, char **argv)
         return serve(argc, argv);
     if (argc == 2 && strcmp(argv[1], "api") == 0)
         return api_main();
+    if (argc == 4 && strcmp(argv[1], "egress") == 0)
+        return egress_main(argv);
     if (argc >= 2 && strcmp(argv[1], "helper") == 0)
         return helper_main(argc, argv);
     if (argc == 2 && strcmp(argv[1], "agent-keep") == 0)

@@ -87,6 +87,12 @@ static int command_record(struct box_op *op, struct db *db, struct err *err)
     return call_record(container_of(op, struct command, op)->rpc->call, db, err);
 }
 
+/* Bytes of a message as the input of a command; `said` even when there are none. */
+static struct str input_of(bool said, ProtobufCBinaryData data)
+{
+    return said ? (struct str){ data.len ? (char *)data.data : "", data.len } : STR_NONE;
+}
+
 static struct command *command_new(struct rpc *rpc, const char *line, const char *cwd)
 {
     struct command *command = arena_new(&rpc->call->arena, struct command);
@@ -214,6 +220,7 @@ static void put_end(struct command *command, Sandbox__V1__ExecResponse *reply)
 
     box_exec_view(command->exec, &view);
     reply->exec_id = arena_strdup(arena, view.id);
+    reply->out_of_memory = view.oom;
     reply->exit_code = view.signal > 0 ? -(int32_t)view.signal : (int32_t)view.exit_code;
     if (strcmp(view.state, "exited") != 0) {
         reply->exit_code = -1;
@@ -305,6 +312,7 @@ static int exec(struct rpc *rpc, ProtobufCMessage *message, struct err *err)
         return err_field(err, "timeout", "timeout must be from 0 to %d seconds",
                          (int)(EXEC_TIMEOUT_MAX_MS / 1000));
     struct command *command = command_new(rpc, request->command, request->workdir);
+    command->spec.input = input_of(request->stdin_is_case, request->stdin);
     command->spec.timeout_ms =
         request->timeout ? (int64_t)request->timeout * 1000 : TIMEOUT_DEFAULT_MS;
     command->till_end = true;
@@ -487,6 +495,7 @@ static void stream_end(struct command *command)
     piece.type = (char *)"exit";
     RPC_SET(&piece, exit_code, 3,
             view.signal > 0 ? -(int32_t)view.signal : (int32_t)view.exit_code);
+    piece.out_of_memory = view.oom;
     rpc_send(rpc, &piece.base);
     rpc_finish(rpc, NULL);
 }
@@ -565,6 +574,7 @@ static int exec_stream(struct rpc *rpc, ProtobufCMessage *message, struct err *e
         return 0;
     }
     struct command *command = command_new(rpc, request->command, request->workdir);
+    command->spec.input = input_of(request->stdin_is_case, request->stdin);
     return command_run(command, box, stream_began, err);
 }
 

@@ -1,23 +1,17 @@
 /*
- * Commands in a sandbox: started, waited for, read by position, given input and signals.
- *
- * Output is a file by position (box/spool.h), so a reader needs no queue: it reads on from where
- * its peer is, stops when the peer is slow, and is told when there is more. One that comes back
- * names its position. Server-sent events carry both streams in one answer: each event's id is the
- * position of both ("OUT,ERR"), its data base64, and the last one is `exit` with the command.
+ * Commands in a sandbox: started, waited for, given signals, cancelled. Their output is in
+ * exec_output.c, their input in exec_input.c.
  */
-#include "api/own.h"
+#include "api/exec.h"
 
-#include <stdio.h>
+#include <signal.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
 #include "box/boxes.h"
 
-#define CHUNK 49152 /* a multiple of 3: base64 without padding in between */
 #define AUDIT_COMMAND_MAX 4096
+#define CANCEL_WAIT_MS 10000 /* unless said */
 
-static int call_exec(struct call *call, struct box_exec **out, struct err *err)
+int call_exec(struct call *call, struct box_exec **out, struct err *err)
 {
     struct box *box;
 
@@ -242,392 +236,41 @@ static int resize_post(struct call *call, struct err *err)
     return 0;
 }
 
-/* ---- output ---- */
+/* ---- cancelling ---- */
 
-struct output {
-    struct box_reader reader;
-    struct list node; /* in the api's outputs */
-    struct http_req *req;
-    struct box_exec *exec;
-    uint64_t at[INIT_STREAMS];
-    unsigned first, last; /* streams: both, or one */
-    bool sse, follow;
-    char who[ID_SIZE];
-};
-
-static void output_free(struct output *output)
+static void cancel_sent(struct box_op *op, const struct err *err)
 {
-    box_exec_unfollow(&output->reader);
-    list_remove(&output->node);
-    free(output);
-}
+    struct pending *pending = container_of(op, struct pending, op);
 
-static enum http_flow put_bytes(struct output *output, unsigned stream, struct str data)
-{
-    autobuf struct buf text = { 0 };
-
-    if (!output->sse)
-        return http_reply_write(output->req, data);
-    buf_printf(&text, "id: %llu,%llu\nevent: %s\ndata: ", (unsigned long long)output->at[INIT_OUT],
-               (unsigned long long)output->at[INIT_ERR], stream == INIT_ERR ? "stderr" : "stdout");
-    base64_put(&text, data.p, data.n);
-    buf_puts(&text, "\n\n");
-    return http_reply_write(output->req, buf_view(&text));
-}
-
-static void put_exit(struct output *output)
-{
-    autobuf struct buf text = { 0 };
-    struct json_out json = json_to(&text);
-    struct exec_view view;
-
-    box_exec_view(output->exec, &view);
-    buf_puts(&text, "event: exit\ndata: ");
-    field_encode(exec_fields, &view, &json);
-    buf_puts(&text, "\n\n");
-    (void)http_reply_write(output->req, buf_view(&text));
-}
-
-/* 1: the peer must read first; 0: everything was given; -1: cannot go on. */
-static int give(struct output *output, unsigned stream)
-{
-    static char data[CHUNK]; /* the loop thread's */
-    struct err err;
-
-    for (;;) {
-        ssize_t got =
-            box_exec_read(output->exec, stream, output->at[stream], data, sizeof(data), &err);
-        if (got <= 0)
-            return got < 0 ? -1 : 0;
-        output->at[stream] += (uint64_t)got;
-        enum http_flow flow = put_bytes(output, stream, (struct str){ data, (size_t)got });
-        if (flow != HTTP_OK)
-            return 1;
-    }
-}
-
-static void pump(struct output *output)
-{
-    struct http_req *req = output->req;
-    bool ended = box_exec_ended(output->exec);
-
-    for (unsigned s = output->first; s <= output->last; s++) {
-        int rc = give(output, s);
-
-        if (rc > 0)
-            return;
-        if (rc < 0) { /* so slow that its place was overwritten */
-            output_free(output);
-            http_cut(req, "output beyond what is kept");
-            return;
-        }
-    }
-    if (output->follow && !ended)
+    if (err) {
+        call_finish(pending->call, err);
         return;
-    if (output->sse)
-        put_exit(output);
-    output_free(output);
-    http_reply_end(req, NULL, 0);
-}
-
-static void output_more(struct box_reader *reader)
-{
-    pump(container_of(reader, struct output, reader));
-}
-
-static void output_cut(struct output *output, const char *why)
-{
-    struct http_req *req = output->req;
-
-    output_free(output);
-    http_cut(req, why);
-}
-
-static void output_gone(struct box_reader *reader)
-{
-    output_cut(container_of(reader, struct output, reader), "the command is no longer kept here");
-}
-
-static void on_req_gone(struct http_req *req)
-{
-    output_free(req->app);
-}
-
-static void on_req_drain(struct http_req *req)
-{
-    pump(req->app);
-}
-
-void output_streams_cut(struct api *api, const char *who)
-{
-    list_each_safe (pos, &api->own->outputs) {
-        struct output *output = list_entry(pos, struct output, node);
-
-        if (strcmp(output->who, who) == 0)
-            output_cut(output, "the credential has ended");
     }
+    pending->wait.done = wait_done;
+    box_exec_wait(pending->exec, pending->wait_ms, &pending->wait);
 }
 
-static int check_place(const struct box_exec *exec, unsigned stream, uint64_t at, struct err *err)
+/* It has ended when nothing of it is left (init/exec.c), so its state says which of the two it is.
+ */
+static int cancel_post(struct call *call, struct err *err)
 {
-    uint64_t begin, end;
+    struct pending *pending = pending_new(call);
 
-    box_exec_range(exec, stream, &begin, &end);
-    if (at < begin)
-        return err_set(err, ERR_GONE, "bytes before position %llu are no longer kept",
-                       (unsigned long long)begin);
-    if (at > end)
-        return err_set(err, ERR_RANGE, "the stream has %llu bytes so far", (unsigned long long)end);
-    return 0;
-}
-
-/* Takes the request over from the call. */
-static void output_begin(struct call *call, struct output *output, const char *type)
-{
-    struct http_req *req = call->req;
-    struct http_header headers[CALL_EXTRA_MAX + 4];
-    unsigned count = call_headers(call, headers, CALL_EXTRA_MAX);
-
-    headers[count++] = (struct http_header){ STR("content-type"), str_of(type) };
-    headers[count++] = (struct http_header){ STR("x-accel-buffering"), STR("no") };
-    output->reader.more = output_more;
-    output->reader.gone = output_gone;
-    output->req = req;
-    snprintf(output->who, sizeof(output->who), "%s", call->who.id);
-    req->app = output;
-    req->on_gone = on_req_gone;
-    req->on_drain = on_req_drain;
-    list_append(&call->api->own->outputs, &output->node);
-    box_exec_follow(output->exec, &output->reader);
-    http_reply_begin(req, 200, headers, count);
-    http_slim(req);
-    call->req = NULL;
-    call_free(call);
-    pump(output);
-}
-
-static int output_get(struct call *call, struct err *err)
-{
-    const char *stream = call_query(call, "stream");
-    struct box_exec *exec;
-    int64_t from, follow;
-
-    if (call_exec(call, &exec, err) < 0 ||
-        call_query_int(call, "from", 0, INT64_MAX, 0, &from, err) < 0 ||
-        call_query_int(call, "follow", 0, 1, 0, &follow, err) < 0)
+    if (call_exec(call, &pending->exec, err) < 0 ||
+        call_query_int(call, "wait", 1, EXEC_WAIT_MAX_MS, CANCEL_WAIT_MS, &pending->wait_ms, err) <
+            0)
         return -1;
-    if (stream && strcmp(stream, "stdout") != 0 && strcmp(stream, "stderr") != 0)
-        return err_field(err, "stream", "stdout or stderr");
-    unsigned number = stream && strcmp(stream, "stderr") == 0 ? INIT_ERR : INIT_OUT;
-    uint64_t begin, end;
-    box_exec_range(exec, number, &begin, &end);
-    if (!call_query(call, "from"))
-        from = (int64_t)begin;
-    if (check_place(exec, number, (uint64_t)from, err) < 0)
-        return -1;
-    struct output *output = xnew(struct output);
-    output->exec = exec;
-    output->first = output->last = number;
-    output->at[number] = (uint64_t)from;
-    output->follow = follow;
-    call_header(call, "atoll-position", arena_printf(&call->arena, "%lld", (long long)from));
-    output_begin(call, output, "application/octet-stream");
-    return 0;
-}
-
-/* "OUT,ERR" from Last-Event-ID or ?from=; without either, everything that is kept. */
-static int both_places(struct call *call, const struct box_exec *exec, uint64_t at[INIT_STREAMS],
-                       struct err *err)
-{
-    struct str last = http_header(call->req, "last-event-id");
-    struct str text = last.n ? last : str_of(call_query(call, "from"));
-    uint64_t end;
-
-    if (!text.n) {
-        box_exec_range(exec, INIT_OUT, &at[INIT_OUT], &end);
-        box_exec_range(exec, INIT_ERR, &at[INIT_ERR], &end);
+    if (box_exec_ended(pending->exec)) {
+        put_view(call, pending->exec, true);
+        call_finish(call, NULL);
         return 0;
     }
-    struct str out = str_cut(&text, ',');
-    if (!str_to_u64(out, &at[INIT_OUT]) || !str_to_u64(text, &at[INIT_ERR]))
-        return err_field(err, last.n ? "Last-Event-ID" : "from",
-                         "two positions, such as 120,0: of stdout and of stderr");
-    if (check_place(exec, INIT_OUT, at[INIT_OUT], err) < 0)
+    pending->op.done = cancel_sent;
+    if (box_exec_signal(pending->exec, SIGKILL, true, &pending->op, err) == 0)
+        return 0;
+    if (err->code != ERR_CONFLICT)
         return -1;
-    return check_place(exec, INIT_ERR, at[INIT_ERR], err);
-}
-
-static int output_sse(struct call *call, struct err *err)
-{
-    struct box_exec *exec;
-    uint64_t at[INIT_STREAMS];
-
-    if (call_exec(call, &exec, err) < 0 || both_places(call, exec, at, err) < 0)
-        return -1;
-    struct output *output = xnew(struct output);
-    output->exec = exec;
-    output->first = INIT_OUT;
-    output->last = INIT_ERR;
-    memcpy(output->at, at, sizeof(at));
-    output->sse = output->follow = true;
-    output_begin(call, output, "text/event-stream");
-    return 0;
-}
-
-/* ---- input ---- */
-
-struct stdin_view {
-    int64_t bytes;
-    bool eof;
-};
-
-static const struct field stdin_fields[] = {
-    FIELD(stdin_view, bytes, F_INT, F_READONLY, .help = "Taken of this body"),
-    FIELD(stdin_view, eof, F_BOOL, F_READONLY, .help = "Whether that was the end of input"),
-    { 0 },
-};
-
-struct input {
-    struct box_input input;
-    struct box_op op;
-    struct call *call;
-    struct box_exec *exec;
-    struct buf rest; /* not yet taken */
-    uint64_t bytes;
-    bool last, eof, paused, noting;
-};
-
-static void input_free(struct input *input)
-{
-    box_input_end(&input->input);
-    buf_free(&input->rest);
-    free(input);
-}
-
-static void input_fail(struct input *input, const char *why)
-{
-    struct call *call = input->call;
-    struct err err = { 0 };
-
-    err_set(&err, ERR_CONFLICT, "%s", why);
-    input_free(input);
-    call_finish(call, &err);
-}
-
-static int input_record(struct box_op *op, struct db *db, struct err *err)
-{
-    return call_record(container_of(op, struct input, op)->call, db, err);
-}
-
-static void input_noted(struct box_op *op, const struct err *err)
-{
-    struct input *input = container_of(op, struct input, op);
-    struct call *call = input->call;
-
-    input_free(input);
-    call_finish(call, err);
-}
-
-static void input_prepare(struct box_op *op)
-{
-    struct input *input = container_of(op, struct input, op);
-    struct call *call = input->call;
-    struct exec_view view;
-
-    box_exec_view(op->exec, &view);
-    buf_clear(&call->reply);
-    call_reply(call, &(struct stdin_view){ (int64_t)input->bytes, input->eof });
-    call->object = arena_printf(&call->arena, "exec/%s", view.id);
-    call->detail = arena_memdup0(&call->arena, call->reply.data, call->reply.len);
-}
-
-static void input_push(struct input *input)
-{
-    struct http_req *req = input->call->req;
-
-    while (input->rest.len) {
-        size_t took = box_input_put(&input->input, buf_view(&input->rest));
-
-        if (!took)
-            break;
-        input->bytes += took;
-        buf_consume(&input->rest, took);
-    }
-    bool full = input->rest.len > 0;
-    if (req && !input->last && full != input->paused) {
-        input->paused = full;
-        if (full)
-            http_read_pause(req);
-        else
-            http_read_resume(req);
-    }
-    if (!input->last || full || input->noting || !box_input_idle(&input->input))
-        return;
-    if (input->eof)
-        box_input_eof(&input->input);
-    input->noting = true;
-    box_input_end(&input->input);
-    box_input_note(input->exec, &input->op);
-}
-
-static void input_room(struct box_input *box_input)
-{
-    struct input *input = container_of(box_input, struct input, input);
-
-    if (input->noting)
-        return;
-    if (input->input.over && !(input->last && input->rest.len == 0))
-        input_fail(input, "nothing reads the input any more");
-    else
-        input_push(input);
-}
-
-static void input_body(struct http_req *req, struct str data, bool last)
-{
-    struct input *input = req->app;
-
-    buf_str(&input->rest, data);
-    input->last = last;
-    input_push(input);
-}
-
-static void input_gone(struct http_req *req)
-{
-    struct input *input = req->app;
-    struct call *call = input->call;
-
-    call->req = NULL;
-    if (input->noting)
-        return; /* input_noted frees both */
-    input_free(input);
-    call_free(call);
-}
-
-static int stdin_post(struct call *call, struct err *err)
-{
-    struct box_exec *exec;
-    int64_t eof;
-
-    if (call_exec(call, &exec, err) < 0 || call_query_int(call, "eof", 0, 1, 0, &eof, err) < 0)
-        return -1;
-    struct input *input = xnew(struct input);
-    input->input.room = input_room;
-    if (box_input_begin(exec, &input->input, err) < 0) {
-        free(input);
-        return -1;
-    }
-    input->call = call;
-    input->exec = exec;
-    input->eof = eof;
-    input->op = (struct box_op){ .tenant = call->who.tenant,
-                                 .by = call->who.id,
-                                 .prepare = input_prepare,
-                                 .record = input_record,
-                                 .done = input_noted };
-    call->peer = arena_strdup(&call->arena, call->req->peer->text); /* for another thread */
-    call->req->app = input;
-    call->req->on_gone = input_gone;
-    http_read_stream(call->req, EXEC_STDIN_BODY_MAX, input_body);
+    cancel_sent(&pending->op, NULL); /* it has ended by itself, and that is being stored */
     return 0;
 }
 
@@ -702,6 +345,17 @@ const struct route exec_routes[] = {
       .takes = signal_wish_fields,
       .gives = exec_fields,
       .summary = "A signal to the command's process group, or to everything it started." },
+    { .name = "exec.cancel",
+      .method = "POST",
+      .path = "/api/v1/sandboxes/{id}/execs/{eid}/cancel",
+      .on = ON_LATER,
+      .roles = ROLE_USE,
+      .fn = cancel_post,
+      .gives = exec_fields,
+      .query = "wait:int",
+      .summary = "Kill the command and everything it started; answered with its output when all of "
+                 "that is gone, or after `wait` milliseconds (10000), when its state is still "
+                 "running. One that has ended stays as it is." },
     { .name = "exec.resize",
       .method = "POST",
       .path = "/api/v1/sandboxes/{id}/execs/{eid}/resize",

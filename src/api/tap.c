@@ -110,6 +110,8 @@ static void say_completed(struct tap *tap)
     json_kv_int(&json, "duration_ms", view.ended_at - view.started_at);
     if (strcmp(view.state, "lost") == 0)
         json_kv_text(&json, "error", "the sandbox ended before the command did");
+    else if (view.oom)
+        json_kv_text(&json, "error", "out of memory");
     (void)hub_send(tap->hub, &json);
 }
 

@@ -131,6 +131,7 @@ static void say_end(struct attach *attach)
     json_kv_int(&json, "exit_code", view.exit_code);
     json_kv_int(&json, "signal", view.signal);
     json_kv_bool(&json, "timed_out", view.timed_out);
+    json_kv_bool(&json, "oom", view.oom);
     json_kv_int(&json, "position", view.stdout_bytes);
     (void)send_message(viewer, &json);
     socket_close(&viewer->socket, SOCKET_NORMAL, "the command has ended");

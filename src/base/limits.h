@@ -123,6 +123,7 @@
 #define WARDEN_HELLO_MS 20000  /* from exec to the first message */
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
 #define WIRE_PER_SECOND_MAX 200
+#define EGRESS_RESTART_MAX_MS 800  /* until an egress process that died is started again */
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
@@ -173,15 +174,17 @@
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
-#define BOX_JOBS_MAX 32                     /* file operations under way in one sandbox */
-#define BOX_CONNS_MAX 64                    /* connections to ports of one sandbox, open at once */
-#define PREVIEW_LINGER_MS 60000             /* a tunnel whose peer has nothing more to say */
-#define JOB_IDLE_MS 600000                  /* one that moves nothing for this long is killed */
-#define FILE_DISCARD_MAX (32ull << 20)      /* of a body whose operation has failed */
-#define FILE_LIST_MAX 10000                 /* names in one answer */
-#define FILE_MANIFEST_MAX (256ull << 20)    /* bytes of one manifest as the sandbox tells it */
-#define SPOOL_RING (64ll << 20)             /* newest bytes kept of each stream */
-#define TERM_ROWS 24                        /* of a terminal whose size nobody said */
+#define EXEC_STDIN_INLINE_MAX 262144        /* of the request that starts it */
+#define EXEC_STDIN_BASE64_MAX ((EXEC_STDIN_INLINE_MAX + 2) / 3 * 4)
+#define BOX_JOBS_MAX 32                  /* file operations under way in one sandbox */
+#define BOX_CONNS_MAX 64                 /* connections to ports of one sandbox, open at once */
+#define PREVIEW_LINGER_MS 60000          /* a tunnel whose peer has nothing more to say */
+#define JOB_IDLE_MS 600000               /* one that moves nothing for this long is killed */
+#define FILE_DISCARD_MAX (32ull << 20)   /* of a body whose operation has failed */
+#define FILE_LIST_MAX 10000              /* names in one answer */
+#define FILE_MANIFEST_MAX (256ull << 20) /* bytes of one manifest as the sandbox tells it */
+#define SPOOL_RING (64ll << 20)          /* newest bytes kept of each stream */
+#define TERM_ROWS 24                     /* of a terminal whose size nobody said */
 #define TERM_COLS 80
 #define TERM_FRAME_MAX 65536             /* bytes of output told at once */
 #define TERM_INPUT_MAX 65536             /* bytes typed at once */
@@ -269,6 +272,20 @@
 #define CRASH_WINDOW_MS 600000
 #define CRASH_SHORT_MS 60000
 #define CRASH_HEALTHY_MS 300000
+
+/* Egress */
+#define EGRESS_BOXES_MAX 16384  /* of which something is known: twice as many as can be */
+#define EGRESS_NAMES_MAX 4096   /* that have an address, of one sandbox */
+#define EGRESS_CONNS_MAX 2048   /* open at once, of one sandbox */
+#define EGRESS_ADDRS_MAX 16     /* of a name; further ones are judged and not tried */
+#define EGRESS_IN_MAX 65536     /* bytes that wait in either direction, when they are read */
+#define EGRESS_PIPES_MAX 256    /* kept for the next */
+#define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
+#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
+#define EGRESS_LOOKUP_MS 3000   /* of a name */
+#define EGRESS_CONNECT_MS 10000 /* to one address */
+#define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
+#define EGRESS_HOLD_MS 100      /* without a descriptor to accept with */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

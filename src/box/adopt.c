@@ -77,6 +77,7 @@ static int load_exec(struct box *box, struct query *q, struct err *err)
                                       .maxrss_kb = (uint64_t)query_col_i64(q, 11) };
     exec->started_ms = query_col_i64(q, 12);
     exec->ended_ms = query_col_i64(q, 13);
+    exec->oom = query_col_i64(q, 14) != 0;
     exec->end_stored = exec->state == EXEC_EXITED || exec->state == EXEC_LOST;
     if (exec->end_stored)
         box->kept++;
@@ -98,8 +99,8 @@ static int load_execs(struct box *box, struct db *db, struct err *err)
 {
     autoquery struct query *q =
         db_query(db, "SELECT id, number, state, spec, by, pid, code, signal, timed_out, user_us,"
-                     " system_us, maxrss_kb, started_ms, ended_ms FROM exec WHERE sandbox = $1"
-                     " ORDER BY number");
+                     " system_us, maxrss_kb, started_ms, ended_ms, oom FROM exec"
+                     " WHERE sandbox = $1 ORDER BY number");
     int rc;
 
     query_text(q, 1, box->id);

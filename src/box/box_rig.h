@@ -142,6 +142,17 @@ UNUSED_OK static void say_exited(uint32_t exec, int code, uint64_t out, uint64_t
     say(INIT_EXITED, exec, &end, sizeof(end), NULL);
 }
 
+/* A command that failed: the warden is asked how many were killed for lack of memory. */
+UNUSED_OK static void tell_oom(uint64_t kills)
+{
+    turn(20);
+    CHECK_INT(asked[asked_count - 1].verb, WIRE_BOX_STAT);
+    struct wire_msg msg = asked[asked_count - 1];
+    msg.status = 0;
+    msg.usage = (struct box_usage){ .oom_kills = kills };
+    boxes_heard(boxes, &msg, NULL, 0);
+}
+
 /* ---- a caller ---- */
 
 struct caller {

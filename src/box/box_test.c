@@ -135,6 +135,7 @@ TEST(output_is_written_once_whatever_is_said_twice)
     CHECK_STR(read_all(exec, INIT_OUT), "hello world");
     CHECK_STR(read_all(exec, INIT_ERR), "oops");
     say_exited(number, 5, 11, 4);
+    tell_oom(0);
     settle();
     CHECK(box_exec_ended(exec));
     CHECK(heard(INIT_FORGET, NULL, NULL, 0));

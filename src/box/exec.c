@@ -36,6 +36,7 @@ struct box_exec *exec_new(struct box *box, const char *id, uint32_t number)
     exec->number = number;
     snprintf(exec->id, sizeof(exec->id), "%s", id);
     exec->end.code = -1;
+    exec->oom_before = box->oom_kills;
     exec->spool[INIT_OUT] = exec->spool[INIT_ERR] = SPOOL_NONE;
     list_init(&exec->readers);
     list_init(&exec->waits);
@@ -185,6 +186,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
                                                               : end->code,
                                .signal = over ? end->signal : 0,
                                .timed_out = over && end->timed_out,
+                               .oom = over && exec->oom,
                                .stdout_bytes = (int64_t)exec->spool[INIT_OUT].end,
                                .stderr_bytes = (int64_t)exec->spool[INIT_ERR].end,
                                .user_us = (int64_t)(end->user_us & INT64_MAX),
@@ -313,6 +315,8 @@ static int send_exec(struct box_exec *exec, struct err *err)
 
     if (compose(exec->box, &exec->spec, &head, &texts, err) < 0)
         return -1;
+    if (exec->feeding)
+        head.flags |= INIT_STDIN_OPEN;
     bool beside = texts.len > ARGS_INLINE;
     if (beside) {
         head.flags |= INIT_TEXT_FD;
@@ -355,7 +359,8 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
         to->argv[1] = "-c";
         to->argv[2] = arena_strdup(arena, from->command);
     }
-    to->command = NULL;
+    to->command = to->stdin = to->stdin_base64 = NULL;
+    to->input = STR_NONE;
     to->cwd = arena_strdup(arena, from->cwd);
     to->name = from->name ? arena_strdup(arena, from->name) : NULL;
     to->files = files_copy(arena, from->files);
@@ -428,10 +433,11 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
     exec->started_ms = clock_wall_ms();
     exec->start_due_ms = clock_mono_ms() + EXEC_START_MS;
     snprintf(exec->by, sizeof(exec->by), "%s", op->by);
-    if (send_exec(exec, err) < 0) {
+    if (exec_feed_take(exec, &settled, err) < 0 || send_exec(exec, err) < 0) {
         exec_free(exec);
         return -1;
     }
+    exec_feed(exec);
     exec->starting = op;
     op->box = box;
     op->exec = exec;
@@ -517,7 +523,8 @@ static void start_error(const struct box_exec *exec, const struct init_started *
 /*
  * Whoever waits for the end is told nothing before it, so the row may wait for it too: most
  * commands are short, and then their start and end are in one commit. A kill meanwhile undoes the
- * command, as one that was acknowledged to nobody (take_stranger).
+ * command, as one that was acknowledged to nobody (take_stranger). Input that came with the wish is
+ * with its init first, so that no command goes on with half of it.
  */
 void exec_store_start(struct box_exec *exec)
 {
@@ -532,7 +539,10 @@ void exec_store_start(struct box_exec *exec)
 
 static void on_hold(struct timer *timer)
 {
-    exec_store_start(container_of(timer, struct box_exec, hold));
+    struct box_exec *exec = container_of(timer, struct box_exec, hold);
+
+    if (!exec->feeding)
+        exec_store_start(exec);
 }
 
 void exec_started(struct box_exec *exec, const struct init_started *answer)
@@ -558,7 +568,7 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     if (exec->starting && exec->starting->till_end)
         timer_set(exec->box->boxes->loop, &exec->hold, exec->box->boxes->hold_ms);
     else
-        exec_store_start(exec);
+        on_hold(&exec->hold);
 }
 
 /* ---- output ---- */
@@ -702,6 +712,8 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end)
         stall(exec);
         return;
     }
+    if (exec_ask_oom(exec, end))
+        return;
     exec->end = *end;
     leave(exec, EXEC_EXITED);
     metric_add(&execs_total, EXECS_EXITED, 1);
@@ -824,6 +836,7 @@ int box_exec_signal(struct box_exec *exec, int signal, bool tree, struct box_op 
         return err_set(err, ERR_CONFLICT, "command %s has ended", exec->id);
     if (!link_send(exec->box, INIT_SIGNAL, exec->number, &frame, sizeof(frame), NULL, 0, -1))
         return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", exec->box->id);
+    exec->killed |= signal == 9;
     op->box = exec->box;
     op->exec = exec;
     if (op->prepare)

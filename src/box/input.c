@@ -1,15 +1,84 @@
 /*
  * What is typed into a command: one queue, one frame under way to its init, the next when that was
  * passed on. A request has it to itself while it writes (box_input); keys of a terminal go between.
+ *
+ * Input that came with the wish is sent all at once: its init takes so much before anybody reads
+ * it. The start is stored when nothing of it is here any more.
  */
+#include "base/hash.h"
 #include "box/own.h"
+
+_Static_assert(EXEC_STDIN_INLINE_MAX <= INIT_STDIN_QUEUE, "an init holds all of it");
 
 #define INPUT_FRAME 32768
 #define INPUT_QUEUE 131072
 
+/* ---- input that came with the wish ---- */
+
+int exec_feed_take(struct box_exec *exec, const struct exec_spec *spec, struct err *err)
+{
+    const char *encoded = spec->stdin_base64;
+
+    if (!spec->stdin && !encoded && !spec->input.p)
+        return 0;
+    buf_str(&exec->in, spec->stdin ? str_of(spec->stdin) : spec->input);
+    if (encoded && !base64_get(&exec->in, str_of(encoded)))
+        return err_field(err, "stdin_base64", "is not base64");
+    if (exec->in.len > EXEC_STDIN_INLINE_MAX)
+        return err_field(err, encoded ? "stdin_base64" : "stdin",
+                         "more than %d bytes; the rest can be sent once it runs",
+                         EXEC_STDIN_INLINE_MAX);
+    exec->feeding = true;
+    exec->in_eof = !spec->stdin_open && !spec->tty;
+    return 0;
+}
+
+static void feed_over(struct box_exec *exec)
+{
+    exec->feeding = false;
+    if (exec->state == EXEC_RUNNING && !timer_is_set(&exec->hold))
+        exec_store_start(exec);
+}
+
+/* Is it all with its init? Then its start may be told. */
+static void feed_look(struct box_exec *exec)
+{
+    struct box *box = exec->box;
+
+    if (!list_empty(&box->frames) || exec->in.len || exec->in_eof != exec->in_eof_sent) {
+        box->in_waits = true; /* looked at again when frames have gone */
+        return;
+    }
+    feed_over(exec);
+}
+
+void exec_feed(struct box_exec *exec)
+{
+    if (!exec->feeding)
+        return;
+    while (exec->in.len) {
+        size_t len = MIN(exec->in.len, (size_t)INPUT_FRAME);
+
+        if (!link_send(exec->box, INIT_STDIN, exec->number, NULL, 0, exec->in.data, len, -1))
+            break;
+        exec->in_flight = true;
+        buf_consume(&exec->in, len);
+    }
+    if (!exec->in.len && exec->in_eof && !exec->in_eof_sent)
+        exec->in_eof_sent = exec->in_closed =
+            link_send(exec->box, INIT_STDIN, exec->number, NULL, 0, NULL, 0, -1);
+    feed_look(exec);
+}
+
+/* ---- input that follows ---- */
+
 /* One frame at a time: the next when its init has passed this one on. */
 void exec_pump(struct box_exec *exec)
 {
+    if (exec->feeding) {
+        exec_feed(exec);
+        return;
+    }
     if (exec->in_flight || exec->in_closed)
         return;
     size_t len = MIN(exec->in.len, (size_t)INPUT_FRAME);
@@ -29,6 +98,7 @@ void exec_room(struct box_exec *exec, bool refused)
 {
     if (refused) {
         exec_end_input(exec);
+        feed_over(exec);
         return;
     }
     if (!exec->in_flight)
@@ -86,7 +156,7 @@ size_t box_input_put(struct box_input *input, struct str data)
 
     if (!exec || input->over)
         return 0;
-    size_t room = exec->in.len < INPUT_QUEUE ? INPUT_QUEUE - exec->in.len : 0;
+    size_t room = exec->in.len < INPUT_QUEUE && !exec->feeding ? INPUT_QUEUE - exec->in.len : 0;
     size_t len = MIN(room, data.n);
     buf_append(&exec->in, data.p, len);
     exec_pump(exec);

@@ -169,6 +169,7 @@ struct box {
     struct list execs; /* oldest first */
     unsigned running, kept;
     uint32_t next_number;
+    uint64_t oom_kills; /* as last heard of */
 
     struct list jobs;
     unsigned jobs_count, conns_count; /* the latter among the former */
@@ -192,6 +193,9 @@ struct box_exec {
     int64_t started_ms, ended_ms;
     struct spool spool[INIT_STREAMS];
     bool ack_due, news;
+    uint64_t oom_before; /* what we knew of its sandbox's count when it began (oom.c) */
+    bool oom, oom_asked, oom_known;
+    bool killed;     /* by somebody's wish */
     bool stalled;    /* bytes were dropped (disk full): ask for them again */
     bool end_stored; /* whoever waits may be told */
     int64_t start_due_ms;
@@ -204,6 +208,7 @@ struct box_exec {
     struct buf in;  /* not yet sent */
     bool in_flight; /* a frame was sent that its init has not confirmed */
     bool in_eof, in_eof_sent, in_closed;
+    bool feeding; /* input came with the wish, and its init may not have all of it yet */
     struct box_input *input;
 
     struct box_term *term; /* of one with tty, once it was needed */
@@ -312,7 +317,11 @@ void exec_started(struct box_exec *exec, const struct init_started *answer);
 void exec_store_start(struct box_exec *exec); /* if that was held back */
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
 void exec_exited(struct box_exec *exec, const struct init_exited *end);
+/* True: its end is told again when it is known whether memory was short. */
+bool exec_ask_oom(struct box_exec *exec, const struct init_exited *end);
 void exec_pump(struct box_exec *exec); /* sends input that there is room for */
+must_use int exec_feed_take(struct box_exec *exec, const struct exec_spec *spec, struct err *err);
+void exec_feed(struct box_exec *exec); /* the input that came with the wish, behind EXEC */
 void exec_room(struct box_exec *exec, bool refused);
 void exec_lost(struct box_exec *exec);
 void exec_end_input(struct box_exec *exec);   /* nothing reads it any more */
@@ -420,6 +429,7 @@ struct change {
     const char *exec_id, *exec_state, *exec_spec, *exec_by;
     int64_t number, pid, started_ms, ended_ms;
     struct init_exited end;
+    bool oom;
     struct str body;
 };
 

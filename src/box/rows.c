@@ -42,6 +42,7 @@ static void put_event(struct change *change, struct box_exec *exec)
             json_kv_int(&json, "exit_code", view.exit_code);
             json_kv_int(&json, "signal", view.signal);
             json_kv_bool(&json, "timed_out", view.timed_out);
+            json_kv_bool(&json, "oom", view.oom);
             json_kv_int(&json, "stdout_bytes", view.stdout_bytes);
             json_kv_int(&json, "stderr_bytes", view.stderr_bytes);
         }
@@ -88,6 +89,7 @@ struct change *change_new(struct box *box, struct box_exec *exec, struct box_op 
         change->started_ms = exec->started_ms;
         change->ended_ms = exec->ended_ms;
         change->end = exec->end;
+        change->oom = exec->oom;
     }
     if (event)
         put_event(change, exec);
@@ -192,7 +194,7 @@ int row_exec_update(struct change *change, struct db *db, struct err *err)
 {
     autoquery struct query *q = db_query(
         db, "UPDATE exec SET state = $1, code = $2, signal = $3, timed_out = $4, user_us = $5,"
-            " system_us = $6, maxrss_kb = $7, ended_ms = $8 WHERE id = $9");
+            " system_us = $6, maxrss_kb = $7, ended_ms = $8, oom = $9 WHERE id = $10");
     query_text(q, 1, change->exec_state);
     query_i64(q, 2, change->end.code);
     query_i64(q, 3, change->end.signal);
@@ -201,7 +203,8 @@ int row_exec_update(struct change *change, struct db *db, struct err *err)
     query_i64(q, 6, (int64_t)(change->end.system_us & INT64_MAX));
     query_i64(q, 7, (int64_t)(change->end.maxrss_kb & INT64_MAX));
     query_i64(q, 8, change->ended_ms);
-    query_text(q, 9, change->exec_id);
+    query_i64(q, 9, change->oom);
+    query_text(q, 10, change->exec_id);
     return query_run(q, err) < 0 ? err_wrap(err, "store command %s", change->exec_id) : 0;
 }
 

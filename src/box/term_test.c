@@ -534,6 +534,7 @@ TEST(the_end_comes_after_the_last_byte)
     print("a", 0);
     print("b", 1);
     say_exited(number, 3, 2, 0);
+    tell_oom(0);
     settle();
     CHECK_STR(told(&witness), "ab");
     CHECK(witness.ended);

@@ -124,6 +124,11 @@ bool command_is_group(struct str word); /* do commands begin with this word? */
 
 /* ---- help (help.c) ---- */
 
+/* 'e' of --env, whichever command has it; 0: none */
+char flag_letter(const struct cli_flag *flag);
+/* "-e, --env NAME=VALUE" */
+void flag_title(struct buf *out, const struct cli_flag *flag);
+
 void help_all(struct buf *out);
 void help_group(struct buf *out, const char *group);
 void help_command(struct buf *out, const struct command *command);

@@ -177,7 +177,9 @@ TEST(usage_mistakes_end_with_64)
         { "helth", "did you mean `atoll health`?" },
         { "health extra", "unexpected argument 'extra'" },
         { "health --jsn", "did you mean --json?" },
-        { "health -j", "flags begin with two hyphens" },
+        { "health -j", "unknown flag -j" },
+        { "exec box ls -l", "unknown flag -l" },
+        { "exec -w", "-w needs a value" },
         { "health --timeout", "--timeout needs a value" },
         { "health --timeout never", "not a time such as" },
         { "health --timeout 0s", "not a time such as" },
@@ -210,6 +212,27 @@ TEST(usage_mistakes_end_with_64)
             test_fail(__FILE__, __LINE__, "%s: %d, %s", bad[i][0], ran.rc, ran.out);
         CHECK_HAS(ran.err, bad[i][1]);
     }
+}
+
+TEST(some_flags_have_a_letter)
+{
+    char *argv[] = { "atoll", "exec", "-it", "-eA=1", "-e", "B=2", "box",
+                     "-w",    "/tmp", "--",  "ls",    "-l", NULL };
+    struct cli cli = { 0 };
+    struct err err = { 0 };
+    size_t at = 0;
+
+    CHECK_OK(cli_parse(&cli, (int)ARRAY_LEN(argv) - 1, argv, &err), &err);
+    CHECK(cli_has(&cli, "interactive") && cli_has(&cli, "tty") && !cli_has(&cli, "user"));
+    CHECK_STR(cli_next(&cli, "env", &at), "A=1");
+    CHECK_STR(cli_next(&cli, "env", &at), "B=2");
+    CHECK_STR(cli_text(&cli, "cwd"), "/tmp");
+    CHECK_INT((int)cli.arg_count, 3);
+    CHECK_STR(cli.args[2], "-l");
+    arena_free(&cli.arena);
+
+    autoran struct ran ran = run("exec box ls -l");
+    CHECK_HAS(ran.err, "put -- before the command");
 }
 
 TEST(usage_as_json)

@@ -130,7 +130,9 @@ static void man_flags(struct buf *out, const struct cli_flag *flags)
 {
     buf_puts(out, ".Bl -tag -width Ds\n");
     for (const struct cli_flag *flag = flags; flag->name; flag++) {
-        autofree char *name = xprintf("--%s", flag->name);
+        autofree char *name = flag_letter(flag)
+                                  ? xprintf("-%c, --%s", flag_letter(flag), flag->name)
+                                  : xprintf("--%s", flag->name);
 
         man_item(out, "Cm", name, flag->arg);
         man_text(out, flag->help);
@@ -313,8 +315,11 @@ static void md_flags(struct buf *out, const struct cli_flag *flags)
 {
     buf_puts(out, "\n| flag | meaning |\n|---|---|\n");
     for (const struct cli_flag *flag = flags; flag->name; flag++) {
-        buf_printf(out, "| `--%s%s", flag->name, flag->arg ? " " : "");
-        md_cell(out, flag->arg ? flag->arg : "");
+        autobuf struct buf title = { 0 };
+
+        flag_title(&title, flag);
+        buf_puts(out, "| `");
+        md_cell(out, buf_cstr(&title));
         buf_puts(out, "` | ");
         md_cell(out, flag->help);
         buf_puts(out, " |\n");

@@ -2,6 +2,8 @@
  * Reading the command line. Words before the command may only be global flags; the command is one
  * word or two ("token create"); from there on its own flags are known too. For commands that take
  * the server's settings, everything but --help and --json is collected for conf_args.
+ *
+ * Some flags have a letter: -e NAME=VALUE, -eNAME=VALUE, and switches together, -it.
  */
 #include <limits.h>
 #include <stdarg.h>
@@ -23,6 +25,24 @@ const struct cli_flag cli_globals[] = {
     { "help", NULL, "Explain the command" },
     { 0 },
 };
+
+/* A letter means the same flag of every command that has it; as in docker, where that has one. */
+static const struct {
+    char letter;
+    const char *flag;
+} letters[] = {
+    { 'd', "detach" }, { 'e', "env" },    { 'f', "follow" }, { 'i', "interactive" },
+    { 'l', "label" },  { 'm', "memory" }, { 'o', "output" }, { 'r', "recursive" },
+    { 't', "tty" },    { 'u', "user" },   { 'v', "volume" }, { 'w', "cwd" },
+};
+
+char flag_letter(const struct cli_flag *flag)
+{
+    for (size_t i = 0; i < ARRAY_LEN(letters); i++)
+        if (strcmp(letters[i].flag, flag->name) == 0)
+            return letters[i].letter;
+    return 0;
+}
 
 int cli_usage(struct cli *cli, struct err *err, const char *fmt, ...)
 {
@@ -136,6 +156,14 @@ static const struct cli_flag *find_flag(const struct cli *cli, struct str name)
     return flag ? flag : find_in(cli_globals, name);
 }
 
+/* Is this rather a flag of the command that we are to run? */
+static void hint_command(struct cli *cli)
+{
+    if (cli->command && cli->command->args && strstr(cli->command->args, "COMMAND") &&
+        cli->arg_count)
+        snprintf(cli->hint, sizeof(cli->hint), "put -- before the command that has flags");
+}
+
 static int unknown_flag(struct cli *cli, struct str name, struct err *err)
 {
     const struct cli_flag *tables[] = { cli->command ? cli->command->flags : NULL, cli_globals };
@@ -149,9 +177,49 @@ static int unknown_flag(struct cli *cli, struct str name, struct err *err)
             if (distance < least)
                 least = distance, best = flag->name;
         }
+    hint_command(cli);
     if (near_enough(least, name))
         snprintf(cli->hint, sizeof(cli->hint), "did you mean --%s?", best);
     return cli_usage(cli, err, "unknown flag --%.*s", STR_FMT(name));
+}
+
+static int keep_flag(struct cli *cli, const struct cli_flag *flag, const char *value,
+                     struct err *err)
+{
+    if (cli->set_count == CLI_FLAGS_MAX)
+        return cli_usage(cli, err, "more than %d flags", CLI_FLAGS_MAX);
+    cli->set[cli->set_count].flag = flag;
+    cli->set[cli->set_count++].value = value;
+    return 0;
+}
+
+/* The letters of **at: switches, of which the last may be a flag with a value. */
+static int take_letters(struct cli *cli, char ***at, struct err *err)
+{
+    for (const char *letter = **at + 1; *letter; letter++) {
+        const struct cli_flag *flag = cli->command ? cli->command->flags : NULL;
+        const char *value = "";
+
+        if (*letter == 'h') {
+            cli->help = true;
+            continue;
+        }
+        while (flag && flag->name && flag_letter(flag) != *letter)
+            flag++;
+        if (!flag || !flag->name) {
+            hint_command(cli);
+            return cli_usage(cli, err, "unknown flag -%c in %s", *letter, **at);
+        }
+        if (flag->arg && letter[1])
+            value = letter + 1;
+        else if (flag->arg && !(value = *++*at))
+            return cli_usage(cli, err, "-%c needs a value: %s", *letter, flag->arg);
+        if (keep_flag(cli, flag, value, err) < 0)
+            return -1;
+        if (flag->arg)
+            break;
+    }
+    return 0;
 }
 
 /* One flag at **at, with its value in the same word or the next; moves *at over what it used. */
@@ -165,14 +233,10 @@ static int take_flag(struct cli *cli, char ***at, struct err *err)
         return unknown_flag(cli, name, err);
     if (!flag->arg && inlined)
         return cli_usage(cli, err, "--%s takes no value", flag->name);
-    if (cli->set_count == CLI_FLAGS_MAX)
-        return cli_usage(cli, err, "more than %d flags", CLI_FLAGS_MAX);
     const char *text = inlined ? value.p : "";
     if (flag->arg && !inlined && !(text = *++*at))
         return cli_usage(cli, err, "--%s needs a value: %s", flag->name, flag->arg);
-    cli->set[cli->set_count].flag = flag;
-    cli->set[cli->set_count++].value = text;
-    return 0;
+    return keep_flag(cli, flag, text, err);
 }
 
 /* Is this word a flag of the settings by itself (--no-…)? What it is not, conf says best. */
@@ -222,10 +286,6 @@ static int take_one(struct cli *cli, char ***at, bool *only_args, struct err *er
 {
     char *word = **at;
 
-    if (strcmp(word, "-h") == 0 && !*only_args) {
-        cli->help = true;
-        return 0;
-    }
     if (*only_args || word[0] != '-' || !word[1])
         return cli->command ? take_arg(cli, word, err) : take_word(cli, word, err);
     if (!cli->command && strcmp(word, "--version") == 0) {
@@ -237,7 +297,7 @@ static int take_one(struct cli *cli, char ***at, bool *only_args, struct err *er
         return 0;
     }
     if (word[1] != '-')
-        return cli_usage(cli, err, "unknown flag %s; flags begin with two hyphens", word);
+        return take_letters(cli, at, err);
     if (cli->command && (cli->command->traits & CMD_CONF) && !is_common(word))
         return take_conf(cli, at, err);
     return take_flag(cli, at, err);

@@ -25,16 +25,23 @@ static void put_pair(struct buf *out, const char *left, const char *right)
     wrap_text(out, right, GAP, GAP, WIDTH);
 }
 
+void flag_title(struct buf *out, const struct cli_flag *flag)
+{
+    if (flag_letter(flag))
+        buf_printf(out, "-%c, ", flag_letter(flag));
+    buf_printf(out, "--%s%s%s", flag->name, flag->arg ? " " : "", flag->arg ? flag->arg : "");
+}
+
 static void put_flags(struct buf *out, const char *title, const struct cli_flag *flags)
 {
     if (!flags || !flags->name)
         return;
     buf_printf(out, "\n%s\n", title);
     for (const struct cli_flag *flag = flags; flag->name; flag++) {
-        autofree char *left =
-            xprintf("--%s%s%s", flag->name, flag->arg ? " " : "", flag->arg ? flag->arg : "");
+        autobuf struct buf left = { 0 };
 
-        put_pair(out, left, flag->help);
+        flag_title(&left, flag);
+        put_pair(out, buf_cstr(&left), flag->help);
     }
 }
 

@@ -153,6 +153,11 @@ static int put_bind(struct cli *cli, struct json_out *json, struct err *err)
     return 0;
 }
 
+static bool stays(const struct cli *cli)
+{
+    return cli_has(cli, "keep") || cli_has(cli, "detach");
+}
+
 static int make_sandbox(struct oneshot *shot, struct err *err)
 {
     struct cli *cli = shot->cli;
@@ -161,7 +166,7 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
     const struct json *reply;
 
     json_open(&json, '{');
-    if (sandbox_put_wish(cli, &json, cli_has(cli, "keep") ? 0 : RUN_TTL_MS, "memory", err) < 0 ||
+    if (sandbox_put_wish(cli, &json, stays(cli) ? 0 : RUN_TTL_MS, "memory", err) < 0 ||
         (cli_has(cli, "bind") && put_bind(cli, &json, err) < 0))
         return -1;
     json_close(&json, '}');
@@ -265,7 +270,8 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
     if (shot->workspace.root >= 0 && workspace_send(shot->cli, &shot->workspace, shot->id, err) < 0)
         return err_wrap(err, "copy the workspace");
     int rc = run_command(shot, err);
-    if (shot->workspace.root < 0 || (rc < 0 && err->code == ERR_GONE))
+    if (shot->workspace.root < 0 || cli_has(shot->cli, "detach") ||
+        (rc < 0 && err->code == ERR_GONE))
         return rc;
     int back = watch_begin(shot, PATIENT, &late);
     if (back == 0) {
@@ -289,7 +295,10 @@ static int with_server(struct oneshot *shot, struct err *err)
     int rc = in_sandbox(shot, err);
     if (watch_begin(shot, PATIENT, &(struct err){ 0 }) < 0)
         return -1;
-    remove_sandbox(shot);
+    if (rc != 0 || !cli_has(shot->cli, "detach"))
+        remove_sandbox(shot);
+    else if (!shot->cli->json)
+        buf_printf(&shot->cli->out, "%s\n", shot->id);
     return rc;
 }
 
@@ -298,6 +307,7 @@ static int with_server(struct oneshot *shot, struct err *err)
 static int check_flags(struct cli *cli, struct err *err)
 {
     static const char *const needs_copy[] = { "patch", "apply", "apply-git", "exclude" };
+    static const char *const at_end[] = { "patch", "apply" };
     static const char *const places[] = { "no-workspace", "bind", "copy" };
     size_t chosen = 0;
 
@@ -308,6 +318,10 @@ static int check_flags(struct cli *cli, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(needs_copy); i++)
         if (cli_has(cli, needs_copy[i]) && (cli_has(cli, "no-workspace") || cli_has(cli, "bind")))
             return cli_usage(cli, err, "--%s is about a copied workspace", needs_copy[i]);
+    for (size_t i = 0; i < ARRAY_LEN(at_end); i++)
+        if (cli_has(cli, at_end[i]) && cli_has(cli, "detach"))
+            return cli_usage(cli, err, "--%s is for when the command has ended, not with --detach",
+                             at_end[i]);
     if (cli_has(cli, "apply-git") && !cli_has(cli, "apply"))
         return cli_usage(cli, err, "--apply-git goes with --apply");
     return 0;
@@ -332,9 +346,9 @@ static int find_server(struct oneshot *shot, struct err *err)
 
     if (!cli_has(cli, "private") && !private_wanted(cli, err))
         return cli->at.found ? 0 : -1;
-    if (cli_has(cli, "keep"))
-        return cli_usage(cli, err,
-                         "--keep needs a server that stays: start one with `atoll serve`");
+    if (stays(cli))
+        return cli_usage(cli, err, "--%s needs a server that stays: start one with `atoll serve`",
+                         cli_has(cli, "keep") ? "keep" : "detach");
     if (private_start(cli, &shot->server, err) < 0)
         return -1;
     if (cli_has(cli, "verbose"))
@@ -371,6 +385,7 @@ static const struct cli_flag run_flags[] = {
     { "apply", NULL, "Take what changed back into the directory" },
     { "apply-git", NULL, "With --apply: git's own files too, which can make git run programs" },
     { "keep", NULL, "Leave the sandbox when the command has ended" },
+    { "detach", NULL, "Print the sandbox's id when the command has started; the sandbox stays" },
     { "private", NULL, "Use a server of its own even if one is running" },
     { "no-tty", NULL, "No terminal for the command, even if this is one" },
     { "verbose", NULL, "Say what is done" },

@@ -296,6 +296,8 @@ static int on_event(void *ctx, const char *type, struct str data, struct err *er
         run->exit_code = json_num(exec, "exit_code", -1);
         if (json_true(exec, "timed_out"))
             cli_note(run->cli, "the command was killed: its time was over");
+        if (json_true(exec, "oom"))
+            cli_note(run->cli, "the sandbox was out of memory, and the kernel killed a process");
         if (str_is(json_text(exec, "state"), "lost"))
             return err_set(err, ERR_GONE, "the sandbox ended before the command did");
         return 0;
@@ -436,8 +438,9 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
     struct sigaction before[ARRAY_LEN(passed)];
     const struct json *reply;
 
-    run.tty = wants_tty(cli);
-    run.input = run.tty || !isatty(0) || cli_has(cli, "interactive");
+    bool here = !cli_has(cli, "detach"); /* nobody stays to pass anything on */
+    run.tty = here && wants_tty(cli);
+    run.input = here && (run.tty || !isatty(0) || cli_has(cli, "interactive"));
     if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
         return -1;
     note_signals(before);
@@ -451,6 +454,13 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
             return -1;
         cli_show_error(cli, err); /* as a shell says it */
         return strstr(err->msg, "not found") ? 127 : 126;
+    }
+    if (cli_has(cli, "detach")) {
+        if (cli->json)
+            cli_put_reply(cli);
+        else if (strcmp(cli->command->name, "exec") == 0)
+            buf_printf(&cli->out, "%.*s\n", STR_FMT(json_text(reply, "id")));
+        return EXIT_OK;
     }
     run.path = xprintf("/api/v1/sandboxes/%.*s/execs/%.*s", STR_FMT(json_text(reply, "sandbox")),
                        STR_FMT(json_text(reply, "id")));
@@ -470,6 +480,7 @@ static const struct cli_flag exec_flags[] = {
     FILE_FLAGS,
     { "tty", NULL, "A terminal for it, joined to this one" },
     { "user", "USER", "agent or root; the sandbox's own unless said" },
+    { "detach", NULL, "Print the command's id when it has started; `atoll logs` has the rest" },
     { 0 },
 };
 
@@ -482,7 +493,8 @@ const struct command cmd_exec = {
             "started. Put -- before the command.\n\n"
             "Examples:\n  atoll exec build -- make -j4\n"
             "  tar c . | atoll exec build -- tar x -C /workspace\n"
-            "  atoll exec --tty build -- bash",
+            "  atoll exec -it build -- bash\n"
+            "  atoll exec -d -e PORT=3000 build -- ./server",
     .flags = exec_flags,
     .traits = CMD_REMOTE,
     .run = exec_run,

@@ -268,7 +268,7 @@ static void on_link(struct watch *watch, uint32_t events)
         stop();
     else if (msg.verb == WIRE_RELOAD)
         on_reload(&msg, fds, count);
-    else if (msg.verb >= WIRE_BOX_CREATE && msg.verb < WIRE_VERBS && server.boxes) {
+    else if (msg.verb >= WIRE_BOX_CREATE && msg.verb < WIRE_EGRESS_PEER && server.boxes) {
         boxes_heard(server.boxes, &msg, fds, count);
         count = 0;
     }

@@ -3,7 +3,8 @@
  *
  * A command has ended when its first process has; its children may still hold the pipes. EXITED is
  * said when both streams are over, or EXEC_GRACE_MS after the end; what its children print after
- * that is read and dropped, so that they do not die of a broken pipe.
+ * that is read and dropped, so that they do not die of a broken pipe. Of one that was killed with
+ * everything it started the end is told when nothing of that is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 #include "init/init.h"
 
 #define EXEC_GRACE_MS 100
+#define LOOK_MS 5 /* between two looks at a tree that was felled */
 #define FEW_TEXTS 64
 
 struct exec execs[INIT_EXECS_MAX];
@@ -368,6 +370,22 @@ void exec_input_write(struct exec *exec)
         close_input(exec);
 }
 
+/* What waits for a reader; false when there is no memory. */
+static bool keep_input(struct exec *exec, const char *data, size_t len)
+{
+    if (exec->in_len + len > exec->in_cap) {
+        char *grown = realloc(exec->in, exec->in_len + len);
+
+        if (!grown)
+            return false;
+        exec->in = grown;
+        exec->in_cap = (uint32_t)(exec->in_len + len);
+    }
+    memcpy(exec->in + exec->in_len, data, len);
+    exec->in_len += (uint32_t)len;
+    return true;
+}
+
 int exec_input(struct exec *exec, const char *data, size_t len)
 {
     if (exec->in_fd < 0 || exec->in_eof)
@@ -380,18 +398,18 @@ int exec_input(struct exec *exec, const char *data, size_t len)
     exec->in_room = true; /* to be told when there is room again */
     if (exec->in_len + len > INIT_STDIN_QUEUE)
         return EAGAIN;
-    if (exec->in_len + len > exec->in_cap) {
-        char *grown = realloc(exec->in, exec->in_len + len);
-
-        if (!grown)
+    /* Mostly there is room for it where it belongs; only the rest is copied. */
+    ssize_t put = exec->in_len ? 0 : write(exec->in_fd, data, len);
+    size_t done = put > 0 ? (size_t)put : 0;
+    if (done < len && !keep_input(exec, data + done, len - done)) {
+        if (!done)
             return EAGAIN;
-        exec->in = grown;
-        exec->in_cap = (uint32_t)(exec->in_len + len);
+        close_input(exec); /* a part of it is nothing that could be asked for again */
+        return EPIPE;
     }
-    memcpy(exec->in + exec->in_len, data, len);
-    exec->in_len += (uint32_t)len;
     exec->in_total += len;
-    exec_input_write(exec);
+    if (exec->in_len)
+        exec_input_write(exec);
     return 0;
 }
 
@@ -407,6 +425,10 @@ bool exec_signal(struct exec *exec, const struct init_signal *signal_)
 {
     if (signal_->number < 1 || signal_->number > 64)
         return false;
+    if (signal_->tree && signal_->number == SIGKILL) {
+        exec_fell(exec);
+        return true;
+    }
     if (signal_->tree) {
         tree_kill(exec, signal_->number);
         return true;
@@ -438,12 +460,29 @@ void exec_reaped(struct exec *exec, int status, const void *rusage)
     close_input(exec);
 }
 
+void exec_fell(struct exec *exec)
+{
+    tree_kill(exec, SIGKILL);
+    exec->felled = true;
+    exec->look_ms = 0;
+}
+
+/* A process that was killed is not gone yet, and one may have been born meanwhile. */
+void exec_look(struct exec *exec, int64_t now)
+{
+    if (!exec->felled || !exec->ended || now < exec->look_ms)
+        return;
+    exec->felled = tree_left(exec);
+    exec->look_ms = now + LOOK_MS;
+}
+
 bool exec_finished(const struct exec *exec, int64_t now)
 {
     bool open = exec->out[INIT_OUT].fd >= 0 || exec->out[INIT_ERR].fd >= 0;
     bool waiting = out_full(&exec->out[INIT_OUT]) || out_full(&exec->out[INIT_ERR]);
 
-    return exec->ended && (!open || exec->draining || (now >= exec->grace_ms && !waiting));
+    return exec->ended && !exec->felled &&
+           (!open || exec->draining || (now >= exec->grace_ms && !waiting));
 }
 
 void exec_forget(struct exec *exec)

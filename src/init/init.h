@@ -52,6 +52,8 @@ struct exec {
     bool told;     /* EXITED was said on this connection */
     bool draining; /* ended and told: what still comes from its children is dropped */
     bool timed_out;
+    bool felled;         /* all of it was killed: its end is told when nobody is left */
+    int64_t look_ms;     /* when to look again whether somebody is */
     int64_t deadline_ms; /* 0: none */
     int64_t grace_ms;    /* ended, streams still open: when to stop waiting for them */
     struct out out[INIT_STREAMS];
@@ -78,6 +80,9 @@ bool exec_resize(struct exec *exec, const struct init_resize *size);
 bool exec_signal(struct exec *exec, const struct init_signal *signal);
 void exec_reaped(struct exec *exec, int status, const void *rusage);
 /* Both streams are over, or their time is: EXITED may be said. */
+/* All of it is to die; see `felled`. */
+void exec_fell(struct exec *exec);
+void exec_look(struct exec *exec, int64_t now);
 bool exec_finished(const struct exec *exec, int64_t now_ms);
 void exec_forget(struct exec *exec);
 void exec_ahead(void); /* when all was said: what the next one needs */
@@ -153,6 +158,8 @@ int builtin_connect(struct builtin *job);
 
 /* Sends to every process that descends from the exec, until none is found that had not got it. */
 void tree_kill(const struct exec *exec, int signal);
+/* Who is left of it is killed once more; false: nobody is. */
+bool tree_left(const struct exec *exec);
 
 /* ---- main.c ---- */
 

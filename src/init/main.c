@@ -168,11 +168,13 @@ static int due(void)
         if (exec->deadline_ms && exec->deadline_ms <= now) {
             exec->timed_out = true;
             exec->deadline_ms = 0;
-            tree_kill(exec, SIGKILL);
+            exec_fell(exec);
         }
-        int64_t at = exec->deadline_ms                            ? exec->deadline_ms
-                     : exec->ended && !exec->told && link_fd >= 0 ? exec->grace_ms
-                                                                  : 0;
+        bool waits = exec->ended && !exec->told && link_fd >= 0;
+        int64_t at = exec->deadline_ms       ? exec->deadline_ms
+                     : waits && exec->felled ? exec->look_ms
+                     : waits                 ? exec->grace_ms
+                                             : 0;
         if (at && (next < 0 || at < next))
             next = at;
     }

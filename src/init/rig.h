@@ -58,6 +58,12 @@ void tree_kill(const struct exec *exec, int signal)
     (void)exec, (void)signal;
 }
 
+bool tree_left(const struct exec *exec)
+{
+    (void)exec;
+    return false;
+}
+
 static struct rig_child *rig_child(const struct exec *exec)
 {
     return &rig_children[exec->pid - RIG_PID];

@@ -20,7 +20,7 @@
 
 struct proc {
     pid_t pid, parent, session;
-    bool member, hit;
+    bool member, dead;
 };
 
 static struct proc procs[PROCS_MAX];
@@ -59,16 +59,21 @@ static bool marked(pid_t pid, const char *mark)
 
 static bool look(pid_t pid, struct proc *out)
 {
-    char path[64], text[1024];
+    char path[64], text[1024], state;
     int parent, group, session;
+    long threads;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     if (read_file(path, text, sizeof(text)) <= 0)
         return false;
     const char *after = strrchr(text, ')'); /* the name may hold anything, parentheses too */
-    if (!after || sscanf(after + 1, " %*c %d %d %d", &parent, &group, &session) != 3)
+    if (!after ||
+        sscanf(after + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
+               &state, &parent, &group, &session, &threads) != 5)
         return false;
     *out = (struct proc){ .pid = pid, .parent = parent, .session = session };
+    /* Others of its threads may live on behind a first one that has ended. */
+    out->dead = state == 'X' || (state == 'Z' && threads <= 1);
     return true;
 }
 
@@ -139,7 +144,7 @@ void tree_kill(const struct exec *exec, int signal)
 
             for (size_t k = 0; k < hits && !before; k++)
                 before = hit[k] == procs[i].pid;
-            if (!procs[i].member || before)
+            if (!procs[i].member || procs[i].dead || before)
                 continue;
             kill(procs[i].pid, signal);
             found = true;
@@ -149,4 +154,19 @@ void tree_kill(const struct exec *exec, int signal)
         if (!found)
             return;
     }
+}
+
+bool tree_left(const struct exec *exec)
+{
+    bool left = false;
+
+    look_at_all();
+    find_members(exec);
+    for (size_t i = 0; i < proc_count; i++) {
+        if (!procs[i].member || procs[i].dead)
+            continue;
+        kill(procs[i].pid, SIGKILL);
+        left = true;
+    }
+    return left;
 }

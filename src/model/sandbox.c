@@ -334,7 +334,12 @@ const struct field exec_spec_fields[] = {
     FIELD(exec_spec, env, F_MAP, 0, .max = 256, .each_max = 32768,
           .help = "More environment, over the sandbox's"),
     FIELD(exec_spec, tty, F_BOOL, 0, .help = "A terminal instead of pipes"),
-    FIELD(exec_spec, stdin_open, F_BOOL, 0, .help = "Input will follow; otherwise it is empty"),
+    FIELD(exec_spec, stdin_open, F_BOOL, 0,
+          .help = "More input will follow; otherwise it ends with stdin, or is empty"),
+    FIELD(exec_spec, stdin, F_STRING, 0, .max = EXEC_STDIN_INLINE_MAX,
+          .help = "Its input, as text; of a terminal: what is typed first"),
+    FIELD(exec_spec, stdin_base64, F_STRING, 0, .max = EXEC_STDIN_BASE64_MAX,
+          .help = "The same for any bytes, in base64; instead of stdin"),
     FIELD(exec_spec, rows, F_INT, 0, .min = 1, .max = SCREEN_ROWS_MAX,
           .help = "Of the terminal (24)"),
     FIELD(exec_spec, cols, F_INT, 0, .min = 1, .max = SCREEN_COLS_MAX,
@@ -375,6 +380,8 @@ const struct field exec_fields[] = {
           .help = "As a shell says it (128 + signal); -1 until it has exited"),
     FIELD(exec_view, signal, F_INT, F_READONLY, .help = "That ended it, or 0"),
     FIELD(exec_view, timed_out, F_BOOL, F_READONLY, .help = "Ended by timeout_ms"),
+    FIELD(exec_view, oom, F_BOOL, F_READONLY,
+          .help = "It failed, and the kernel killed something in its sandbox for lack of memory"),
     FIELD(exec_view, stdout_bytes, F_INT, F_READONLY, .help = "Printed so far"),
     FIELD(exec_view, stderr_bytes, F_INT, F_READONLY, .help = "Printed so far"),
     FIELD(exec_view, user_us, F_INT, F_READONLY, .help = "Processor time, microseconds"),
@@ -419,6 +426,8 @@ int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err)
     if (!spec->tty && (spec->max_controllers || spec->lease_ms))
         return err_field(err, spec->max_controllers ? "max_controllers" : "lease_ms",
                          "only with tty");
+    if (spec->stdin && spec->stdin_base64)
+        return err_field(err, "stdin_base64", "stdin or stdin_base64, not both");
     if (spec->name && name_check(spec->name, "ex", "name", err) < 0)
         return -1;
     if (!spec->cwd)

@@ -280,6 +280,8 @@ static const char template_tables[] =
     "  PRIMARY KEY (tenant, name)"
     ") {clustered};";
 
+static const char oom_column[] = "ALTER TABLE exec ADD COLUMN oom BIGINT NOT NULL DEFAULT 0;";
+
 /* What a sealed value is for, and where it may go (auth/vault.h). */
 static const char secret_uses[] =
     "ALTER TABLE secret ADD COLUMN use TEXT NOT NULL DEFAULT 'server';"    /* server, request */
@@ -296,7 +298,8 @@ const struct migration schema_migrations[] = {
     { 7, "linked agents", link_tables },
     { 8, "operations", operation_tables },
     { 9, "templates", template_tables },
-    { 10, "uses of secrets", secret_uses },
+    { 10, "commands out of memory", oom_column },
+    { 11, "uses of secrets", secret_uses },
     { 0 },
 };
 /* clang-format on */

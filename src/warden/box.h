@@ -14,7 +14,7 @@
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
  *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
- *   sweep.c       its mounts, when all else is gone
+ *   sweep.c       its mounts, when all else is gone       net.h       its way out
  */
 #pragma once
 
@@ -49,6 +49,8 @@ bool box_fault_here(enum box_step step);
         if (!box_skipped(which) && (box_fault_now() || (call) < 0))                                \
             return -1;                                                                             \
     } while (0)
+
+struct net;
 
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
@@ -120,7 +122,8 @@ void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
 must_use int userns_make(const struct box_host *host, uint32_t slot, bool nested);
 /* For mounts alone: the one user and group of the host are seen as the user id `to`. */
 must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);
-must_use int netns_make(void);
+/* With the sockets of a box in it, where they can be made (net.h). */
+must_use int netns_make(struct net *net);
 must_use int loopback_up(void);
 
 /* ---- rootless.c ---- */
@@ -131,7 +134,9 @@ must_use int loopback_up(void);
 /* How many ids a box gets of so many, and for how many boxes that is enough. */
 void rootless_plan(uint32_t ids, uint32_t *each, uint32_t *slots);
 void rootless_count(void);
-must_use int rootless_netns(void);
+must_use int rootless_netns(struct net *net);
+/* The sockets in the network of a process that runs. */
+must_use int rootless_net(int pidfd, struct net *net);
 /* As tree_detach; with what is mounted below, where the kernel gives one only with the other. */
 must_use int rootless_tree(int dir_fd);
 /* The host's devices, detached; and bound over the files of the same name in a box's /dev. */

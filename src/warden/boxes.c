@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "warden/disk.h"
+#include "warden/net.h"
 
 struct box_host box_host = { .boxes_fd = -1,
                              .records_fd = -1,
@@ -176,6 +177,7 @@ static void adopt(const struct box_record *record)
     box->nested = record->nested;
     table_set_upper(box, record->upper);
     box->pidfd = take_fd(&pidfd);
+    net_adopt(record->slot);
 }
 
 static void remove_unknown(const char id[BOX_ID_SIZE])

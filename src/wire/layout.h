@@ -29,6 +29,9 @@ enum api_fd {
     API_FD_LISTENERS, /* and on */
 };
 
+/* warden → egress; 0 to 2 as above */
+#define EGRESS_FD_LINK 3
+
 /* warden → `atoll serve --resolve`: where it writes the new settings */
 #define RESOLVE_FD_OUT 3
 

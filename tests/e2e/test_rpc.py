@@ -87,6 +87,28 @@ def test_bytes_beside_text(box, session):
     assert base64.b64decode(got["stdoutBytes"]) == b"a\xff\0b" and "stderrBytes" not in got
 
 
+def test_input_with_the_call(box, session):
+    data = bytes(range(256)) * 3
+    got = run(box, session, "cat", stdin=base64.b64encode(data).decode())
+    assert base64.b64decode(got["stdoutBytes"]) == data
+    assert run(box, session, "wc -c", stdin="")["stdout"] == "0\n"
+    pieces = box.call("ExecStream", {"sessionId": session, "command": "tr a-z A-Z",
+                                     "stdin": base64.b64encode(b"stream").decode()}).messages
+    assert "".join(p.get("data", "") for p in pieces) == "STREAM" and pieces[-1]["type"] == "exit"
+
+
+def test_out_of_memory_is_told(box, session, server):
+    name = f"small-{box.name}"
+    made = server.post("/api/v1/sandboxes", {"name": name, "memory": 64 << 20, "disk": 8 << 20})
+    assert made.status == 201, made
+    eat = "python3 -c \"b = b'x' * (200 << 20)\""
+    got = run(box, made.json()["id"], eat)
+    last = box.call("ExecStream", {"sessionId": made.json()["id"], "command": eat}).messages[-1]
+    assert server.delete(f"/api/v1/sandboxes/{made.json()['id']}").status == 200
+    assert got["outOfMemory"] is True and last["outOfMemory"] is True, (got, last)
+    assert "outOfMemory" not in run(box, session, "false")
+
+
 def test_much_output(box, session):
     got = run(box, session, "head -c 1500000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2")
     assert got["stdout"] == "x" * 1500000 and got["stderr"] == "y" * 1000000 and "truncated" not in got
@@ -258,6 +280,7 @@ BAD = [
     ("Exec", {"command": "true", "timeout": -1}, "invalid_argument"),
     ("Exec", {"command": "true", "timeout": 86401}, "invalid_argument"),
     ("Exec", {"command": "x" * 131072}, "invalid_argument"),
+    ("Exec", {"command": "true", "stdin": base64.b64encode(bytes(262145)).decode()}, "invalid_argument"),
     ("Exec", {"command": "true", "workdir": "relative"}, "invalid_argument"),
     ("Exec", {"command": "true", "workdir": "/" + "x" * 4096}, "invalid_argument"),
     ("WriteFile", {"path": "x" * 4096}, "invalid_argument"),
@@ -273,6 +296,7 @@ BAD = [
 GOOD = [
     ("Exec", {"command": ": " + "x" * 131069}),
     ("Exec", {"command": "true", "timeout": 86400}),
+    ("Exec", {"command": "true", "stdin": base64.b64encode(bytes(262144)).decode()}),
     ("Exec", {"command": "true", "workdir": "/" + "x" * 4094}),
     ("ReadFile", {"path": "x" * 4095}),
     ("WriteFile", {"path": "x" * 4095}),

@@ -98,6 +98,24 @@ def test_a_sandbox_that_is_kept(atoll, server):
     assert server.delete(f"{BOXES}/{box['id']}").status == 200
 
 
+def test_flags_have_letters_and_commands_can_be_left(atoll, server):
+    done = atoll("run", "-d", "-e", "WHO=me", "-w/tmp", "--", "sh", "-c", "echo $WHO in $PWD; sleep 1000")
+    assert done.returncode == 0, done
+    box = done.stdout.decode().strip()
+    assert [b["id"] for b in server.get(BOXES).json()["items"]] == [box]
+    logs = atoll("logs", box)
+    assert logs.stdout == b"me in /tmp\n", logs
+    left = atoll("exec", "-d", box, "--", "sh", "-c", "echo later").stdout.decode().strip()
+    assert left.startswith("ex")
+    assert atoll("logs", "-f", box, left).stdout == b"later\n"
+    assert atoll("exec", "-i", "-u", "agent", box, "--", "cat", input=b"in").stdout == b"in"
+    assert atoll("rm", box).returncode == 0
+    done = atoll("run", "-d", "--apply", "--", "true")
+    assert done.returncode == 64 and b"not with --detach" in done.stderr
+    done = atoll("run", "-d", "--", "no-such-program")
+    assert done.returncode == 127 and server.get(BOXES).json()["items"] == []
+
+
 # ---- the terminal ----
 
 class Terminal:

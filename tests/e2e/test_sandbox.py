@@ -108,6 +108,61 @@ def test_input_of_any_bytes(boxes):
     assert boxes.request("POST", path, body=b"late").status == 409
 
 
+def test_input_with_the_wish(boxes):
+    """In the same request, to its end; nobody needs to open anything."""
+    box = make(boxes)
+    assert run(boxes, box, "cat", stdin="größer\n")["output"] == "größer\n"
+    assert run(boxes, box, "wc", "-c", stdin="")["output"] == "0\n"
+    data = os.urandom(262144)
+    done = run(boxes, box, "cat", stdin_base64=base64.b64encode(data).decode())
+    assert output(boxes, box, done["id"]) == data
+    # One that never reads it has it all the same: its start is told, and it can be ended.
+    deaf = start(boxes, box, "sleep", "1000", stdin_base64=base64.b64encode(data).decode())["id"]
+    assert boxes.post(f"{BOXES}/{box}/execs/{deaf}/cancel").json()["state"] == "exited"
+    # More of it may follow.
+    more = start(boxes, box, "cat", stdin="one ", stdin_open=True)["id"]
+    assert boxes.request("POST", f"{BOXES}/{box}/execs/{more}/stdin?eof=1", body=b"two").status == 200
+    assert boxes.get(f"{BOXES}/{box}/execs/{more}?wait=10000").json()["output"] == "one two"
+    done = run(boxes, box, "sh", "-c", "read a; echo got $a", tty=True, stdin="typed\n")
+    assert "got typed" in done["output"]
+    path = f"{BOXES}/{box}/execs"
+    for wish, field in (({"stdin": "a", "stdin_base64": "YQ=="}, "stdin_base64"),
+                        ({"stdin_base64": "?"}, "stdin_base64"), ({"stdin": "x" * 262145}, "stdin"),
+                        ({"stdin_base64": base64.b64encode(data + b"x").decode()}, "stdin_base64")):
+        reply = boxes.post(path, {"argv": ["cat"], **wish})
+        assert reply.status == 400 and reply.error["field"] == field, reply
+
+
+def test_cancel_ends_when_nothing_is_left(boxes):
+    """A tree that left session and parent behind, and a process that takes long to die."""
+    box = make(boxes, memory=900 << 20, disk=16 << 20)
+    slow = "import time; b = bytearray(600 << 20); open('/tmp/ready', 'w'); time.sleep(1000)"
+    line = f"echo before; setsid sleep 1000 >/dev/null 2>&1 & python3 -c \"{slow}\" >/dev/null 2>&1 & sleep 1001"
+    one = start(boxes, box, "sh", "-c", line)["id"]
+    path = f"{BOXES}/{box}/files/stat?path=/tmp/ready"
+    harness.wait_until(lambda: boxes.get(path).status == 200, 30, "the program is ready")
+    done = boxes.post(f"{BOXES}/{box}/execs/{one}/cancel").json()
+    left = boxes.get(f"{BOXES}/{box}/processes").json()["items"]
+    assert done["state"] == "exited" and done["signal"] == 9 and done["output"] == "before\n", done
+    assert not done["oom"] and not done["timed_out"]
+    assert [p for p in left if "sleep" in str(p) or "python" in str(p)] == []
+    again = boxes.post(f"{BOXES}/{box}/execs/{one}/cancel")
+    assert again.status == 200 and again.json()["signal"] == 9
+    assert boxes.post(f"{BOXES}/{box}/execs/ex123/cancel").status == 404
+
+
+def test_out_of_memory_is_told_apart(boxes):
+    box = make(boxes, memory=64 << 20, disk=8 << 20)
+    eat = ["python3", "-c", "b = b'x' * (200 << 20)"]
+    done = run(boxes, box, *eat)
+    assert done["oom"] and done["signal"] == 9 and not done["timed_out"], done
+    assert run(boxes, box, "sh", "-c", '"$@"; exit 3', "sh", *eat)["oom"]
+    assert not run(boxes, box, "false")["oom"]
+    assert not run(boxes, box, "sh", "-c", "kill -9 $$")["oom"]
+    kept = boxes.get(f"{BOXES}/{box}/execs/{done['id']}").json()
+    assert kept["oom"]
+
+
 def test_a_terminal(boxes):
     box = make(boxes)
     done = run(boxes, box, "sh", "-c", "tty; stty size", tty=True, rows=33, cols=77)

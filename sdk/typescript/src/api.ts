@@ -40,6 +40,7 @@ export const operations = {
     "exec.output": { method: "GET", path: "/api/v1/sandboxes/{id}/execs/{eid}/output" },
     "exec.stdin": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/stdin" },
     "exec.signal": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/signal" },
+    "exec.cancel": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/cancel" },
     "exec.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/execs/{eid}/resize" },
     "file.read": { method: "GET", path: "/api/v1/sandboxes/{id}/files" },
     "file.write": { method: "PUT", path: "/api/v1/sandboxes/{id}/files" },
@@ -272,6 +273,12 @@ export class Api extends Caller {
     /** A signal to the command's process group, or to everything it started. */
     execSignal(id: string, eid: string, body: models.ExecSignalRequest, options?: Options): Promise<models.ExecInfo> {
         return this.json(operations["exec.signal"], { id, eid }, {}, body, options);
+    }
+
+    /** Kill the command and everything it started; answered with its output when all of that is gone, or after
+     *  `wait` milliseconds (10000), when its state is still running. One that has ended stays as it is. */
+    execCancel(id: string, eid: string, query: { wait?: number }, options?: Options): Promise<models.ExecInfo> {
+        return this.json(operations["exec.cancel"], { id, eid }, query, undefined, options);
     }
 
     /** Another size for the command's terminal. */

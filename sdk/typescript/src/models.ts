@@ -368,8 +368,12 @@ export interface ExecSpec {
     env?: Record<string, string>;
     /** A terminal instead of pipes */
     tty?: boolean;
-    /** Input will follow; otherwise it is empty */
+    /** More input will follow; otherwise it ends with stdin, or is empty */
     stdin_open?: boolean;
+    /** Its input, as text; of a terminal: what is typed first */
+    stdin?: string;
+    /** The same for any bytes, in base64; instead of stdin */
+    stdin_base64?: string;
     /** Of the terminal (24) */
     rows?: number;
     /** Of the terminal (80) */
@@ -420,6 +424,8 @@ export interface ExecInfo {
     signal: number;
     /** Ended by timeout_ms */
     timed_out: boolean;
+    /** It failed, and the kernel killed something in its sandbox for lack of memory */
+    oom: boolean;
     /** Printed so far */
     stdout_bytes: number;
     /** Printed so far */

@@ -45,6 +45,11 @@ export class ExecResult {
         return this.info.timed_out;
     }
 
+    /** It failed, and the kernel killed something in its sandbox for lack of memory. */
+    get oom(): boolean {
+        return this.info.oom;
+    }
+
     /** It ended with its sandbox or the machine; nobody knows how. */
     get lost(): boolean {
         return this.info.state === "lost";
@@ -65,7 +70,8 @@ export class ExecResult {
     /** Itself if the command succeeded, otherwise CommandFailed. */
     check(): this {
         if (this.ok) return this;
-        const how = this.lost ? "was lost" : this.timedOut ? "took too long" : `exited with ${this.exitCode}`;
+        const how = this.lost ? "was lost" : this.timedOut ? "took too long"
+            : this.oom ? "was out of memory" : `exited with ${this.exitCode}`;
         const last = this.errorText.trim().split("\n").pop() ?? "";
         const what = this.info.argv.join(" ").slice(0, 200);
         throw new CommandFailed(`${what} ${how}${last ? ": " + last.slice(0, 500) : ""}`);
@@ -206,6 +212,13 @@ export class Process {
     /** "TERM", "SIGINT", 9…; to its process group, or with tree to everything that it started. */
     async signal(signal: string | number, tree = false): Promise<void> {
         this.info = await this.api.execSignal(this.sandboxId, this.id, { signal: String(signal), tree });
+    }
+
+    /** Kills it and everything that it started, and waits until all of that is gone. */
+    async cancel(): Promise<ExecResult> {
+        this.info = await this.api.execCancel(this.sandboxId, this.id, { wait: WAIT_MS },
+                                              { timeoutMs: WAIT_MS + WAIT_SLACK_MS });
+        return this.wait();
     }
 
     async kill(): Promise<void> {

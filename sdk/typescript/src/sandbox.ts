@@ -8,11 +8,12 @@ import type { Content } from "./transport.js";
 
 export const LIFE_MS = 120_000;
 export const PAGE = 500;
+const STDIN_INLINE = 262144; // bytes of input that go with the request itself
 
 /** A list is a program and its arguments, a text a line for the shell. */
 export type Command = string | readonly string[];
 export type SpawnOptions = Omit<models.ExecSpec, "argv" | "command">;
-export type ExecOptions = Omit<SpawnOptions, "tty" | "rows" | "cols" | "stdin_open"> & {
+export type ExecOptions = Omit<SpawnOptions, "tty" | "rows" | "cols" | "stdin_open" | "stdin" | "stdin_base64"> & {
     stdin?: Content;
     /** Anything but exit code 0 is a CommandFailed. */
     check?: boolean;
@@ -48,9 +49,11 @@ export class Sandbox {
 
     /** Runs a command and waits for its end. `timeout_ms` kills it and everything that it started. */
     async exec(command: Command, { stdin, check, ...options }: ExecOptions = {}): Promise<ExecResult> {
-        const process = stdin === undefined ? await this.start_(command, options, WAIT_MS)
-            : await this.start_(command, { ...options, stdin_open: true }, undefined);
-        if (stdin !== undefined) await process.feed(stdin);
+        const text = typeof stdin === "string" && stdin.length * 3 <= STDIN_INLINE ? stdin : undefined;
+        const feeds = stdin !== undefined && text === undefined;
+        const process = feeds ? await this.start_(command, { ...options, stdin_open: true }, undefined)
+            : await this.start_(command, { ...options, stdin: text }, WAIT_MS);
+        if (feeds) await process.feed(stdin);
         const result = await process.wait();
         return check ? result.check() : result;
     }

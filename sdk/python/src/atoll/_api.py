@@ -40,6 +40,7 @@ OPERATIONS: Dict[str, Operation] = {
     "exec.output": Operation("GET", "/api/v1/sandboxes/{id}/execs/{eid}/output"),
     "exec.stdin": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/stdin"),
     "exec.signal": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/signal"),
+    "exec.cancel": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/cancel"),
     "exec.resize": Operation("POST", "/api/v1/sandboxes/{id}/execs/{eid}/resize"),
     "file.read": Operation("GET", "/api/v1/sandboxes/{id}/files"),
     "file.write": Operation("PUT", "/api/v1/sandboxes/{id}/files"),
@@ -250,16 +251,17 @@ class Api(Caller):
     def exec_create(self, id: str, *, wait: Optional[int] = None, argv: Optional[Sequence[str]] = None,
                     command: Optional[str] = None, cwd: Optional[str] = None,
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
-                    tty: Optional[bool] = None, stdin_open: Optional[bool] = None, rows: Optional[int] = None,
-                    cols: Optional[int] = None, timeout_ms: Optional[int] = None,
-                    files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
-                    max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
+                    tty: Optional[bool] = None, stdin_open: Optional[bool] = None, stdin: Optional[str] = None,
+                    stdin_base64: Optional[str] = None, rows: Optional[int] = None, cols: Optional[int] = None,
+                    timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
+                    name: Optional[str] = None, max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
         """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
         time is over."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
-                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64, "rows": rows, "cols": cols,
+                "timeout_ms": timeout_ms, "files": files, "name": name, "max_controllers": max_controllers,
+                "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -291,6 +293,13 @@ class Api(Caller):
         """A signal to the command's process group, or to everything it started."""
         body = {"signal": signal, "tree": tree}
         return self._json(OPERATIONS["exec.signal"], {"id": id, "eid": eid}, {}, body, models.ExecInfo, options)
+
+    def exec_cancel(self, id: str, eid: str, *, wait: Optional[int] = None,
+                    options: Optional[Options] = None) -> models.ExecInfo:
+        """Kill the command and everything it started; answered with its output when all of that is gone, or after
+        `wait` milliseconds (10000), when its state is still running. One that has ended stays as it is."""
+        return self._json(OPERATIONS["exec.cancel"], {"id": id, "eid": eid}, {"wait": wait}, None, models.ExecInfo,
+                          options)
 
     def exec_resize(self, id: str, eid: str, *, rows: int, cols: int,
                     options: Optional[Options] = None) -> models.ExecInfo:
@@ -491,14 +500,16 @@ class Api(Caller):
     def terminal_create(self, id: str, *, argv: Optional[Sequence[str]] = None, command: Optional[str] = None,
                         cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
                         env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
-                        stdin_open: Optional[bool] = None, rows: Optional[int] = None, cols: Optional[int] = None,
+                        stdin_open: Optional[bool] = None, stdin: Optional[str] = None,
+                        stdin_base64: Optional[str] = None, rows: Optional[int] = None, cols: Optional[int] = None,
                         timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
                         name: Optional[str] = None, max_controllers: Optional[int] = None,
                         lease_ms: Optional[int] = None, options: Optional[Options] = None) -> models.TerminalInfo:
         """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
-                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64, "rows": rows, "cols": cols,
+                "timeout_ms": timeout_ms, "files": files, "name": name, "max_controllers": max_controllers,
+                "lease_ms": lease_ms}
         return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
 
     def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:

@@ -343,6 +343,8 @@ class ExecInfo(Model):
     signal: int = 0
     # Ended by timeout_ms
     timed_out: bool = False
+    # It failed, and the kernel killed something in its sandbox for lack of memory
+    oom: bool = False
     # Printed so far
     stdout_bytes: int = 0
     # Printed so far

@@ -60,6 +60,11 @@ class ExecResult:
         return self.info.timed_out
 
     @property
+    def oom(self) -> bool:
+        """It failed, and the kernel killed something in its sandbox for lack of memory."""
+        return self.info.oom
+
+    @property
     def signal(self) -> int:
         return self.info.signal
 
@@ -84,7 +89,8 @@ class ExecResult:
         """Itself if the command succeeded, otherwise CommandFailed."""
         if self.ok:
             return self
-        how = "was lost" if self.lost else "took too long" if self.timed_out else f"exited with {self.exit_code}"
+        how = ("was lost" if self.lost else "took too long" if self.timed_out
+               else "was out of memory" if self.oom else f"exited with {self.exit_code}")
         last = self.error_text.strip().splitlines()[-1:]
         raise CommandFailed(f"{' '.join(self.info.argv)[:200]} {how}" + "".join(": " + line[:500] for line in last))
 
@@ -247,6 +253,12 @@ class Process:
     def signal(self, signal: Union[str, int], tree: bool = False) -> None:
         """TERM, "SIGINT", 9…; to its process group, or with tree to everything that it started."""
         self.info = self._api.exec_signal(self.sandbox.id, self.id, signal=str(signal), tree=tree)
+
+    def cancel(self) -> ExecResult:
+        """Kills it and everything that it started, and waits until all of that is gone."""
+        self.info = self._api.exec_cancel(self.sandbox.id, self.id, wait=WAIT_MS,
+                                          options=Options(timeout=WAIT_MS / 1000 + WAIT_SLACK))
+        return self.wait()
 
     def kill(self) -> None:
         self.signal("KILL", tree=True)

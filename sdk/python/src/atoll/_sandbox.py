@@ -1,4 +1,5 @@
 """One sandbox: its commands, its files, its life."""
+import base64
 from typing import TYPE_CHECKING, Any, List, Literal, Mapping, Optional, Sequence, Union
 
 from . import _models as models
@@ -15,6 +16,7 @@ User = Literal["agent", "root"]
 Command = Union[str, Sequence[str]]
 LIFE_SECONDS = 120.0  # to start, stop, copy
 PAGE = 500  # of a list
+STDIN_INLINE = 262144  # bytes of input that go with the request itself
 
 
 class Sandbox:
@@ -66,23 +68,27 @@ class Sandbox:
              check: bool = False) -> ExecResult:
         """Runs a command and waits for its end. `timeout_ms` kills it and everything that it started; `check`
         makes a CommandFailed of anything but exit code 0."""
-        if stdin is None:
-            process = self._exec(WAIT_MS, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files)
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        if given is None or (isinstance(given, (bytes, bytearray)) and len(given) <= STDIN_INLINE):
+            process = self._exec(WAIT_MS, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files,
+                                 stdin=None if given is None else bytes(given))
         else:
             process = self._exec(0, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files,
                                  stdin_open=True)
-            process.feed(stdin)
+            process.feed(given)
         result = process.wait()
         return result.check() if check else result
 
     def _exec(self, wait: int, command: Command, *, cwd: Optional[str], user: Optional[User],
               env: Optional[Mapping[str, str]], timeout_ms: Optional[int],
               files: Optional[Sequence[models.FileRule]], tty: bool = False, stdin_open: bool = False,
-              rows: Optional[int] = None, cols: Optional[int] = None, name: Optional[str] = None) -> Process:
+              rows: Optional[int] = None, cols: Optional[int] = None, name: Optional[str] = None,
+              stdin: Optional[bytes] = None) -> Process:
         line, argv = (command, None) if isinstance(command, str) else (None, list(command))
         info = self._api.exec_create(
             self.id, wait=wait or None, argv=argv, command=line, name=name, cwd=cwd, user=user, env=env,
             tty=tty or None, stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
+            stdin_base64=None if stdin is None else base64.b64encode(stdin).decode(),
             options=Options(timeout=wait / 1000 + self.client.timeout + WAIT_SLACK))
         return Process(self, info)
 

@@ -1,0 +1,244 @@
+/*
+ * What commands print. It is a file by position (box/spool.h), so a reader needs no queue: it reads
+ * on from where its peer is, stops when the peer is slow, and is told when there is more. One that
+ * comes back names its position. Server-sent events carry both streams in one answer: each event's
+ * id is the position of both ("OUT,ERR"), its data base64, and the last one is `exit` with the
+ * command.
+ */
+#include "api/exec.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+
+#define CHUNK 49152 /* a multiple of 3: base64 without padding in between */
+
+struct output {
+    struct box_reader reader;
+    struct list node; /* in the api's outputs */
+    struct http_req *req;
+    struct box_exec *exec;
+    uint64_t at[INIT_STREAMS];
+    unsigned first, last; /* streams: both, or one */
+    bool sse, follow;
+    char who[ID_SIZE];
+};
+
+static void output_free(struct output *output)
+{
+    box_exec_unfollow(&output->reader);
+    list_remove(&output->node);
+    free(output);
+}
+
+static enum http_flow put_bytes(struct output *output, unsigned stream, struct str data)
+{
+    autobuf struct buf text = { 0 };
+
+    if (!output->sse)
+        return http_reply_write(output->req, data);
+    buf_printf(&text, "id: %llu,%llu\nevent: %s\ndata: ", (unsigned long long)output->at[INIT_OUT],
+               (unsigned long long)output->at[INIT_ERR], stream == INIT_ERR ? "stderr" : "stdout");
+    base64_put(&text, data.p, data.n);
+    buf_puts(&text, "\n\n");
+    return http_reply_write(output->req, buf_view(&text));
+}
+
+static void put_exit(struct output *output)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json = json_to(&text);
+    struct exec_view view;
+
+    box_exec_view(output->exec, &view);
+    buf_puts(&text, "event: exit\ndata: ");
+    field_encode(exec_fields, &view, &json);
+    buf_puts(&text, "\n\n");
+    (void)http_reply_write(output->req, buf_view(&text));
+}
+
+/* 1: the peer must read first; 0: everything was given; -1: cannot go on. */
+static int give(struct output *output, unsigned stream)
+{
+    static char data[CHUNK]; /* the loop thread's */
+    struct err err;
+
+    for (;;) {
+        ssize_t got =
+            box_exec_read(output->exec, stream, output->at[stream], data, sizeof(data), &err);
+        if (got <= 0)
+            return got < 0 ? -1 : 0;
+        output->at[stream] += (uint64_t)got;
+        enum http_flow flow = put_bytes(output, stream, (struct str){ data, (size_t)got });
+        if (flow != HTTP_OK)
+            return 1;
+    }
+}
+
+static void pump(struct output *output)
+{
+    struct http_req *req = output->req;
+    bool ended = box_exec_ended(output->exec);
+
+    for (unsigned s = output->first; s <= output->last; s++) {
+        int rc = give(output, s);
+
+        if (rc > 0)
+            return;
+        if (rc < 0) { /* so slow that its place was overwritten */
+            output_free(output);
+            http_cut(req, "output beyond what is kept");
+            return;
+        }
+    }
+    if (output->follow && !ended)
+        return;
+    if (output->sse)
+        put_exit(output);
+    output_free(output);
+    http_reply_end(req, NULL, 0);
+}
+
+static void output_more(struct box_reader *reader)
+{
+    pump(container_of(reader, struct output, reader));
+}
+
+static void output_cut(struct output *output, const char *why)
+{
+    struct http_req *req = output->req;
+
+    output_free(output);
+    http_cut(req, why);
+}
+
+static void output_gone(struct box_reader *reader)
+{
+    output_cut(container_of(reader, struct output, reader), "the command is no longer kept here");
+}
+
+static void on_req_gone(struct http_req *req)
+{
+    output_free(req->app);
+}
+
+static void on_req_drain(struct http_req *req)
+{
+    pump(req->app);
+}
+
+void output_streams_cut(struct api *api, const char *who)
+{
+    list_each_safe (pos, &api->own->outputs) {
+        struct output *output = list_entry(pos, struct output, node);
+
+        if (strcmp(output->who, who) == 0)
+            output_cut(output, "the credential has ended");
+    }
+}
+
+static int check_place(const struct box_exec *exec, unsigned stream, uint64_t at, struct err *err)
+{
+    uint64_t begin, end;
+
+    box_exec_range(exec, stream, &begin, &end);
+    if (at < begin)
+        return err_set(err, ERR_GONE, "bytes before position %llu are no longer kept",
+                       (unsigned long long)begin);
+    if (at > end)
+        return err_set(err, ERR_RANGE, "the stream has %llu bytes so far", (unsigned long long)end);
+    return 0;
+}
+
+/* Takes the request over from the call. */
+static void output_begin(struct call *call, struct output *output, const char *type)
+{
+    struct http_req *req = call->req;
+    struct http_header headers[CALL_EXTRA_MAX + 4];
+    unsigned count = call_headers(call, headers, CALL_EXTRA_MAX);
+
+    headers[count++] = (struct http_header){ STR("content-type"), str_of(type) };
+    headers[count++] = (struct http_header){ STR("x-accel-buffering"), STR("no") };
+    output->reader.more = output_more;
+    output->reader.gone = output_gone;
+    output->req = req;
+    snprintf(output->who, sizeof(output->who), "%s", call->who.id);
+    req->app = output;
+    req->on_gone = on_req_gone;
+    req->on_drain = on_req_drain;
+    list_append(&call->api->own->outputs, &output->node);
+    box_exec_follow(output->exec, &output->reader);
+    http_reply_begin(req, 200, headers, count);
+    http_slim(req);
+    call->req = NULL;
+    call_free(call);
+    pump(output);
+}
+
+int output_get(struct call *call, struct err *err)
+{
+    const char *stream = call_query(call, "stream");
+    struct box_exec *exec;
+    int64_t from, follow;
+
+    if (call_exec(call, &exec, err) < 0 ||
+        call_query_int(call, "from", 0, INT64_MAX, 0, &from, err) < 0 ||
+        call_query_int(call, "follow", 0, 1, 0, &follow, err) < 0)
+        return -1;
+    if (stream && strcmp(stream, "stdout") != 0 && strcmp(stream, "stderr") != 0)
+        return err_field(err, "stream", "stdout or stderr");
+    unsigned number = stream && strcmp(stream, "stderr") == 0 ? INIT_ERR : INIT_OUT;
+    uint64_t begin, end;
+    box_exec_range(exec, number, &begin, &end);
+    if (!call_query(call, "from"))
+        from = (int64_t)begin;
+    if (check_place(exec, number, (uint64_t)from, err) < 0)
+        return -1;
+    struct output *output = xnew(struct output);
+    output->exec = exec;
+    output->first = output->last = number;
+    output->at[number] = (uint64_t)from;
+    output->follow = follow;
+    call_header(call, "atoll-position", arena_printf(&call->arena, "%lld", (long long)from));
+    output_begin(call, output, "application/octet-stream");
+    return 0;
+}
+
+/* "OUT,ERR" from Last-Event-ID or ?from=; without either, everything that is kept. */
+static int both_places(struct call *call, const struct box_exec *exec, uint64_t at[INIT_STREAMS],
+                       struct err *err)
+{
+    struct str last = http_header(call->req, "last-event-id");
+    struct str text = last.n ? last : str_of(call_query(call, "from"));
+    uint64_t end;
+
+    if (!text.n) {
+        box_exec_range(exec, INIT_OUT, &at[INIT_OUT], &end);
+        box_exec_range(exec, INIT_ERR, &at[INIT_ERR], &end);
+        return 0;
+    }
+    struct str out = str_cut(&text, ',');
+    if (!str_to_u64(out, &at[INIT_OUT]) || !str_to_u64(text, &at[INIT_ERR]))
+        return err_field(err, last.n ? "Last-Event-ID" : "from",
+                         "two positions, such as 120,0: of stdout and of stderr");
+    if (check_place(exec, INIT_OUT, at[INIT_OUT], err) < 0)
+        return -1;
+    return check_place(exec, INIT_ERR, at[INIT_ERR], err);
+}
+
+int output_sse(struct call *call, struct err *err)
+{
+    struct box_exec *exec;
+    uint64_t at[INIT_STREAMS];
+
+    if (call_exec(call, &exec, err) < 0 || both_places(call, exec, at, err) < 0)
+        return -1;
+    struct output *output = xnew(struct output);
+    output->exec = exec;
+    output->first = INIT_OUT;
+    output->last = INIT_ERR;
+    memcpy(output->at, at, sizeof(at));
+    output->sse = output->follow = true;
+    output_begin(call, output, "text/event-stream");
+    return 0;
+}
