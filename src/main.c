@@ -26,7 +26,8 @@ int main(int argc, char **argv)
         return serve(argc, argv);
     if (argc == 2 && strcmp(argv[1], "api") == 0)
         return api_main();
-    if (argc == 4 && strcmp(argv[1], "egress") == 0)
+    /* `atoll egress show ID` is a command; the role has two numbers. */
+    if (argc == 4 && strcmp(argv[1], "egress") == 0 && argv[2][0] >= '0' && argv[2][0] <= '9')
         return egress_main(argv);
     if (argc >= 2 && strcmp(argv[1], "helper") == 0)
         return helper_main(argc, argv);

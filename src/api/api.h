@@ -160,6 +160,7 @@ struct api {
     struct auth *auth;
     struct boxes *boxes;
     struct links *links;
+    struct gate *gate;
     struct api_options options;
     int64_t started_ms;
     bool draining;

@@ -310,10 +310,10 @@ static int count_log(struct server *server, const char *text)
     return count;
 }
 
-/* Until the log holds `text` `times` times; fails the test after `ms`. */
+/* Until the log holds `text` `times` times; fails the test after `ms` (on a quiet machine). */
 static void wait_log(struct server *server, const char *text, int times, int ms)
 {
-    int64_t until = clock_mono_ms() + ms;
+    int64_t until = clock_mono_ms() + test_patience(ms);
 
     while (count_log(server, text) < times) {
         if (clock_mono_ms() > until)
@@ -322,10 +322,10 @@ static void wait_log(struct server *server, const char *text, int times, int ms)
     }
 }
 
-/* Its exit status; fails the test after `ms`. */
+/* Its exit status; fails the test after `ms` (on a quiet machine). */
 static int wait_end(struct server *server, int ms)
 {
-    int64_t until = clock_mono_ms() + ms;
+    int64_t until = clock_mono_ms() + test_patience(ms);
     int status;
 
     while (waitpid(server->pid, &status, WNOHANG) == 0) {
