@@ -1,13 +1,12 @@
 # Atoll. `make run` starts it, `make test` proves it, `make help` lists the rest.
 #
 # GNU make and pkg-config, nothing to install first: `make deps` brings the libraries. Output goes
-# to build/; variants that must not mix have their own (build-address/ with SAN=address, build-lazy/
-# with LAZY=1). Every src/ROOM/*.c is in libatoll.a, except tests (x_test.c), fuzzers (x_fuzz.c) and
-# the rooms of the static programs (src/warden, src/init), which have their own block below.
+# to build/; variants that must not mix have their own (build-address/ with SAN=address). Every
+# src/ROOM/*.c is in libatoll.a, except tests (x_test.c), fuzzers (x_fuzz.c) and the rooms of the
+# static programs (src/warden, src/init), which have their own block below.
 
 SAN ?=
-LAZY ?=
-BUILD := build$(if $(SAN),-$(SAN))$(if $(LAZY),-lazy)
+BUILD := build$(if $(SAN),-$(SAN))
 CC := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 CLANG ?= clang-14
 MUSL_CC ?= musl-gcc
@@ -18,7 +17,7 @@ JOBS ?= $(shell nproc)
 
 # ---- flags ---------------------------------------------------------------------------------------
 
-PKGS := libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib libzstd liblzma
+PKGS := libcares libnghttp2 libprotobuf-c openssl sqlite3 libseccomp zlib libzstd liblzma
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wformat=2 -Wstrict-prototypes \
         -Wmissing-prototypes -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
         -Wlogical-op -Wimplicit-fallthrough=5 -Wvla -Walloca -Wstack-usage=16384 $(WERROR)
@@ -41,7 +40,7 @@ else ifeq ($(SAN),analyze)
 # gcc's own analyzer; what is built is thrown away. gcc 12 does not know that a cleanup attribute
 # frees, closes or reads: the checks about leaks would name every autofree, and LeakSanitizer does
 # that work at run time.
-OPT := -O1 -g -fanalyzer -Wno-analyzer-malloc-leak -Wno-analyzer-file-leak -DATOLL_ANALYZE
+OPT := -O1 -fanalyzer -Wno-analyzer-malloc-leak -Wno-analyzer-file-leak -DATOLL_ANALYZE
 WARN := -Wall $(WERROR)
 SAN_LINK :=
 else
@@ -49,8 +48,7 @@ OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=al
 # The sanitizers' own instrumentation confuses these two.
 WARN += -Wno-stack-usage -Wno-null-dereference -Wno-maybe-uninitialized
 endif
-CPPFLAGS := -Isrc -I$(BUILD)/gen -D_GNU_SOURCE -DATOLL_VERSION='"$(VERSION)"' \
-            $(if $(LAZY),-DATOLL_LAZY_COMMIT)
+CPPFLAGS := -Isrc -I$(BUILD)/gen -D_GNU_SOURCE -DATOLL_VERSION='"$(VERSION)"'
 # Asked for once and only when something is compiled: `make run` on a bare machine has no pkg-config
 # before it has installed it.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PKGS)))$(PKG_CFLAGS)
@@ -274,7 +272,27 @@ $(OTHER)/atoll-warden: $(filter-out %/init_image.o,$(WARDEN_OBJ)) $(OTHER)/init_
 	$(musl_link)
 TEST_PROGRAMS += $(OTHER)/atoll $(OTHER)/atoll-warden
 
-$(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): CPPFLAGS += -DATOLL_FAULTS
+# A server that answers before it has committed, to prove that the crash tests see it.
+LIAR := $(BUILD)/liar
+$(LIAR)/%.o: src/store/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) -DATOLL_LAZY_COMMIT $(CFLAGS) -MMD -MP -c $< -o $@
+$(LIAR)/atoll: $(BUILD)/obj/main.o $(LIAR)/store.o $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(LIAR)/atoll-warden: $(BUILD)/atoll-warden
+	@mkdir -p $(@D)
+	@cp $< $@
+$(BUILD)/test/store/crash_liar_test: $(LIAR)/crash_test.o $(LIAR)/store.o $(BUILD)/obj/base/test.o \
+                                     $(BUILD)/libatoll.a
+	@mkdir -p $(@D)
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+TEST_PROGRAMS += $(LIAR)/atoll $(LIAR)/atoll-warden
+TESTS += $(BUILD)/test/store/crash_liar_test
+
+# (Private: what these are made from, the stamp of the flags above all, must not see it.)
+$(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): private CPPFLAGS += -DATOLL_FAULTS
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
                                   $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
                                   | $(BUILD)/atoll-warden $(BUILD)/probe
@@ -284,8 +302,9 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl
 
 # ---- programs that tests talk to -------------------------------------------------------------------
 
-# testd: a server for protocol peers. screen: what our terminal shows, to compare with others.
-PEERS := testd screen
+# testd: a server for protocol peers. screen: what our terminal shows, to compare with others. rules: policies for the
+# egress process.
+PEERS := testd screen rules
 TEST_PROGRAMS += $(PEERS:%=$(BUILD)/%)
 
 $(PEERS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: tests/peers/%.c $(BUILD)/flags
@@ -375,7 +394,6 @@ RUN_TESTS = $(PYTHON) tools/run-tests --build $(BUILD)
 .PHONY: test unit replay e2e crash
 test: deps-test ## install what tests need, build, and run all of them
 	@$(SUBMAKE) test-programs
-	@$(SUBMAKE) LAZY=1 SAN= programs
 	@$(RUN_TESTS) --unit $(TESTS) --replay $(REPLAYS) --e2e
 
 unit: ## unit tests alone; T=word runs those whose path holds the word
@@ -439,7 +457,7 @@ INSTALL ?= install
 $(BUILD)/libexec: FORCE
 	$(call stamp,$(LIBEXECDIR))
 $(BUILD)/obj/daemon/serve.o: $(BUILD)/libexec
-$(BUILD)/obj/daemon/serve.o: CPPFLAGS += -DATOLL_LIBEXEC='"$(LIBEXECDIR)"'
+$(BUILD)/obj/daemon/serve.o: private CPPFLAGS += -DATOLL_LIBEXEC='"$(LIBEXECDIR)"'
 
 .PHONY: install uninstall
 install: all ## install below PREFIX (/usr/local), DESTDIR before it: programs, manuals, unit, completions
@@ -483,12 +501,12 @@ clean: ## remove everything that was built
 print-flags:
 	@echo '-std=gnu17 $(subst ','\'',$(CPPFLAGS)) $(PKG_CFLAGS)'
 # CMSG_FIRSTHDR is NULL only without room for a header, which the line above it makes.
-build-analyze/obj/wire/wire.o: EXTRA_CFLAGS := -Wno-analyzer-null-dereference
+build-analyze/obj/wire/wire.o: private EXTRA_CFLAGS := -Wno-analyzer-null-dereference
 # With SAN=analyze: every object, nothing linked.
 analyze: $(LIB_OBJ) $(BUILD)/obj/main.o
 
 help:
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
-	@echo '  SAN=address|undefined|thread, LAZY=1: variants in their own build directory'
+	@echo '  SAN=address|undefined|thread: a variant in its own build directory'
 
--include $(shell find $(BUILD)/obj $(BUILD)/musl $(BUILD)/other -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/musl $(BUILD)/other $(BUILD)/liar -name '*.d' 2>/dev/null)

@@ -9,18 +9,16 @@ names another program to test (a sanitizer build). A test that takes longer than
 (`@pytest.mark.timeout(seconds)`, otherwise 60) fails instead of hanging. With ATOLL_MUST_WORK=1 a skip is
 a failure.
 """
-import filecmp
 import os
 import pathlib
-import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import harness  # noqa: E402
+from sdkts import npm_ci  # noqa: E402
 
 MUST_WORK = os.environ.get("ATOLL_MUST_WORK") == "1"
 TEST_SECONDS = 60
@@ -88,15 +86,8 @@ def start_server():
 
 @pytest.fixture(scope="session")
 def node_modules():
-    """What tests/peers/package-lock.json names, installed once and again when it changes."""
-    if not shutil.which("npm"):
-        pytest.skip("npm is not installed")
-    peers = harness.ROOT / "tests" / "peers"
-    lock, done = peers / "package-lock.json", peers / "node_modules" / ".lock-installed"
-    if not (done.exists() and filecmp.cmp(lock, done, shallow=False)):
-        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=peers,
-                       check=True, timeout=180, stdout=subprocess.DEVNULL)
-        shutil.copy(lock, done)
+    """What tests/peers/package-lock.json names."""
+    npm_ci(harness.ROOT / "tests" / "peers")
 
 
 @pytest.fixture

@@ -25,8 +25,18 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("ATOLL_BUILD", ROOT / "build")).resolve()
 BIN = os.environ.get("ATOLL_BIN", str(BUILD / "atoll"))
-# Sanitizer builds are slower, and so may everything be that is not itself a measurement.
-SLOW = 5 if any(san in BIN for san in ("build-address", "build-thread", "build-undefined")) else 1
+# Sanitizer builds are slower and larger.
+SANITIZED = 5 if any(san in BIN for san in ("build-address", "build-thread", "build-undefined")) else 1
+
+
+def load():
+    """How many processes want each core, at least one: a busy machine is as many times slower."""
+    return min(20, max(1, os.getloadavg()[0] / os.cpu_count()))
+
+
+# How much longer than on a quiet machine everything may take that is not itself a measurement. (Files run
+# side by side, and a limit that is only reached by what fails costs nothing.)
+SLOW = SANITIZED * 2 * load()
 # A process with a thread of the sanitizer's cannot make a user namespace for itself.
 NO_USERNS = "build-thread" in BIN
 READY_SECONDS = 10 * SLOW
@@ -85,7 +95,7 @@ def free_port():
 
 def wait_until(fn, seconds, what, pause=0.01):
     """Polls until fn() is true and returns what it gave; says what it waited for otherwise."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOW
     while True:
         got = fn()
         if got:
@@ -327,7 +337,7 @@ class Server:
 
     def wait_gone(self, seconds=5):
         """Nothing that ever belonged to it may be alive."""
-        wait_until(lambda: not [p for p in self.seen if alive(p)], seconds * SLOW,
+        wait_until(lambda: not [p for p in self.seen if alive(p)], seconds,
                    f"the end of {[p for p in self.seen if alive(p)]}")
         reap(self.seen - {self.process.pid})
 
@@ -413,12 +423,12 @@ class Server:
                 timeout=10, unix=False):
         """One request on its own connection. token="admin" is the owner's, None sends none."""
         if unix:
-            conn = UnixConnection(self.socket_path, timeout)
+            conn = UnixConnection(self.socket_path, timeout * SLOW)
         elif self.tls:
-            conn = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout,
+            conn = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout * SLOW,
                                                context=client_tls())
         else:
-            conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout,
+            conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW,
                                               source_address=(source, 0) if source else None)
         send = {k.lower(): v for k, v in (headers or {}).items()}
         if json is not None:
@@ -488,7 +498,7 @@ class Server:
         """The command line, as its user would run it next to this server."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
         clean.update({"ATOLL_STATE": str(self.state), **env})
-        done = subprocess.run([self.binary, *args], capture_output=True, text=True, timeout=timeout,
+        done = subprocess.run([self.binary, *args], capture_output=True, text=True, timeout=timeout * SLOW,
                               env=clean, stdin=subprocess.DEVNULL)
         assert not check or done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done

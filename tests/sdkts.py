@@ -1,4 +1,5 @@
 """The TypeScript SDK as its users have it: compiled, and installed into a directory of its own."""
+import fcntl
 import filecmp
 import shutil
 import subprocess
@@ -10,15 +11,18 @@ import harness
 SDK = harness.ROOT / "sdk" / "typescript"
 
 
-def npm_ci():
-    """What package-lock.json names, installed once and again when it changes."""
+def npm_ci(where):
+    """What package-lock.json names, installed once and again when it changes. Files that run side by side
+    take turns."""
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")
-    lock, done = SDK / "package-lock.json", SDK / "node_modules" / ".lock-installed"
-    if not (done.exists() and filecmp.cmp(lock, done, shallow=False)):
-        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=SDK, check=True, timeout=180,
-                       stdout=subprocess.DEVNULL)
-        shutil.copy(lock, done)
+    lock, done = where / "package-lock.json", where / "node_modules" / ".lock-installed"
+    with open(lock, "rb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not (done.exists() and filecmp.cmp(lock, done, shallow=False)):
+            subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=where, check=True,
+                           timeout=180, stdout=subprocess.DEVNULL)
+            shutil.copy(lock, done)
 
 
 def tsc(where, *args):
@@ -29,7 +33,7 @@ def tsc(where, *args):
 
 def install(where):
     """Makes of a directory one whose programs can import @atoll/sdk."""
-    npm_ci()
+    npm_ci(SDK)
     package = where / "node_modules" / "@atoll" / "sdk"
     package.mkdir(parents=True)
     tsc(SDK, "--outDir", package / "dist")

@@ -396,12 +396,13 @@ static void on_end(void *ctx, int status, const char *why)
 {
     struct client *client = ctx;
 
-    disconnect(client);
     if (client->over) {
+        disconnect(client);
         loop_stop(client->loop);
         return;
     }
     complain(client, why[0] ? why : "the server ended the call");
+    disconnect(client); /* `why` is the connection's */
     if (status == GRPC_UNAUTHENTICATED && client->given[0]) {
         char other[sizeof(client->secret)];
 

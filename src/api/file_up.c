@@ -58,6 +58,12 @@ static void up_body(struct http_req *req, struct str data, bool last)
         discard(op, data.n);
         return;
     }
+    if (!op->rest.len) {
+        size_t took = box_job_put(&op->job, data);
+
+        op->bytes += took;
+        data = str_from(data, took);
+    }
     buf_str(&op->rest, data);
     op->last = last;
     push(op);

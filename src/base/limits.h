@@ -123,6 +123,7 @@
 #define WARDEN_HELLO_MS 20000  /* from exec to the first message */
 #define WARDEN_RELOAD_MS 10000 /* for reading the settings again */
 #define WIRE_PER_SECOND_MAX 200
+#define EGRESS_RESTART_MAX_MS 800  /* until an egress process that died is started again */
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
@@ -223,6 +224,18 @@
 #define EGRESS_PACKS_MAX 64     /* of a document; of a tenant's own packs */
 #define EGRESS_ASK_S 60         /* a connection waits this long for an answer; unless said */
 #define EGRESS_ASK_MAX_S 600
+#define EGRESS_PROJECTS_MAX 1024                   /* layers of projects of a tenant */
+#define EGRESS_RECORDS_MAX 200000                  /* kept; the oldest make room… */
+#define EGRESS_RECORDS_MS (7ll * 24 * 3600 * 1000) /* …and none is older */
+#define EGRESS_RECORDS_PER_SECOND 200              /* kept of one sandbox; more are counted */
+#define EGRESS_FLUSH_MS 200                        /* until records are stored… */
+#define EGRESS_FLUSH_RECORDS 512                   /* …or this many wait */
+#define EGRESS_WAITING_MAX 8192 /* records that wait for the store; more are counted */
+#define EGRESS_HOSTS_MAX 512    /* counted by themselves, of one sandbox */
+#define ASKS_PENDING_MAX 32     /* of one sandbox */
+#define ASKS_WAITING_MAX 256    /* connections that wait for one */
+#define ASKS_KEPT_MAX 10000     /* decided ones; the oldest make room */
+#define ASK_NOTE_MAX 1024
 
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
@@ -271,6 +284,20 @@
 #define CRASH_WINDOW_MS 600000
 #define CRASH_SHORT_MS 60000
 #define CRASH_HEALTHY_MS 300000
+
+/* Egress */
+#define EGRESS_BOXES_MAX 16384  /* of which something is known: twice as many as can be */
+#define EGRESS_NAMES_MAX 4096   /* that have an address, of one sandbox */
+#define EGRESS_CONNS_MAX 2048   /* open at once, of one sandbox */
+#define EGRESS_ADDRS_MAX 16     /* of a name; further ones are judged and not tried */
+#define EGRESS_IN_MAX 65536     /* bytes that wait in either direction, when they are read */
+#define EGRESS_PIPES_MAX 256    /* kept for the next */
+#define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
+#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
+#define EGRESS_LOOKUP_MS 3000   /* of a name */
+#define EGRESS_CONNECT_MS 10000 /* to one address */
+#define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
+#define EGRESS_HOLD_MS 100      /* without a descriptor to accept with */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

@@ -10,8 +10,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -64,6 +66,17 @@ uint32_t test_rand(uint32_t below)
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     z ^= z >> 31;
     return below ? (uint32_t)(z % below) : 0;
+}
+
+int test_patience(int ms)
+{
+    enum { most = 20 };
+    double load = 0;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (getloadavg(&load, 1) < 1 || cores < 1)
+        load = 0;
+    return ms * (int)MIN(2 + load / (double)MAX(cores, 1), (double)most);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)

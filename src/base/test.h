@@ -24,6 +24,11 @@ _Noreturn void test_skip(const char *why);
 
 /* Uniform in [0, below). */
 uint32_t test_rand(uint32_t below);
+/*
+ * How long something may take here that takes at most `ms` on a quiet machine: more where many
+ * processes want each core. For limits that only a failure reaches.
+ */
+int test_patience(int ms);
 /* A fresh directory, removed when the program ends. Borrowed until then. */
 const char *test_dir(void);
 

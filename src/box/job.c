@@ -335,21 +335,30 @@ void job_tick(struct box_job *job, bool *again)
 
 /* ---- input ---- */
 
-void job_pump(struct box_job *job)
+/* How much of it is on its way now. */
+static size_t send_input(struct box_job *job, struct str data)
 {
+    size_t sent = 0;
+
     while (job->in_open) {
         uint64_t window = INIT_STDIN_QUEUE - (job->in_sent - job->in_taken);
-        size_t len = MIN(job->in.len, (size_t)IN_FRAME);
+        size_t len = MIN(data.n - sent, (size_t)IN_FRAME);
 
-        if (len == 0 && !job->in_eof)
-            return;
+        if (len < IN_FRAME && !job->in_eof && (len == 0 || job->in_sent != job->in_taken))
+            break; /* little waits for more, or for what went before to be taken */
         if (len > window ||
-            !link_send(job->box, INIT_STDIN, job->number, NULL, 0, job->in.data, len, -1))
-            return;
+            !link_send(job->box, INIT_STDIN, job->number, NULL, 0, data.p + sent, len, -1))
+            break;
+        sent += len;
         job->in_sent += len;
         job->in_open = len != 0;
-        buf_consume(&job->in, len);
     }
+    return sent;
+}
+
+void job_pump(struct box_job *job)
+{
+    buf_consume(&job->in, send_input(job, buf_view(&job->in)));
 }
 
 size_t box_job_put(struct box_job *job, struct str data)
@@ -357,7 +366,8 @@ size_t box_job_put(struct box_job *job, struct str data)
     if (!job->box || !job->in_open || job->in_eof)
         return 0;
     size_t len = MIN(data.n, IN_QUEUE - MIN(job->in.len, (size_t)IN_QUEUE));
-    buf_append(&job->in, data.p, len);
+    size_t sent = job->in.len ? 0 : send_input(job, (struct str){ data.p, len });
+    buf_append(&job->in, data.p + sent, len - sent);
     job->moved_ms = clock_mono_ms();
     job_pump(job);
     return len;

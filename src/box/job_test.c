@@ -233,6 +233,30 @@ TEST(input_waits_for_what_was_taken)
     CHECK(asker.done == 1 && asker.failed);
 }
 
+TEST(little_input_waits_for_what_went_before_to_be_taken)
+{
+    struct init_room room = { .taken = 1 };
+    struct asker asker;
+
+    up(true);
+    uint32_t number = begin(made(), &asker, true);
+    CHECK_INT(box_job_put(&asker.job, STR("a")), 1);
+    CHECK(heard(INIT_STDIN, NULL, NULL, 0)); /* nothing was on its way */
+    CHECK_INT(box_job_put(&asker.job, STR("b")), 1);
+    CHECK_INT(box_job_put(&asker.job, STR("c")), 1);
+    CHECK(!heard(INIT_STDIN, NULL, NULL, 0));
+    say(INIT_STDIN_ROOM, number, &room, sizeof(room), NULL);
+    turn(10);
+    CHECK(heard(INIT_STDIN, NULL, NULL, 0) && asker.job.in_sent == 3);
+    CHECK_INT(box_job_put(&asker.job, STR("d")), 1);
+    CHECK(!heard(INIT_STDIN, NULL, NULL, 0));
+    box_job_eof(&asker.job); /* waits for nobody */
+    CHECK(heard(INIT_STDIN, NULL, NULL, 0) && asker.job.in_sent == 4);
+    CHECK(heard(INIT_STDIN, NULL, NULL, 0) && !asker.job.in_open);
+    down();
+    CHECK(asker.done == 1 && asker.failed);
+}
+
 /* A sandbox that takes no input can still be told to do something, and all of it arrives in the
  * end. */
 TEST(input_that_nobody_takes_leaves_room_for_orders)

@@ -21,7 +21,7 @@ METRIC_GAUGE(pool_ready, "atoll_pool_ready", "Warm sandboxes that wait to be tak
 METRIC_COUNTER(pool_takes, "atoll_pool_takes_total", "Creations that fitted a pool", "what", "warm",
                "empty");
 
-#define REFILL_MS 2
+#define REFILL_MS 4 /* whoever took one is about to use it: not beside that */
 #define RETRY_MIN_MS 500
 #define RETRY_MAX_MS 60000
 #define WARM_MS 10000

@@ -36,7 +36,8 @@ struct landlock_beneath {
 #define LL_MAKE_DIR (1u << 7)
 #define LL_MAKE_REG (1u << 8)
 #define LL_TRUNCATE (1u << 14) /* version 3 */
-#define LL_NET_ALL 3u          /* bind and connect; version 4 */
+#define LL_NET_BIND 1u         /* version 4 */
+#define LL_NET_ALL 3u          /* bind and connect */
 #define LL_SCOPE_ALL 3u        /* abstract sockets and signals; version 6 */
 
 /* What the store does in its directory: files and directories, no links, no devices. */
@@ -67,7 +68,7 @@ int jail_landlock(const struct jail *jail, struct err *err)
     if (abi < 1)
         return err_set(err, ERR_UNSUPPORTED, "the kernel has no Landlock, or it is not enabled");
     rules.fs = fs_all(abi);
-    rules.net = abi >= 4 ? LL_NET_ALL : 0;
+    rules.net = abi >= 4 ? (jail->egress ? LL_NET_BIND : LL_NET_ALL) : 0;
     rules.scoped = abi >= 6 ? LL_SCOPE_ALL : 0;
     /* The kernel refuses a structure longer than it knows unless the rest is zero. */
     size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
@@ -75,7 +76,8 @@ int jail_landlock(const struct jail *jail, struct err *err)
     if (ruleset < 0)
         return err_sys(err, "make a Landlock ruleset");
     struct landlock_beneath data = { .allowed = LL_DATA & rules.fs, .fd = jail->data_fd };
-    if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_BENEATH, &data, 0) < 0)
+    if (jail->data_fd >= 0 &&
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_BENEATH, &data, 0) < 0)
         return err_sys(err, "allow the data directory");
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
         return err_sys(err, "enter Landlock");

@@ -1,19 +1,23 @@
 /*
- * jail - what the api process gives up before it reads its first byte from anyone.
+ * jail - what the api and the egress process give up before they read a byte from anyone.
  *
- * Landlock leaves it one directory; seccomp leaves it the system calls of a server that neither
- * starts programs nor opens connections; it leaves no core and cannot be read by others of its
- * user. There is no way out. A layer that this machine cannot give ends the start with an error
- * that names it, unless the operator allowed its loss.
+ * Landlock leaves the api process one directory and the egress process none; seccomp leaves the one
+ * the system calls of a server that neither starts programs nor opens connections, the other those
+ * of a relay that opens connections and no files; they leave no core and cannot be read by others
+ * of their user. There is no way out. A layer that this machine cannot give ends the start with an
+ * error that names it, unless the operator allowed its loss.
  *
  * Landlock holds for the calling thread and those it starts later: enter before threads start.
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 struct jail {
-    int data_fd;                       /* the one directory; borrowed */
+    bool egress;                       /* who it is for: otherwise the api process */
+    int data_fd;                       /* the one directory; borrowed. Of the egress process: -1 */
     const char *const *allow_degraded; /* layers that may be missing; NULL-terminated, or NULL */
 };
 

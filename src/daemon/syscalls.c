@@ -1,5 +1,5 @@
 /*
- * The seccomp layer: a list of what the api process may ask of the kernel. Everything else kills
+ * The seccomp layer: a list of what each process may ask of the kernel. Everything else kills
  * it: a call outside the list means that somebody else is driving.
  *
  * Left out on purpose: execve and fork (nothing is ever started), socket, connect and bind (its
@@ -7,12 +7,16 @@
  * that can be executed (all code is loaded before the jail). clone3 hides its flags behind a
  * pointer that a filter cannot follow, so it does not exist here and libc falls back to clone,
  * which must make a thread. ioctl answers as if nothing were a terminal.
+ *
+ * The egress process has no threads and no files: to open one is refused, not deadly, because the C
+ * library tries it for its own purposes. It may make sockets of two families, pipes, and connect.
  */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 
 #include <seccomp.h>
 
@@ -54,6 +58,21 @@ static const int allowed[] = {
     SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(getrusage), SCMP_SYS(sysinfo), SCMP_SYS(uname),
     SCMP_SYS(getcpu),
 };
+
+static const int egress_allowed[] = {
+    SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(close),
+    SCMP_SYS(fcntl), SCMP_SYS(splice), SCMP_SYS(pipe2),
+    SCMP_SYS(accept4), SCMP_SYS(connect), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(sendto),
+    SCMP_SYS(sendmsg), SCMP_SYS(shutdown), SCMP_SYS(getsockopt), SCMP_SYS(setsockopt),
+    SCMP_SYS(getsockname), SCMP_SYS(getpeername),
+    SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(futex),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
+    SCMP_SYS(gettid), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack), SCMP_SYS(exit), SCMP_SYS(exit_group),
+    SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(gettimeofday), SCMP_SYS(time),
+    SCMP_SYS(getrandom), SCMP_SYS(getpid),
+};
 /* clang-format on */
 
 /* A call with a condition on one argument. */
@@ -75,6 +94,13 @@ static const struct limited {
       CLONE_THREAD | CLONE_VM | CLONE_SIGHAND },
 };
 
+static const struct limited egress_limited[] = {
+    { SCMP_SYS(mmap), 2, PROT_EXEC, 0 },
+    { SCMP_SYS(mprotect), 2, PROT_EXEC, 0 },
+    { SCMP_SYS(socket), 0, UINT64_MAX, AF_INET },
+    { SCMP_SYS(socket), 0, UINT64_MAX, AF_INET6 },
+};
+
 static const struct refused {
     int call, error;
 } refused[] = {
@@ -83,19 +109,40 @@ static const struct refused {
     { SCMP_SYS(fchown), EPERM }, /* SQLite tries it as uid 0: an ordinary user's in a namespace */
 };
 
-static int add_rules(scmp_filter_ctx filter)
+static const struct refused egress_refused[] = {
+    { SCMP_SYS(ioctl), ENOTTY },
+    { SCMP_SYS(openat), EACCES },
+    { SCMP_SYS(open), EACCES },
+};
+
+/* What one process may do. */
+static const struct list {
+    const int *allowed;
+    size_t allowed_count;
+    const struct limited *limited;
+    size_t limited_count;
+    const struct refused *refused;
+    size_t refused_count;
+} of_api = { allowed, ARRAY_LEN(allowed), limited, ARRAY_LEN(limited), refused, ARRAY_LEN(refused) },
+  of_egress = { egress_allowed, ARRAY_LEN(egress_allowed),
+                egress_limited, ARRAY_LEN(egress_limited),
+                egress_refused, ARRAY_LEN(egress_refused) };
+
+static int add_rules(scmp_filter_ctx filter, const struct list *list)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(allowed) && rc == 0; i++)
-        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-    for (size_t i = 0; i < ARRAY_LEN(limited) && rc == 0; i++)
-        rc = seccomp_rule_add(
-            filter, SCMP_ACT_ALLOW, limited[i].call, 1,
-            SCMP_CMP(limited[i].arg, SCMP_CMP_MASKED_EQ, limited[i].mask, limited[i].value));
-    for (size_t i = 0; i < ARRAY_LEN(refused) && rc == 0; i++)
-        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO((uint32_t)refused[i].error), refused[i].call,
-                              0);
+    for (size_t i = 0; i < list->allowed_count && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, list->allowed[i], 0);
+    for (size_t i = 0; i < list->limited_count && rc == 0; i++) {
+        const struct limited *one = &list->limited[i];
+
+        rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, one->call, 1,
+                              SCMP_CMP(one->arg, SCMP_CMP_MASKED_EQ, one->mask, one->value));
+    }
+    for (size_t i = 0; i < list->refused_count && rc == 0; i++)
+        rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO((uint32_t)list->refused[i].error),
+                              list->refused[i].call, 0);
     /* abort() and raise() signal the own process; nobody else's. */
     if (rc == 0)
         rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
@@ -103,7 +150,7 @@ static int add_rules(scmp_filter_ctx filter)
     return rc;
 }
 
-static int load(scmp_filter_ctx filter)
+static int load(scmp_filter_ctx filter, const struct list *list)
 {
     int rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 
@@ -112,7 +159,7 @@ static int load(scmp_filter_ctx filter)
     if (rc == 0)
         rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree instead of a line */
     if (rc == 0)
-        rc = add_rules(filter);
+        rc = add_rules(filter, list);
     return rc == 0 ? seccomp_load(filter) : rc;
 }
 
@@ -120,12 +167,11 @@ int jail_seccomp(const struct jail *jail, struct err *err)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
 
-    (void)jail;
     if (!filter)
         return err_set(err, ERR_INTERNAL, "make a seccomp filter");
     /* Logged where the kernel can; a kernel that cannot still kills. */
     (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
-    int rc = load(filter);
+    int rc = load(filter, jail->egress ? &of_egress : &of_api);
     seccomp_release(filter);
     if (rc < 0)
         return err_set(err, ERR_UNSUPPORTED, "load the seccomp filter: %s", strerrordesc_np(-rc));

@@ -102,7 +102,7 @@ static struct result run(struct script *script, const struct client_request *wan
 {
     const struct client_request get = { .method = "GET", .path = "/x" };
     struct result result = { .rc = -1 };
-    struct client_options options = { .deadline_ms = clock_mono_ms() + 5000 };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + test_patience(5000) };
     autoclient struct client *client = NULL;
     char part[4096];
 
@@ -367,7 +367,7 @@ TEST(client_sends_a_body_piece_by_piece)
     struct script script = { .say = STR("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
                              .until = "\r\n0\r\n\r\n" };
     struct client_request put = { .method = "PUT", .path = "/", .stream = "application/x-tar" };
-    struct client_options options = { .deadline_ms = clock_mono_ms() + 5000 };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + test_patience(5000) };
     autoclient struct client *client = NULL;
     struct client_reply reply;
     struct err err = { 0 };
@@ -390,7 +390,7 @@ TEST(client_hears_a_refusal_in_the_middle_of_a_body)
     struct script script = { .say = STR("HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno"),
                              .refuse_now = true };
     struct client_request put = { .method = "PUT", .path = "/", .stream = "application/x-tar" };
-    struct client_options options = { .deadline_ms = clock_mono_ms() + 5000 };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + test_patience(5000) };
     autofree char *big = xcalloc(1, 4 << 20);
     autoclient struct client *client = NULL;
     struct client_reply reply;
@@ -550,7 +550,8 @@ static int call_door(struct door *door, const char *address, const char *scheme,
                      struct buf *body, struct err *err)
 {
     struct client_request get = { .method = "GET", .path = "/" };
-    struct client_options options = { .deadline_ms = clock_mono_ms() + 5000, .ca_file = ca };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + test_patience(5000),
+                                      .ca_file = ca };
     struct client_target target;
     struct client_reply reply;
     char actual[SOCK_TEXT_SIZE];
@@ -595,7 +596,7 @@ TEST(client_calls_over_tcp_and_unix_within_a_size)
 TEST(client_says_when_nobody_listens)
 {
     struct client_request get = { .method = "GET", .path = "/" };
-    struct client_options options = { .deadline_ms = clock_mono_ms() + 2000 };
+    struct client_options options = { .deadline_ms = clock_mono_ms() + test_patience(2000) };
     struct client_target target;
     struct client_reply reply;
     autobuf struct buf body = { 0 };

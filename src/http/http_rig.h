@@ -116,7 +116,7 @@ static inline void rig_on_loop(void (*fn)(void))
 /* Waits until *value is at least `want`, or fails. */
 #define rig_wait(value, want)                                                                      \
     do {                                                                                           \
-        int64_t until_ = clock_mono_ms() + 10000;                                                  \
+        int64_t until_ = clock_mono_ms() + test_patience(10000);                                   \
         while ((value) < (want) && clock_mono_ms() < until_)                                       \
             poll(NULL, 0, 1);                                                                      \
         if ((value) < (want))                                                                      \

@@ -15,6 +15,7 @@
 #include "init/init.h"
 
 #define CHUNK 65536
+#define SPLICE (1 << 20) /* at once; a pipe holds less */
 #define TEMP_SIZE 24
 #define TEMP_TRIES 16
 
@@ -64,6 +65,23 @@ static int read_exactly(int fd, void *out, size_t len)
     return 0;
 }
 
+/* As long as the kernel moves pages by itself; what is left of the range is left to be copied. */
+static int give_pages(int fd, struct init_range *range)
+{
+    while (range->len) {
+        off_t at = (off_t)range->offset;
+        ssize_t moved = splice(fd, &at, 1, NULL, (size_t)MIN(range->len, (uint64_t)SPLICE), 0);
+
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0) /* a file system that cannot; the end is told by who reads it */
+            return moved < 0 && errno == EPIPE ? -1 : 0;
+        range->offset += (uint64_t)moved;
+        range->len -= (uint64_t)moved;
+    }
+    return 0;
+}
+
 int builtin_read(struct builtin *job)
 {
     const char *path = job->args[0];
@@ -82,6 +100,8 @@ int builtin_read(struct builtin *job)
         return builtin_sys(job, NULL);
     if (read_exactly(0, &range, sizeof(range)) < 0)
         return 0; /* they only wanted to know */
+    if (give_pages(fd, &range) < 0)
+        return builtin_sys(job, path);
     while (range.len) {
         ssize_t got =
             pread(fd, chunk, (size_t)MIN(range.len, (uint64_t)CHUNK), (off_t)range.offset);
@@ -107,6 +127,11 @@ static int copy_input(struct builtin *job, int to, const char *path)
 
     if (!chunk)
         return builtin_sys(job, path);
+    while ((got = splice(0, NULL, to, NULL, SPLICE, 0)) > 0)
+        ;
+    if (got == 0)
+        return 0;
+    /* A file that does not take pages (one that is appended to, say): what is left is copied. */
     while ((got = read(0, chunk, CHUNK)) != 0) {
         if (got < 0 && errno == EINTR)
             continue;

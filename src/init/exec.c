@@ -370,6 +370,22 @@ void exec_input_write(struct exec *exec)
         close_input(exec);
 }
 
+/* What waits for a reader; false when there is no memory. */
+static bool keep_input(struct exec *exec, const char *data, size_t len)
+{
+    if (exec->in_len + len > exec->in_cap) {
+        char *grown = realloc(exec->in, exec->in_len + len);
+
+        if (!grown)
+            return false;
+        exec->in = grown;
+        exec->in_cap = (uint32_t)(exec->in_len + len);
+    }
+    memcpy(exec->in + exec->in_len, data, len);
+    exec->in_len += (uint32_t)len;
+    return true;
+}
+
 int exec_input(struct exec *exec, const char *data, size_t len)
 {
     if (exec->in_fd < 0 || exec->in_eof)
@@ -382,18 +398,18 @@ int exec_input(struct exec *exec, const char *data, size_t len)
     exec->in_room = true; /* to be told when there is room again */
     if (exec->in_len + len > INIT_STDIN_QUEUE)
         return EAGAIN;
-    if (exec->in_len + len > exec->in_cap) {
-        char *grown = realloc(exec->in, exec->in_len + len);
-
-        if (!grown)
+    /* Mostly there is room for it where it belongs; only the rest is copied. */
+    ssize_t put = exec->in_len ? 0 : write(exec->in_fd, data, len);
+    size_t done = put > 0 ? (size_t)put : 0;
+    if (done < len && !keep_input(exec, data + done, len - done)) {
+        if (!done)
             return EAGAIN;
-        exec->in = grown;
-        exec->in_cap = (uint32_t)(exec->in_len + len);
+        close_input(exec); /* a part of it is nothing that could be asked for again */
+        return EPIPE;
     }
-    memcpy(exec->in + exec->in_len, data, len);
-    exec->in_len += (uint32_t)len;
     exec->in_total += len;
-    exec_input_write(exec);
+    if (exec->in_len)
+        exec_input_write(exec);
     return 0;
 }
 

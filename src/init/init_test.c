@@ -429,3 +429,52 @@ TEST(positions_and_input_beyond_what_is_there_are_refused)
     CHECK(refused);
     rig_clear();
 }
+
+/* The bytes of output that have arrived, over all frames. */
+static size_t heard_bytes(void)
+{
+    static char data[INIT_FRAME_MAX];
+    size_t bytes = 0;
+    ssize_t got;
+
+    while ((got = recv(rig_end, data, sizeof(data), MSG_DONTWAIT)) > 0) {
+        struct init_head head;
+
+        memcpy(&head, data, sizeof(head));
+        if (head.type == INIT_OUTPUT)
+            bytes += head.len - sizeof(struct init_output);
+    }
+    return bytes;
+}
+
+TEST(little_output_waits_for_what_went_before_to_be_acknowledged)
+{
+    static char data[CHUNK_LEAST];
+    struct init_ack ack = { { 1, 0 } };
+
+    rig_begin();
+    memset(models, 0, sizeof(models));
+    start_one(&models[0]);
+    struct exec *exec = exec_find(models[0].id);
+    int out = rig_child(exec)->fd[1];
+    CHECK(write(out, "a", 1) == 1);
+    rig_turn();
+    CHECK_INT(heard_bytes(), 1); /* nothing was on its way */
+    CHECK(write(out, "b", 1) == 1);
+    rig_turn();
+    CHECK_INT(heard_bytes(), 0);
+    tell(INIT_ACK, exec->id, &ack, sizeof(ack), NULL, 0);
+    rig_turn();
+    CHECK_INT(heard_bytes(), 1);
+    CHECK(write(out, data, sizeof(data) - 1) == sizeof(data) - 1);
+    rig_turn();
+    CHECK_INT(heard_bytes(), 0);
+    CHECK(write(out, "c", 1) == 1); /* enough to be worth it */
+    rig_turn();
+    CHECK_INT(heard_bytes(), CHUNK_LEAST);
+    CHECK(write(out, "d", 1) == 1);
+    rig_exit(exec, 0); /* its end waits for nobody */
+    rig_turn();
+    CHECK_INT(heard_bytes(), 1);
+    rig_clear();
+}

@@ -11,8 +11,9 @@
 
 #include "init/init.h"
 
-#define CHUNK_MAX 32768
-#define ROUND_FRAMES 64 /* requests taken before others have their turn */
+#define CHUNK_MAX 61440
+#define CHUNK_LEAST 16384 /* less waits for the answer to what went before */
+#define ROUND_FRAMES 64   /* requests taken before others have their turn */
 
 int link_fd = -1;
 static bool blocked;
@@ -278,13 +279,23 @@ void link_readable(void)
     }
 }
 
+/*
+ * Who prints fast is told of in large pieces: a small one waits while another is on its way, until
+ * that was acknowledged or more has come. Every piece costs the api as much as two more processes
+ * that wake up.
+ */
+static bool worth_sending(const struct exec *exec, const struct out *out)
+{
+    return exec->ended || out->sent == out->begin || out->end - out->sent >= CHUNK_LEAST;
+}
+
 static bool flush_stream(struct exec *exec, int stream)
 {
     struct out *out = &exec->out[stream];
     const char *data;
     size_t len;
 
-    while ((len = out_next(out, CHUNK_MAX, &data))) {
+    while (worth_sending(exec, out) && (len = out_next(out, CHUNK_MAX, &data))) {
         struct init_output head = { .stream = (uint32_t)stream, .position = out->sent };
 
         if (!send_frame(INIT_OUTPUT, exec->id, &head, sizeof(head), data, len))

@@ -6,8 +6,8 @@
  * And the same with the power cut instead (fault_vfs.h): what was not flushed may be lost, in any
  * order. A kill proves nothing about fsync, because the kernel keeps what was written.
  *
- * ATOLL_CRASH_CYCLES sets how often (40). In a build that acknowledges before it commits (make
- * LAZY=1) the same check must find lost writes, or it is worth nothing.
+ * ATOLL_CRASH_CYCLES sets how often (40). Built with a store that acknowledges before it commits
+ * (crash_liar_test) the same check must find lost writes, or it is worth nothing.
  */
 #include <fcntl.h>
 #include <poll.h>

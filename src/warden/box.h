@@ -14,7 +14,7 @@
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
  *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
- *   sweep.c       its mounts, when all else is gone
+ *   sweep.c       its mounts, when all else is gone       net.h       its way out
  */
 #pragma once
 
@@ -50,9 +50,12 @@ bool box_fault_here(enum box_step step);
             return -1;                                                                             \
     } while (0)
 
+struct net;
+
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
     int boxes_fd;       /* STATE/boxes: a socket per box */
+    uint64_t ignored;   /* signals, as a set from 1 on: not what a box begins with */
     int records_fd;     /* STATE/records */
     int skeleton_fd;    /* lower layer of the default image */
     int usr_fd;         /* the host's /usr */
@@ -120,7 +123,8 @@ void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
 must_use int userns_make(const struct box_host *host, uint32_t slot, bool nested);
 /* For mounts alone: the one user and group of the host are seen as the user id `to`. */
 must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);
-must_use int netns_make(void);
+/* With the sockets of a box in it, where they can be made (net.h). */
+must_use int netns_make(struct net *net);
 must_use int loopback_up(void);
 
 /* ---- rootless.c ---- */
@@ -131,7 +135,9 @@ must_use int loopback_up(void);
 /* How many ids a box gets of so many, and for how many boxes that is enough. */
 void rootless_plan(uint32_t ids, uint32_t *each, uint32_t *slots);
 void rootless_count(void);
-must_use int rootless_netns(void);
+must_use int rootless_netns(struct net *net);
+/* The sockets in the network of a process that runs. */
+must_use int rootless_net(int pidfd, struct net *net);
 /* As tree_detach; with what is mounted below, where the kernel gives one only with the other. */
 must_use int rootless_tree(int dir_fd);
 /* The host's devices, detached; and bound over the files of the same name in a box's /dev. */
@@ -206,6 +212,8 @@ void fs_return(void); /* leaves errno alone */
 
 /* ---- child.c: all of the child; returns only on failure ---- */
 
+/* Of this process, as a set whose first bit is signal 1. */
+uint64_t signals_ignored(void);
 must_use int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                        struct box_fds *fds, enum box_step *step);
 

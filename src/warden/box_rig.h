@@ -104,7 +104,7 @@ static inline struct rig_heard rig_ask(struct wire_msg *msg)
 
     msg->number = ++rig_number;
     CHECK(boxes_hear(msg));
-    if (!rig_wait(msg->verb, msg->number, 15000, &heard))
+    if (!rig_wait(msg->verb, msg->number, test_patience(15000), &heard))
         test_fail(__FILE__, __LINE__, "no answer to verb %d", msg->verb);
     return heard;
 }

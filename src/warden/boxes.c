@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "warden/disk.h"
+#include "warden/net.h"
 
 struct box_host box_host = { .boxes_fd = -1,
                              .records_fd = -1,
@@ -176,6 +177,7 @@ static void adopt(const struct box_record *record)
     box->nested = record->nested;
     table_set_upper(box, record->upper);
     box->pidfd = take_fd(&pidfd);
+    net_adopt(record->slot);
 }
 
 static void remove_unknown(const char id[BOX_ID_SIZE])
@@ -249,6 +251,7 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         return 0; /* not as this user */
     }
     state = state_fd;
+    box_host.ignored = signals_ignored();
     if (!box_host.rootless)
         box_host.uid_first = uid_base + BOX_UIDS; /* the first range is the api process's own */
     *what = host_open(state_fd);

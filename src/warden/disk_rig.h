@@ -74,7 +74,7 @@ static inline int rig_loops(const char *state)
 /* The last user of a loop device is gone when the kernel has unmounted; that may take a moment. */
 static inline void rig_check_no_loops(const char *state)
 {
-    int64_t until = clock_mono_ms() + 10000;
+    int64_t until = clock_mono_ms() + test_patience(10000);
 
     while (rig_loops(state) && clock_mono_ms() < until)
         poll(NULL, 0, 5);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "seccomp/seccomp.h"
 #include "warden/disk.h"
+#include "warden/net.h"
 
 #define END_SOON_MS 1 /* cgroups are busy for a moment after the last exit */
 #define END_LATER_MS 1000
@@ -229,6 +230,7 @@ static void created(struct box *box)
     box->state = BOX_RUNNING;
     table_due_off(box);
     say_created(box, fds, 2);
+    net_tell(table_slot(box));
     close_one(&box->pidfd);
     close_one(&box->link);
     close_one(&box->report);

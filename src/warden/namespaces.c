@@ -18,7 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "warden/box.h"
+#include "base/log.h"
+#include "warden/net.h"
 
 static int write_file(const char *path, const char *text)
 {
@@ -126,7 +127,18 @@ int loopback_up(void)
     return ioctl(fd, SIOCSIFFLAGS, &lo);
 }
 
-int netns_make(void)
+/* Without them nothing of the box reaches anything, which is no reason not to have it. */
+static void sockets_make(struct net *net)
+{
+    static bool told;
+
+    if (net_make(net) == 0 || told)
+        return;
+    log_warn("sandboxes have no network at all", kv_str("error", strerror(errno)));
+    told = true;
+}
+
+int netns_make(struct net *net)
 {
     autoclose int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), fd = -1;
 
@@ -134,6 +146,8 @@ int netns_make(void)
         return -1;
     if (loopback_up() == 0)
         fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        sockets_make(net);
     int error = errno;
     if (setns(home, CLONE_NEWNET) < 0)
         abort(); /* never go on in a stranger's network */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "warden/boxes.h"
+#include "warden/net.h"
 
 #define POOL_SIZE CGROUP_AHEAD
 #define POOL_REST_MS 1    /* after the last request, before the pool is filled */
@@ -35,14 +36,17 @@ int64_t pool_due_ms(void)
 
 static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box_step *step)
 {
+    struct net net = NET_NONE;
+
     *out = (struct box_ahead){ -1, -1, -1 };
     *step = BOX_STEP_USERNS;
     autoclose int user = userns_make(&box_host, slot, nested);
     if (user < 0)
         return -1;
     *step = BOX_STEP_NETNS;
-    if ((out->netns = box_host.rootless ? rootless_netns() : netns_make()) < 0)
+    if ((out->netns = box_host.rootless ? rootless_netns(&net) : netns_make(&net)) < 0)
         return -1;
+    net_keep(slot, &net);
     out->userns = take_fd(&user);
     return 0;
 }
@@ -73,6 +77,7 @@ static void give_back(unsigned keep)
 {
     while (pool_count > keep) {
         table_reserve(table_at(pool[--pool_count].slot), false);
+        net_leave(pool[pool_count].slot);
         cgroup_drop_ahead(pool_count);
         close(pool[pool_count].ahead.userns);
         close(pool[pool_count].ahead.netns);

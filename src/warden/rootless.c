@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "warden/boxes.h"
 #include "warden/mount.h"
+#include "warden/net.h"
 
 /* ---- ids ---- */
 
@@ -67,41 +68,87 @@ void rootless_count(void)
 
 /* ---- network ---- */
 
-static _Noreturn void netns_child(int talk)
+/* Says how it went, with the sockets beside it, and stays until nobody needs it to be there. */
+static _Noreturn void netns_child(int talk, int pidfd)
 {
-    char byte = (char)(loopback_up() < 0);
+    struct wire_msg msg = { .verb = WIRE_EGRESS_BOX };
+    struct net net = NET_NONE;
+    int fds[NET_LISTENERS + 1];
+    char byte;
 
-    if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
+    if (pidfd >= 0 ? setns(pidfd, CLONE_NEWNET) < 0 : loopback_up() < 0)
+        msg.status = errno;
+    else if (net_make(&net) < 0)
+        msg.number = (uint32_t)errno;
+    if (wire_send(talk, &msg, fds, net_fds(&net, fds)) == 0 && read(talk, &byte, 1) == 0)
         _exit(0);
     _exit(1);
 }
 
-int rootless_netns(void)
+/* What the child said: the listeners, then dns. */
+static int net_hear(int talk, struct net *net)
 {
-    char path[64], byte = 0;
+    struct wire_msg msg;
+    int fds[WIRE_FDS_MAX];
+    unsigned count;
+
+    if (wire_recv(talk, &msg, fds, &count) != 1) {
+        errno = EPROTO;
+        return -1;
+    }
+    for (unsigned i = 0; i + 1 < count; i++)
+        net->listeners[i] = fds[i];
+    if (count)
+        net->dns = fds[count - 1];
+    else
+        log_debug("a sandbox without a network", kv_str("error", strerror((int)msg.number)));
+    errno = msg.status;
+    return msg.status ? -1 : 0;
+}
+
+/* A child in a network of its own, or in that of a process; a descriptor of it if it is new. */
+static int netns_with(int pidfd, struct net *net)
+{
+    char path[64];
     int talk[2], fd = -1;
 
     if (box_fault_now() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
         return -1;
-    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWNET | SIGCHLD, NULL, NULL, NULL, NULL);
+    pid_t pid =
+        (pid_t)syscall(SYS_clone, (pidfd < 0 ? CLONE_NEWNET : 0) | SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         close(talk[0]);
-        netns_child(talk[1]);
+        netns_child(talk[1], pidfd);
     }
     int error = errno;
     close(talk[1]);
-    if (pid > 0 && read(talk[0], &byte, 1) == 1 && byte == 0) {
+    if (pid > 0 && net_hear(talk[0], net) < 0) {
+        error = errno;
+    } else if (pid > 0) {
         snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         error = errno;
-    } else if (pid > 0) {
-        error = EPROTO;
     }
     close(talk[0]);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     errno = error;
     return fd;
+}
+
+int rootless_netns(struct net *net)
+{
+    return netns_with(-1, net);
+}
+
+int rootless_net(int pidfd, struct net *net)
+{
+    autoclose int fd = netns_with(pidfd, net);
+
+    if (fd >= 0 && net->dns >= 0)
+        return 0;
+    net_close(net);
+    return -1;
 }
 
 /* ---- mounts ---- */

@@ -36,13 +36,14 @@ static const int kept_caps[] = {
     CAP_SYS_RESOURCE,    /* its oom score; often missing, then it stays as it is */
     CAP_DAC_READ_SEARCH, /* `serve --resolve` reads settings and keys wherever they are */
     /* sandboxes: */
-    CAP_SYS_ADMIN,    /* namespaces and mounts */
-    CAP_SYS_CHROOT,   /* entering a mount namespace */
-    CAP_NET_ADMIN,    /* their loopback */
-    CAP_MKNOD,        /* their /dev */
-    CAP_SYS_PTRACE,   /* which namespaces and filter they have, for `show` */
-    CAP_DAC_OVERRIDE, /* files of theirs, whoever owns them */
-    CAP_CHOWN,        /* the default image's home */
+    CAP_SYS_ADMIN,        /* namespaces and mounts */
+    CAP_SYS_CHROOT,       /* entering a mount namespace */
+    CAP_NET_ADMIN,        /* their loopback, and what leads to the egress process */
+    CAP_NET_BIND_SERVICE, /* its DNS socket in them */
+    CAP_MKNOD,            /* their /dev */
+    CAP_SYS_PTRACE,       /* which namespaces and filter they have, for `show` */
+    CAP_DAC_OVERRIDE,     /* files of theirs, whoever owns them */
+    CAP_CHOWN,            /* the default image's home */
     CAP_FOWNER,
 };
 
@@ -146,14 +147,19 @@ static void null_stdin(void)
         close(fd);
 }
 
-/* No way back: after this the process has no privilege and cannot get one by exec. */
-static void become(const struct warden_args *args)
+/*
+ * No way back: after this the process has no privilege and cannot get one by exec. The first range
+ * of ids is the server's: the api process has the first of them, the egress process the second.
+ */
+enum role { ROLE_API, ROLE_EGRESS };
+
+static void become(const struct warden_args *args, unsigned role)
 {
     if (args->ids >= 0 && bounding_keep(0) < 0)
         child_fail("bounding set");
     if (args->api_uid >= 0) {
-        uid_t uid = (uid_t)args->api_uid;
-        gid_t gid = (gid_t)args->api_gid;
+        uid_t uid = (uid_t)args->api_uid + role;
+        gid_t gid = (gid_t)args->api_gid + role;
 
         if (bounding_keep(0) < 0)
             child_fail("bounding set");
@@ -183,14 +189,12 @@ static _Noreturn void run(int exec_fd, const char *const *argv, const char *cons
     child_fail(what);
 }
 
-static _Noreturn void api_child(const struct warden_args *args, int link, pid_t parent)
+/* What both have in common, from the fork on: where they are and what they are called with. */
+static _Noreturn void role_child(const struct warden_args *args, enum role role, const int *fds,
+                                 unsigned count, const char *const *argv, pid_t parent)
 {
-    static const char *const argv[] = { "atoll", "api", NULL }, *const envp[] = { NULL };
-    int fds[PLACE_MAX] = { link, WARDEN_FD_START, WARDEN_FD_SETTINGS, WARDEN_FD_DATA };
-    unsigned count = API_FD_LISTENERS - API_FD_LINK;
+    static const char *const envp[] = { NULL };
 
-    for (unsigned i = 0; i < args->listeners; i++)
-        fds[count++] = WARDEN_FD_LISTENERS + (int)i;
     setsid(); /* so that Ctrl-C reaches the warden alone */
     signals_default();
     null_stdin();
@@ -200,9 +204,30 @@ static _Noreturn void api_child(const struct warden_args *args, int link, pid_t 
     int exec_fd = layout_place(fds, count, WARDEN_FD_ATOLL);
     if (exec_fd < 0)
         child_fail("descriptors");
-    become(args);
+    become(args, role);
     die_with(parent);
-    run(exec_fd, argv, envp, "exec atoll api");
+    run(exec_fd, argv, envp, argv[1]);
+}
+
+static _Noreturn void api_child(const struct warden_args *args, int link, pid_t parent)
+{
+    static const char *const argv[] = { "atoll", "api", NULL };
+    int fds[PLACE_MAX] = { link, WARDEN_FD_START, WARDEN_FD_SETTINGS, WARDEN_FD_DATA };
+    unsigned count = API_FD_LISTENERS - API_FD_LINK;
+
+    for (unsigned i = 0; i < args->listeners; i++)
+        fds[count++] = WARDEN_FD_LISTENERS + (int)i;
+    role_child(args, ROLE_API, fds, count, argv, parent);
+}
+
+/* It is told how to log, and gets nothing but its link. */
+static _Noreturn void egress_child(const struct warden_args *args, int link, pid_t parent)
+{
+    const char level[] = { (char)('0' + args->log_level), 0 },
+               format[] = { (char)('0' + args->log_format), 0 };
+    const char *const argv[] = { "atoll", "egress", level, format, NULL };
+
+    role_child(args, ROLE_EGRESS, &link, 1, argv, parent);
 }
 
 static _Noreturn void resolve_child(const struct warden_args *args, int out_fd, pid_t parent)
@@ -246,7 +271,9 @@ static int child_opened(pid_t pid, int link, struct child *out)
     return 0;
 }
 
-int spawn_api(const struct warden_args *args, struct child *out)
+typedef void role_fn(const struct warden_args *args, int link, pid_t parent);
+
+static int spawn_role(const struct warden_args *args, role_fn *be, struct child *out)
 {
     pid_t parent = getpid();
     int pair[2], off = 0;
@@ -257,7 +284,7 @@ int spawn_api(const struct warden_args *args, struct child *out)
     (void)setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS_, &off, sizeof(off));
     pid_t pid = fork();
     if (pid == 0)
-        api_child(args, pair[1], parent);
+        be(args, pair[1], parent);
     int why = errno;
     close(pair[1]);
     errno = why;
@@ -268,6 +295,16 @@ int spawn_api(const struct warden_args *args, struct child *out)
         return -1;
     }
     return 0;
+}
+
+int spawn_api(const struct warden_args *args, struct child *out)
+{
+    return spawn_role(args, api_child, out);
+}
+
+int spawn_egress(const struct warden_args *args, struct child *out)
+{
+    return spawn_role(args, egress_child, out);
 }
 
 int spawn_resolve(const struct warden_args *args, int out_fd, struct child *out)

@@ -27,8 +27,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "warden/box.h"
-#include "warden/warden.h"
+#include "warden/net.h"
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of linux/memfd.h */
 
@@ -231,6 +230,8 @@ static void boxes_begin(struct warden *w)
                    boxes_say, w, &what) < 0)
         log_warn("no sandboxes can be made", kv_str("missing", what),
                  kv_str("error", strerror(errno)));
+    else if (root || w->args->ids >= 0)
+        egress_begin(w->args, boxes_say, w);
 }
 
 /* ---- what the api process says ---- */
@@ -245,6 +246,7 @@ static void on_hello(struct warden *w, const struct wire_msg *msg)
     w->due[DUE_HELLO] = 0;
     if (tell(w, WIRE_HELLO, msg->number, NULL, 0) < 0 && errno != EPIPE)
         condemn(w, "hello not taken");
+    egress_api_is_new();
 }
 
 static void on_ready(struct warden *w, const struct wire_msg *msg)
@@ -471,8 +473,10 @@ static void run_due(struct warden *w)
 
 static int wait_ms(const struct warden *w)
 {
-    int64_t first = boxes_due_ms(), now = clock_mono_ms();
+    int64_t first = boxes_due_ms(), egress = egress_due_ms(), now = clock_mono_ms();
 
+    if (egress && (!first || egress < first))
+        first = egress;
     for (int i = 0; i < DUES; i++)
         if (w->due[i] && (!first || w->due[i] < first))
             first = w->due[i];
@@ -540,7 +544,7 @@ static int signals_open(void)
 
 static void once(struct warden *w)
 {
-    enum { SIGNALS, LINK, API, RESOLVE, BOXES };
+    enum { SIGNALS, LINK, API, RESOLVE, EGRESS, BOXES = EGRESS + EGRESS_WAITS };
     struct pollfd waits[BOXES + BOXES_WAITS] = {
         [SIGNALS] = { .fd = w->signal_fd, .events = POLLIN },
         [LINK] = { .fd = w->condemned ? -1 : w->api.link, .events = POLLIN },
@@ -548,7 +552,9 @@ static void once(struct warden *w)
         [RESOLVE] = { .fd = w->resolve.pidfd, .events = POLLIN },
     };
 
-    unsigned boxes = boxes_waits(waits + BOXES);
+    for (unsigned i = 0; i < EGRESS_WAITS; i++)
+        waits[EGRESS + i].fd = -1;
+    unsigned egress = egress_waits(waits + EGRESS), boxes = boxes_waits(waits + BOXES);
     if (poll(waits, BOXES + boxes, wait_ms(w)) < 0) {
         if (errno != EINTR) {
             log_error("poll", kv_str("error", strerror(errno)));
@@ -559,6 +565,7 @@ static void once(struct warden *w)
     if (waits[LINK].revents)
         hear(w); /* one per round: a talkative child cannot keep us from the rest */
     boxes_woken(waits + BOXES, boxes);
+    egress_woken(waits + EGRESS, egress);
     if (waits[SIGNALS].revents)
         take_signals(w);
     if (waits[RESOLVE].revents && w->resolve.pid)
@@ -569,6 +576,7 @@ static void once(struct warden *w)
         w->reap = !boxes_reap();
     run_due(w);
     boxes_run_due();
+    egress_run_due();
 }
 
 int supervise(const struct warden_args *args)
@@ -592,6 +600,7 @@ int supervise(const struct warden_args *args)
     boxes_begin(&w); /* meanwhile; it takes a moment when the default image must be made */
     while (!w.over)
         once(&w);
+    egress_end();
     boxes_close();
     if (w.resolve.pid) {
         child_kill(&w.resolve);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "warden/boxes.h"
+#include "warden/net.h"
 
 #define BUCKETS 4096u
 #define WORDS (BOX_SLOTS / 64)
@@ -177,6 +178,7 @@ void table_leave(struct box *box)
     if (box->upper)
         chain_out(box, BY_UPPER);
     table_reserve(box, false);
+    net_leave(table_slot(box));
     *box = (struct box){ .pidfd = -1, .link = -1, .report = -1, .mounts = -1 };
     while (top && boxes[top - 1].state == BOX_FREE)
         top--;

@@ -50,8 +50,9 @@ struct child {
     int link; /* our end; -1 for a child without one */
 };
 
-/* Both: 0, or -1 with errno. */
+/* All: 0, or -1 with errno. */
 must_use int spawn_api(const struct warden_args *args, struct child *out);
+must_use int spawn_egress(const struct warden_args *args, struct child *out);
 must_use int spawn_resolve(const struct warden_args *args, int out_fd, struct child *out);
 void child_kill(const struct child *child);
 /* Reaps it and closes what is held for it. The wait status. */

@@ -9,8 +9,9 @@
  *
  * box loop SECONDS STATE [COMMAND…]: the number of cycles, or of runs of COMMAND.
  *
- * box many COUNT STATE: `one`: commands in one of one; `all`: in some of COUNT; kB of memory for
- * each of the first MANY_FEW and of all, and what is left after.
+ * box many COUNT STATE: `one`: commands in one of one; `few`: one in each of MANY_EACH, when there
+ * are no more; `all`: one in each of MANY_EACH of COUNT; kB of memory for each of the first
+ * MANY_FEW and of all, and what is left after.
  *
  * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
  *
@@ -40,6 +41,8 @@
 #define PEERS_MAX 16
 #define WORDS_MAX 64
 #define MANY_FEW 500u
+#define MANY_EACH 200u
+#define MANY_STEP 25u
 
 extern char **environ;
 
@@ -341,12 +344,16 @@ static void run_cycles(int rounds, int argc, char **argv)
     struct made running = create(1), inside = begin_inside();
     run_true(running.link);
     for (int i = -3; i < rounds; i++) {
-        double t[OWN + PEERS_MAX] = { 0 };
+        double t[OWN + PEERS_MAX] = { 0 }, begin;
 
         rest();
         t[SPAWN] = spawn_round(plain);
         rest();
         t[VFORK] = vfork_round();
+        rest();
+        begin = now_us();
+        run_true(running.link);
+        t[EXEC] = now_us() - begin;
         rest();
         t[INSIDE] = inside_round(&inside);
         t[COLD] = cycle(true);
@@ -354,14 +361,11 @@ static void run_cycles(int rounds, int argc, char **argv)
         struct made warm = create(2);
         run_true(warm.link); /* as a pool does it: the first command pays for cold caches */
         rest();
-        double begin = now_us();
+        begin = now_us();
         run_true(warm.link);
         t[WARM] = now_us() - begin;
         destroy(&warm);
         rest();
-        begin = now_us();
-        run_true(running.link);
-        t[EXEC] = now_us() - begin;
         begin = now_us();
         ask_name(WIRE_BOX_FREEZE, &running);
         t[PAUSE] = now_us() - begin;
@@ -418,14 +422,38 @@ static double available_kb(void)
 
 static void print_execs(const char *name, const struct made *all, unsigned count)
 {
+    for (unsigned i = 0; i < MANY_EACH; i++) /* the first command of each pays for cold caches */
+        run_true(all[i * 7919u % count].link);
     printf("%s", name);
-    for (unsigned i = 0; i < 200; i++) {
+    for (unsigned i = 0; i < MANY_EACH; i++) {
         double begin = now_us();
 
         run_true(all[i * 7919u % count].link);
         printf(" %.1f", now_us() - begin);
     }
     puts("");
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The middle one of all steps so far: what others on the machine take and give is in few of them.
+ */
+static double kb_each(double now)
+{
+    static double steps[BOX_SLOTS / MANY_STEP + 1], sorted[ARRAY_LEN(steps)], before;
+    static unsigned count;
+
+    if (before > 0)
+        steps[count++] = (before - now) / MANY_STEP;
+    before = now;
+    memcpy(sorted, steps, sizeof(sorted));
+    qsort(sorted, count, sizeof(sorted[0]), compare);
+    return count ? sorted[count / 2] : 0;
 }
 
 static unsigned left;
@@ -442,22 +470,28 @@ static void run_many(unsigned count)
     if (count > BOX_SLOTS)
         exit(64);
     all[0] = create(0);
-    run_true(all[0].link);
     settle();
     print_execs("one", all, 1);
-    double before = available_kb(), begin = now_us();
+    double kb = 0, begin = now_us();
     for (unsigned i = 1; i < count; i++) {
         all[i] = create(i);
-        if (i == MIN(count, MANY_FEW) - 1) {
+        if (i % MANY_STEP == 0) {
             settle();
-            printf("kb_few %.1f\n", (before - available_kb()) / i);
+            kb = kb_each(available_kb());
+        }
+        if (i == MANY_FEW - MANY_STEP)
+            printf("kb_few %.1f\n", kb);
+        if (i == MANY_EACH - 1) {
+            double pause = now_us();
+
+            settle();
+            print_execs("few", all, MANY_EACH);
+            begin += now_us() - pause;
         }
     }
     printf("create_ms %.0f\n", (now_us() - begin) / 1e3);
     settle();
-    printf("kb_each %.1f\n", (before - available_kb()) / (count - 1));
-    for (unsigned i = 0; i < 200; i++) /* the first command of each pays for cold caches */
-        run_true(all[i * 7919u % count].link);
+    printf("kb_each %.1f\n", kb);
     print_execs("all", all, count);
     begin = now_us();
     for (unsigned i = 0; i < count; i++)

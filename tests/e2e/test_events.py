@@ -246,7 +246,7 @@ def test_a_subscriber_that_never_reads_costs_little_and_blocks_nobody(fresh_serv
         got = stream.take(300, 30)
         assert len(got) == 300
     grown = int(harness.proc_status(api)["VmRSS"].split()[0]) - before
-    assert grown < 40000 * harness.SLOW, f"{grown} kB more"
+    assert grown < 40000 * harness.SANITIZED, f"{grown} kB more"
     for stream in lazy:
         stream.close()
 

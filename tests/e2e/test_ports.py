@@ -31,7 +31,7 @@ class Box:
         assert reply.status == 200, reply
         for args in ("8000", "8006 6"):
             self.start(f"exec python3 /workspace/serve.py {args}")
-        wait_until(lambda: {8000, 8006} <= {p["port"] for p in self.ports()}, 20 * harness.SLOW, "the servers inside")
+        wait_until(lambda: {8000, 8006} <= {p["port"] for p in self.ports()}, 20, "the servers inside")
 
     def start(self, command):
         reply = self.server.post(f"{self.base}/execs", {"command": command})

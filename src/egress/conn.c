@@ -1,0 +1,610 @@
+/*
+ * One connection of a program in a sandbox, from its acceptance to its end (own.h has the picture).
+ *
+ * Where it thinks it is going says what it is: the kernel brings every connection to our listener,
+ * whatever address was meant, and that address is its own end of the connection. Who it comes from
+ * is the listener that it came in by; nothing that it says matters for that.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "egress/dns.h"
+#include "egress/hello.h"
+#include "egress/own.h"
+
+#define READ_SIZE 16384
+#define DNS_ASK_MAX 512
+
+static void begin(struct conn *conn);
+static void connect_next(struct conn *conn);
+
+/* ---- waiting ---- */
+
+void conn_timer(struct conn *conn, int64_t ms)
+{
+    if (ms)
+        timer_set(conn->box->egress->loop, &conn->timer, ms);
+    else
+        timer_cancel(conn->box->egress->loop, &conn->timer);
+}
+
+void conn_stage(struct conn *conn, enum stage stage, int64_t ms)
+{
+    conn->stage = stage;
+    conn_timer(conn, ms);
+}
+
+/* UINT32_MAX: not to be woken by it at all, not even by its end. */
+static void wants(struct conn *conn, struct watch *watch, uint32_t events)
+{
+    struct loop *loop = conn->box->egress->loop;
+
+    if (watch->fd < 0 || watch->events == UINT32_MAX)
+        return; /* once off, off */
+    if (events == UINT32_MAX) {
+        loop_unwatch(loop, watch);
+        watch->events = UINT32_MAX;
+        return;
+    }
+    loop_change(loop, watch, events);
+}
+
+void conn_wants(struct conn *conn, uint32_t down, uint32_t up)
+{
+    wants(conn, &conn->down, down);
+    wants(conn, &conn->up, up);
+}
+
+/* ---- the end ---- */
+
+void conn_up_close(struct conn *conn)
+{
+    if (conn->flowing)
+        record_flow(conn);
+    conn->flowing = false;
+    resolve_cancel(conn);
+    if (conn->up.fd < 0)
+        return;
+    loop_unwatch(conn->box->egress->loop, &conn->up);
+    close(conn->up.fd);
+    conn->up.fd = -1;
+}
+
+void conn_close(struct conn *conn)
+{
+    struct box *box = conn->box;
+
+    relay_free(conn);
+    conn_up_close(conn);
+    http_free(conn);
+    timer_cancel(box->egress->loop, &conn->timer);
+    loop_unwatch(box->egress->loop, &conn->down);
+    close(conn->down.fd);
+    buf_free(&conn->in);
+    buf_free(&conn->out);
+    buf_free(&conn->ahead);
+    list_remove(&conn->link);
+    box->conn_count--;
+    free(conn);
+    box_has_room(box);
+    signed_idle(box);
+}
+
+void conn_flush(struct conn *conn)
+{
+    while (conn->out.len) {
+        ssize_t put =
+            send(conn->down.fd, conn->out.data, conn->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (put <= 0)
+            return; /* if it is broken, reading will tell */
+        buf_consume(&conn->out, (size_t)put);
+    }
+}
+
+/*
+ * Closing with bytes unread would make the kernel say "reset", and what was written last would be
+ * lost on the way: so they are read and thrown away, for a moment.
+ */
+void conn_end(struct conn *conn)
+{
+    conn_up_close(conn);
+    conn_stage(conn, STAGE_END, EGRESS_LINGER_MS);
+    conn_flush(conn);
+    if (!conn->out.len)
+        (void)shutdown(conn->down.fd, SHUT_WR);
+    conn_wants(conn, EPOLLIN | (conn->out.len ? EPOLLOUT : 0), 0);
+}
+
+static void end_woken(struct conn *conn, uint32_t events)
+{
+    char waste[4096];
+    bool had = conn->out.len;
+
+    if (events & (EPOLLERR | EPOLLHUP)) {
+        conn_close(conn);
+        return;
+    }
+    conn_flush(conn);
+    if (had && !conn->out.len)
+        (void)shutdown(conn->down.fd, SHUT_WR);
+    if (events & EPOLLIN && recv(conn->down.fd, waste, sizeof(waste), MSG_DONTWAIT) <= 0) {
+        conn_close(conn);
+        return;
+    }
+    conn_wants(conn, EPOLLIN | (conn->out.len ? EPOLLOUT : 0), 0);
+}
+
+/* ---- refusing ---- */
+
+static void tls_alert(struct conn *conn, enum egress_verdict verdict)
+{
+    enum { UNRECOGNIZED_NAME = 112, ACCESS_DENIED = 49, INTERNAL = 80 };
+    char alert[] = { 21, 3, 3, 0, 2, 2, ACCESS_DENIED };
+
+    if (verdict == EGRESS_MISLED)
+        alert[6] = UNRECOGNIZED_NAME;
+    else if (verdict == EGRESS_UNRESOLVED || verdict == EGRESS_UNREACHED)
+        alert[6] = INTERNAL;
+    buf_append(&conn->out, alert, sizeof(alert));
+}
+
+void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct policy_answer *answer,
+                 const char *text)
+{
+    record_decision(conn, verdict, answer, text);
+    if (conn->stage == STAGE_TUNNEL || (conn->kind == EGRESS_KIND_CONNECT && conn->flowing)) {
+        conn_close(conn); /* it was told 200 */
+        return;
+    }
+    if (conn->kind == EGRESS_KIND_HTTP || conn->kind == EGRESS_KIND_CONNECT)
+        http_refusal(conn, verdict, answer, text);
+    else if (conn->kind == EGRESS_KIND_TLS && verdict != EGRESS_MALFORMED)
+        tls_alert(conn, verdict);
+    if (conn->out.len)
+        conn_end(conn);
+    else
+        conn_close(conn);
+}
+
+/* ---- deciding ---- */
+
+bool conn_allowed(struct conn *conn, enum policy_view view, uint8_t method, struct str path)
+{
+    const struct policy_question question = {
+        .host = &conn->host, .port = conn->port, .view = view, .method = method, .path = path
+    };
+    struct policy_answer answer;
+
+    conn->request++;
+    policy_decide(&conn->box->policy, &question, &answer);
+    conn->unchecked = answer.unchecked;
+    if (answer.verdict != POLICY_ALLOW) {
+        conn_refuse(conn, EGRESS_DENIED, &answer, NULL);
+        return false;
+    }
+    record_decision(conn, EGRESS_ALLOWED, &answer, NULL);
+    return true;
+}
+
+/* Of all that was looked up: any that may not be reached, and none is. */
+static const char *forbidden(struct conn *conn, struct policy_answer *answer)
+{
+    for (unsigned i = 0; i < conn->addr_count; i++) {
+        policy_addr(&conn->box->policy, &conn->addrs[i], conn->port, answer);
+        if (answer->verdict != POLICY_ALLOW)
+            return "it leads to an address that may not be reached";
+        if (reach(conn->box->egress, &conn->addrs[i], conn->port) == REACH_OWN)
+            return "it leads to this machine";
+    }
+    return NULL;
+}
+
+void conn_judge_again(struct conn *conn)
+{
+    bool out = conn->stage >= STAGE_LOOKUP && conn->stage != STAGE_END;
+    const struct policy_question question = {
+        .host = &conn->host,
+        .port = conn->port,
+        .view = conn->kind == EGRESS_KIND_HTTP ? POLICY_PEEK : POLICY_OPAQUE,
+    };
+    struct policy_answer answer;
+
+    if (!out && !conn->flowing)
+        return; /* it has not been judged yet, or is over */
+    policy_decide(&conn->box->policy, &question, &answer);
+    if (answer.verdict == POLICY_ALLOW && conn->flowing)
+        policy_addr(&conn->box->policy, &conn->addrs[conn->addr_at], conn->port, &answer);
+    if (answer.verdict == POLICY_ALLOW)
+        return;
+    conn->revoked = true;
+    record_decision(conn, EGRESS_DENIED, &answer, "its rule was taken back");
+    conn_close(conn);
+}
+
+/* ---- reaching ---- */
+
+static void conn_connected(struct conn *conn)
+{
+    conn->flowing = true;
+    conn->started_ms = clock_wall_ms();
+    conn->sent = conn->received = 0;
+    if (conn->kind == EGRESS_KIND_HTTP) {
+        http_connected(conn);
+        return;
+    }
+    if (conn->kind == EGRESS_KIND_CONNECT) {
+        buf_puts(&conn->out, "HTTP/1.1 200 Connection established\r\n\r\n");
+        if (conn->port == 443 && !conn->unchecked) {
+            conn_flush(conn);
+            conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
+            conn_wants(conn, EPOLLIN, 0);
+            return;
+        }
+    }
+    conn->ahead = conn->in;
+    conn->in = (struct buf){ 0 };
+    relay_start(conn);
+}
+
+static void on_down(struct watch *watch, uint32_t events);
+static void on_up(struct watch *watch, uint32_t events);
+
+static bool connect_one(struct conn *conn)
+{
+    const struct addr *addr = &conn->addrs[conn->addr_at];
+    struct sockaddr_storage to;
+    socklen_t len = addr_sock(addr, conn->port, &to);
+    const int on = 1;
+    struct err err = { 0 };
+    autoclose int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || reach(conn->box->egress, addr, conn->port) != REACH_OUT)
+        return false;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
+        return false;
+    conn->up = (struct watch){ .fd = fd, .events = EPOLLOUT, .fn = on_up };
+    if (loop_watch(conn->box->egress->loop, &conn->up, &err) < 0) {
+        conn->up.fd = -1;
+        return false;
+    }
+    (void)take_fd(&fd);
+    conn_stage(conn, STAGE_CONNECT, EGRESS_CONNECT_MS);
+    conn_wants(conn, 0, EPOLLOUT);
+    return true;
+}
+
+static void connect_next(struct conn *conn)
+{
+    conn_up_close(conn);
+    for (; conn->addr_at < conn->addr_count; conn->addr_at++)
+        if (connect_one(conn))
+            return;
+    conn->addr_at = 0;
+    conn_refuse(conn, EGRESS_UNREACHED, NULL, "nobody answers there");
+}
+
+static void connect_woken(struct conn *conn, bool down)
+{
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    if (down) {
+        conn_close(conn); /* it hung up meanwhile */
+        return;
+    }
+    if (getsockopt(conn->up.fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error) {
+        conn->addr_at++;
+        connect_next(conn);
+        return;
+    }
+    conn_connected(conn);
+}
+
+void conn_resolved(struct conn *conn, const char *error)
+{
+    struct policy_answer answer = { 0 };
+    const char *why = error ? NULL : forbidden(conn, &answer);
+
+    if (error)
+        conn_refuse(conn, EGRESS_UNRESOLVED, NULL, error);
+    else if (why)
+        conn_refuse(conn, EGRESS_REFUSED, answer.verdict != POLICY_ALLOW ? &answer : NULL, why);
+    else
+        connect_next(conn);
+}
+
+void conn_reach(struct conn *conn)
+{
+    conn->addr_at = conn->addr_count = 0;
+    conn_stage(conn, STAGE_LOOKUP, EGRESS_LOOKUP_MS);
+    conn_wants(conn, 0, 0);
+    if (conn->host.kind == HOST_ADDR) {
+        conn->addrs[0] = conn->host.addr;
+        conn->addr_count = 1;
+        conn_resolved(conn, NULL);
+        return;
+    }
+    resolve(conn);
+}
+
+/* ---- reading what comes from inside ---- */
+
+bool conn_read(struct conn *conn, size_t max)
+{
+    char *room = conn->in.len < max ? buf_reserve(&conn->in, READ_SIZE) : NULL;
+
+    if (!room)
+        return true; /* what is there must be enough to say that it is too much */
+    ssize_t got = recv(conn->down.fd, room, MIN(READ_SIZE, max - conn->in.len), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    if (got <= 0) {
+        conn_close(conn);
+        return false;
+    }
+    conn->in.len += (size_t)got;
+    return true;
+}
+
+/* The name of the tunnel's other end must be the one that was allowed. */
+static const char *misled(const struct conn *conn, enum hello hello, const struct host *name)
+{
+    if (hello == HELLO_BAD)
+        return "port 443, and not TLS";
+    if (conn->host.kind == HOST_ADDR)
+        return hello == HELLO_NAMED ? "a server name, where an address was meant" : NULL;
+    if (hello == HELLO_UNNAMED)
+        return "TLS without a server name";
+    return host_eq(name, &conn->host) ? NULL : "the server name is another one than the host";
+}
+
+static void hello_woken(struct conn *conn)
+{
+    struct host name = { 0 };
+
+    if (!conn_read(conn, HELLO_MAX))
+        return;
+    enum hello hello = hello_read((const uint8_t *)conn->in.data, conn->in.len, &name);
+    if (hello == HELLO_MORE && conn->in.len < HELLO_MAX)
+        return;
+    const char *why = misled(conn, hello, &name);
+    if (why) {
+        conn_refuse(conn, hello == HELLO_BAD ? EGRESS_MALFORMED : EGRESS_MISLED, NULL, why);
+    } else if (conn->flowing) {
+        conn->ahead = conn->in;
+        conn->in = (struct buf){ 0 };
+        relay_start(conn);
+    } else if (conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE)) {
+        conn_reach(conn);
+    }
+}
+
+/* DNS over TCP: a length before each message. */
+static void dns_woken(struct conn *conn)
+{
+    uint8_t answer[2 + DNS_ANSWER_MAX];
+
+    if (!conn_read(conn, 2 + DNS_ASK_MAX))
+        return;
+    while (conn->in.len >= 2) {
+        const uint8_t *data = (const uint8_t *)conn->in.data;
+        size_t len = (size_t)(data[0] << 8 | data[1]);
+
+        if (len > DNS_ASK_MAX) {
+            conn_close(conn);
+            return;
+        }
+        if (conn->in.len < 2 + len)
+            break;
+        size_t n = dns_answer(data + 2, len, box_name_addr, conn->box, answer + 2);
+        answer[0] = (uint8_t)(n >> 8);
+        answer[1] = (uint8_t)n;
+        if (!n ||
+            send(conn->down.fd, answer, 2 + n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)(2 + n)) {
+            conn_close(conn); /* who does not read its answers */
+            return;
+        }
+        buf_consume(&conn->in, 2 + len);
+    }
+    conn_timer(conn, EGRESS_HEAD_MS);
+}
+
+/* ---- what wakes it ---- */
+
+static void woken(struct conn *conn, bool down, uint32_t events)
+{
+    switch (conn->stage) {
+    case STAGE_POLICY:
+    case STAGE_LOOKUP:
+        conn_close(conn); /* nothing was asked for: it is gone */
+        break;
+    case STAGE_HEAD:
+        if (conn_read(conn, HTTP_HEAD_MAX + 1))
+            http_head(conn);
+        break;
+    case STAGE_HELLO:
+        if (down)
+            hello_woken(conn);
+        else
+            conn_close(conn);
+        break;
+    case STAGE_DNS:
+        dns_woken(conn);
+        break;
+    case STAGE_CONNECT:
+        connect_woken(conn, down);
+        break;
+    case STAGE_TUNNEL:
+        relay_woken(conn, down, events);
+        break;
+    case STAGE_HTTP:
+        http_woken(conn, down, events);
+        break;
+    case STAGE_END:
+        end_woken(conn, events);
+        break;
+    }
+}
+
+static void on_down(struct watch *watch, uint32_t events)
+{
+    woken(container_of(watch, struct conn, down), true, events);
+}
+
+static void on_up(struct watch *watch, uint32_t events)
+{
+    woken(container_of(watch, struct conn, up), false, events);
+}
+
+static void on_timer(struct timer *timer)
+{
+    struct conn *conn = container_of(timer, struct conn, timer);
+
+    switch (conn->stage) {
+    case STAGE_POLICY:
+        begin(conn); /* without one */
+        break;
+    case STAGE_LOOKUP:
+        conn_refuse(conn, EGRESS_UNRESOLVED, NULL, "the resolver does not answer");
+        break;
+    case STAGE_CONNECT:
+        conn->addr_at++;
+        connect_next(conn);
+        break;
+    default:
+        conn_close(conn);
+    }
+}
+
+/* ---- the beginning ---- */
+
+/* Whom the address stands for that it thinks it is going to. */
+static bool host_of(struct conn *conn)
+{
+    uint32_t addr = (uint32_t)conn->to.bytes[0] << 24 | (uint32_t)conn->to.bytes[1] << 16 |
+                    (uint32_t)conn->to.bytes[2] << 8 | conn->to.bytes[3];
+
+    conn->port = conn->to_port;
+    host_from_addr(&conn->to, &conn->host);
+    if ((addr & EGRESS_NET_MASK) != EGRESS_NET)
+        return true;
+    return names_get(&conn->box->names, addr, &conn->host);
+}
+
+static void begin_transparent(struct conn *conn)
+{
+    bool known = host_of(conn);
+
+    conn->kind = conn->port == 80    ? EGRESS_KIND_HTTP
+                 : conn->port == 443 ? EGRESS_KIND_TLS
+                                     : EGRESS_KIND_TCP;
+    if (!known) {
+        conn->request++;
+        conn_refuse(conn, EGRESS_DENIED, NULL, "this address stands for no name");
+    } else if (conn->kind == EGRESS_KIND_HTTP) {
+        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+    } else if (conn->kind == EGRESS_KIND_TLS) {
+        conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
+    } else if (conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE)) {
+        conn_reach(conn);
+    }
+}
+
+static bool to_self(const struct conn *conn)
+{
+    static const uint8_t self[4] = { EGRESS_SELF >> 24, EGRESS_SELF >> 16 & 255,
+                                     EGRESS_SELF >> 8 & 255, EGRESS_SELF & 255 };
+
+    return conn->to.family == 4 && memcmp(conn->to.bytes, self, 4) == 0;
+}
+
+static void begin(struct conn *conn)
+{
+    bool self = to_self(conn);
+
+    conn_wants(conn, EPOLLIN, 0);
+    if (conn->to_port == 53) {
+        conn_stage(conn, STAGE_DNS, EGRESS_HEAD_MS);
+    } else if (self && conn->to_port == EGRESS_PORT) {
+        conn->kind = EGRESS_KIND_HTTP; /* until it says CONNECT */
+        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+    } else if (self && conn->to_port == 80) {
+        conn->kind = EGRESS_KIND_SELF;
+        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+    } else if (self || conn->to.family != 4 || conn->to.bytes[0] == 127) {
+        conn_close(conn); /* not ours to answer */
+    } else {
+        begin_transparent(conn);
+    }
+}
+
+void conn_policy(struct conn *conn)
+{
+    if (conn->stage == STAGE_POLICY)
+        begin(conn);
+}
+
+static struct conn *conn_make(struct box *box, int fd)
+{
+    struct egress *egress = box->egress;
+    const int on = 1;
+    struct err err = { 0 };
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    struct conn *conn = xnew(struct conn);
+    conn->box = box;
+    conn->up.fd = -1;
+    conn->timer.fn = on_timer;
+    conn->serial = ++egress->serial;
+    conn->down = (struct watch){ .fd = fd, .events = 0, .fn = on_down };
+    if (loop_watch(egress->loop, &conn->down, &err) < 0) {
+        close(fd);
+        free(conn);
+        return NULL;
+    }
+    list_append(&box->conns, &conn->link);
+    box->conn_count++;
+    return conn;
+}
+
+void conn_new(struct box *box, int fd)
+{
+    struct sockaddr_in to = { 0 };
+    socklen_t len = sizeof(to);
+
+    if (getsockname(fd, (struct sockaddr *)&to, &len) < 0 || to.sin_family != AF_INET) {
+        close(fd);
+        return;
+    }
+    struct conn *conn = conn_make(box, fd);
+    if (!conn)
+        return;
+    conn->to = addr_from_bytes(&to.sin_addr, 4);
+    conn->to_port = ntohs(to.sin_port);
+    if (box->said || box->egress->synced)
+        begin(conn);
+    else
+        conn_stage(conn, STAGE_POLICY, EGRESS_POLICY_MS);
+}
+
+void conn_proxy(struct box *box, int fd)
+{
+    struct conn *conn = conn_make(box, fd);
+
+    if (!conn)
+        return;
+    conn->to_port = EGRESS_PORT;
+    conn->kind = EGRESS_KIND_HTTP;
+    conn_wants(conn, EPOLLIN, 0);
+    conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+}

@@ -1,0 +1,191 @@
+/*
+ * Two links. The warden's says which sandboxes there are and where the api process is; if it ends,
+ * so do we. The api process's says what each sandbox may reach; if it ends, what was said holds
+ * until a new one says it anew, so a restart of the api process changes nothing for a sandbox.
+ */
+#include "egress/egress.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "egress/own.h"
+
+/* ---- the api process ---- */
+
+static void peer_gone(struct egress *egress)
+{
+    if (egress->peer.fd < 0)
+        return;
+    loop_unwatch(egress->loop, &egress->peer);
+    close(egress->peer.fd);
+    egress->peer.fd = -1;
+    egress->synced = false;
+}
+
+static void on_config(struct egress *egress, const struct egress_msg *msg)
+{
+    egress->config = msg->body.config;
+    resolver_config(egress);
+}
+
+static void on_policy(struct egress *egress, const struct egress_msg *msg)
+{
+    const struct egress_policy *policy = &msg->body.policy;
+
+    box_policy(egress, &policy->name, (struct str){ msg->tail, (size_t)policy->size });
+}
+
+static void on_forget(struct egress *egress, const struct egress_msg *msg)
+{
+    box_forget(egress, &msg->body.forget);
+}
+
+static void on_synced(struct egress *egress, const struct egress_msg *msg)
+{
+    (void)msg;
+    egress->synced = true;
+    boxes_synced(egress);
+}
+
+/* clang-format off */
+static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct egress_msg *msg) = {
+    [EGRESS_CONFIG] = on_config,
+    [EGRESS_POLICY] = on_policy,
+    [EGRESS_FORGET] = on_forget,
+    [EGRESS_SYNCED] = on_synced,
+};
+/* clang-format on */
+
+static void on_peer(struct watch *watch, uint32_t events)
+{
+    struct egress *egress = container_of(watch, struct egress, peer);
+    struct egress_msg msg;
+    int got = egress_recv(watch->fd, egress->space, &msg);
+
+    (void)events;
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0) {
+        if (got < 0)
+            log_error("the api process says what is no message", kv_str("now", "link closed"));
+        peer_gone(egress);
+        return;
+    }
+    if (peer_fn[msg.head.verb])
+        peer_fn[msg.head.verb](egress, &msg);
+}
+
+static void peer_new(struct egress *egress, int fd)
+{
+    struct err err = { 0 };
+
+    peer_gone(egress);
+    egress->peer.fd = fd;
+    if (loop_watch(egress->loop, &egress->peer, &err) < 0) {
+        log_error("cannot hear the api process", kv_str("error", err.msg));
+        close(fd);
+        egress->peer.fd = -1;
+    }
+}
+
+/* ---- the warden ---- */
+
+static void on_message(struct egress *egress, const struct wire_msg *msg, int *fds, unsigned count)
+{
+    struct wire_msg pong = { .verb = WIRE_PONG, .number = msg->number };
+
+    if (msg->verb == WIRE_EGRESS_BOX && count >= 2 && box_name_ok(&msg->egress.name) &&
+        msg->egress.slot < BOX_SLOTS) {
+        box_comes(egress, &msg->egress, fds, count);
+        return;
+    }
+    if (msg->verb == WIRE_EGRESS_PEER && count == 1) {
+        peer_new(egress, fds[0]);
+        return;
+    }
+    for (unsigned i = 0; i < count; i++)
+        close(fds[i]);
+    if (msg->verb == WIRE_EGRESS_GONE && msg->egress.slot < BOX_SLOTS)
+        box_goes(egress, msg->egress.slot);
+    else if (msg->verb == WIRE_PING && wire_send(egress->link.fd, &pong, NULL, 0) < 0)
+        log_error("cannot answer the warden", kv_str("error", strerrordesc_np(errno)));
+}
+
+static void on_link(struct watch *watch, uint32_t events)
+{
+    struct egress *egress = container_of(watch, struct egress, link);
+    struct wire_msg msg;
+    int fds[WIRE_FDS_MAX];
+    unsigned count;
+    int got = wire_recv(watch->fd, &msg, fds, &count);
+
+    (void)events;
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0) {
+        log_error("the warden is gone");
+        loop_stop(egress->loop);
+        return;
+    }
+    on_message(egress, &msg, fds, count);
+}
+
+static struct egress *egress_make(struct loop *loop)
+{
+    struct egress *egress = xnew(struct egress);
+
+    egress->loop = loop;
+    egress->link = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_link };
+    egress->peer = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_peer };
+    egress->space = xmalloc(EGRESS_MSG_MAX);
+    egress->routes = -1;
+    return egress;
+}
+
+int egress_new(struct egress **out, struct loop *loop, int link, struct err *err)
+{
+    struct egress *egress = egress_make(loop);
+
+    egress->link.fd = link;
+    if (loop_watch(loop, &egress->link, err) < 0 || reach_open(egress, err) < 0 ||
+        resolver_new(egress, err) < 0) {
+        egress_free(egress);
+        return -1;
+    }
+    *out = egress;
+    return 0;
+}
+
+int egress_new_signed(struct egress **out, struct loop *loop, const struct egress_signed *how,
+                      struct err *err)
+{
+    struct egress *egress = egress_make(loop);
+
+    egress->config = how->config;
+    if (reach_open(egress, err) < 0 || resolver_new(egress, err) < 0 ||
+        signed_open(egress, how, err) < 0) {
+        egress_free(egress);
+        return -1;
+    }
+    resolver_config(egress);
+    *out = egress;
+    return 0;
+}
+
+void egress_free(struct egress *egress)
+{
+    if (!egress)
+        return;
+    peer_gone(egress);
+    signed_close(egress);
+    egress_boxes_free(egress);
+    resolver_free(egress);
+    pipes_free(egress);
+    if (egress->routes >= 0)
+        close(egress->routes);
+    free(egress->space);
+    free(egress);
+}

@@ -1,0 +1,525 @@
+/*
+ * Plain HTTP, and CONNECT. Each request is read strictly (http/h1.h), judged by itself, and
+ * composed anew from what was understood; its answer likewise (http/origin.h). So whatever two
+ * readers could take in two ways never gets to the second. Every request has a connection of its
+ * own to the far end: nothing is left on it for the next.
+ *
+ * Who a request is to: of a proxy's, what its target says and nothing else; of one on port 80, the
+ * name that the address stands for, and Host must say the same.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "egress/own.h"
+#include "http/h1.h"
+#include "http/origin.h"
+
+#define READ_SIZE 8192
+
+struct http {
+    struct h1_resume resume;
+    struct h1_head head;
+    struct arena arena; /* of the head */
+    struct origin origin;
+    struct h1_chunks chunks;
+    uint64_t left;  /* of the request's body, if it is not in chunks */
+    bool body_done; /* all of it was taken from inside */
+    bool continued; /* 100 was said, or is not waited for */
+    bool begun;     /* the answer's head went out */
+    bool in_chunks; /* the answer goes out in chunks */
+    bool keep;      /* another request may follow */
+};
+
+void http_free(struct conn *conn)
+{
+    if (!conn->http)
+        return;
+    arena_free(&conn->http->arena);
+    origin_free(&conn->http->origin);
+    free(conn->http);
+    conn->http = NULL;
+}
+
+/* ---- answers of our own ---- */
+
+static void put_answer(struct conn *conn, int status, const char *reason, struct str body,
+                       bool keep)
+{
+    buf_printf(&conn->out,
+               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+               "Cache-Control: no-store\r\n%s\r\n",
+               status, reason, body.n, keep ? "" : "Connection: close\r\n");
+    buf_str(&conn->out, body);
+}
+
+static const struct {
+    int status;
+    const char *reason, *code;
+} refusals[EGRESS_VERDICTS] = {
+    [EGRESS_DENIED] = { 403, "Forbidden", "egress_denied" },
+    [EGRESS_REFUSED] = { 403, "Forbidden", "egress_refused" },
+    [EGRESS_MALFORMED] = { 400, "Bad Request", "malformed" },
+    [EGRESS_MISLED] = { 403, "Forbidden", "egress_misled" },
+    [EGRESS_UNRESOLVED] = { 502, "Bad Gateway", "unresolved" },
+    [EGRESS_UNREACHED] = { 502, "Bad Gateway", "unreached" },
+    [EGRESS_LIMITED] = { 429, "Too Many Requests", "egress_limited" },
+};
+
+void http_refusal(struct conn *conn, enum egress_verdict verdict,
+                  const struct policy_answer *answer, const char *text)
+{
+    autobuf struct buf body = { 0 };
+    struct json_out out = json_to(&body);
+    char why[POLICY_TEXT_SIZE], name[HOST_PORT_SIZE];
+
+    if (conn->http && conn->http->begun)
+        return; /* too late for a word */
+    if (answer && !text) {
+        policy_say(answer, why);
+        text = why;
+    }
+    json_open(&out, '{');
+    json_key(&out, "error");
+    json_open(&out, '{');
+    json_kv_text(&out, "code", refusals[verdict].code);
+    json_kv_text(&out, "message", text ? text : "");
+    json_kv_str(&out, "host", host_str(&conn->host));
+    json_kv_int(&out, "port", conn->port);
+    json_kv_str(&out, "rule", answer ? answer->rule : STR_NONE);
+    if (conn->box->egress->signer)
+        json_kv_text(&out, "session", signed_session(conn->box));
+    else
+        json_kv_text(&out, "sandbox", conn->box->id);
+    if (!conn->box->egress->signer && verdict == EGRESS_DENIED && conn->host.kind != HOST_NONE) {
+        host_port_text(&conn->host, conn->port == 80 || conn->port == 443 ? 0 : conn->port, name);
+        json_key(&out, "ask");
+        autobuf struct buf ask = { 0 };
+        buf_printf(&ask, "atoll egress allow %s %s", conn->box->id, name);
+        json_put_str(&out, buf_view(&ask));
+    }
+    json_close(&out, '}');
+    json_close(&out, '}');
+    buf_putc(&body, '\n');
+    put_answer(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&body), false);
+}
+
+static void refuse(struct conn *conn, const char *text)
+{
+    conn->request++;
+    conn_refuse(conn, EGRESS_MALFORMED, NULL, text);
+}
+
+/* ---- the request ---- */
+
+static bool is_proxy(const struct conn *conn)
+{
+    return conn->to_port == EGRESS_PORT;
+}
+
+static bool has_prefix(struct str text, const char *prefix)
+{
+    struct str want = str_of(prefix);
+
+    return text.n >= want.n && str_eq_nocase((struct str){ text.p, want.n }, want);
+}
+
+/* CONNECT is not a request that is passed on: its fields mean nothing, and it has no body. */
+static void connect_head(struct conn *conn, const struct h1_head *head, size_t len)
+{
+    struct err err = { 0 };
+    char why[ERR_MSG_SIZE];
+
+    conn->kind = EGRESS_KIND_CONNECT;
+    for (size_t i = 0; i < head->count; i++)
+        if (str_eq_nocase(head->headers[i].name, STR("content-length")) ||
+            str_eq_nocase(head->headers[i].name, STR("transfer-encoding"))) {
+            refuse(conn, "CONNECT with a body");
+            return;
+        }
+    if (head->version != HTTP_1_1 && head->version != HTTP_1_0) {
+        refuse(conn, "CONNECT of another version");
+        return;
+    }
+    if (host_port_parse(head->target, 0, &conn->host, &conn->port, &err) < 0) {
+        snprintf(why, sizeof(why), "%s", err.msg);
+        refuse(conn, why);
+        return;
+    }
+    buf_consume(&conn->in, len);
+    if (!conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE))
+        return;
+    http_free(conn); /* from here on it is a tunnel */
+    conn_reach(conn);
+}
+
+/* NULL: conn->host and port are who it is to. */
+static const char *authority(struct conn *conn, const struct h1_head *head, struct err *err)
+{
+    struct host host;
+    uint16_t port;
+
+    if (host_port_parse(head->host, 80, &host, &port, err) < 0)
+        return err->msg;
+    if (is_proxy(conn)) {
+        conn->host = host;
+        conn->port = port;
+        return NULL;
+    }
+    return host_eq(&host, &conn->host) && port == conn->port
+               ? NULL
+               : "Host is another one than the address stands for";
+}
+
+static bool passed_on(const struct h1_head *head, const struct http_header *field)
+{
+    static const char *const own[] = { "host", "content-length", "expect", "via", "forwarded" };
+
+    if (header_is_hop(field->name) || has_prefix(field->name, "proxy-"))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (str_eq_nocase(field->name, str_of(own[i])))
+            return false;
+    for (size_t i = 0; i < head->count; i++)
+        if (str_is(head->fields[i].name, "connection") &&
+            header_lists(head->fields[i].value, field->name))
+            return false;
+    return true;
+}
+
+static void compose(struct conn *conn)
+{
+    const struct h1_head *head = &conn->http->head;
+    char name[HOST_PORT_SIZE];
+
+    host_port_text(&conn->host, conn->port == 80 ? 0 : conn->port, name);
+    buf_str(&conn->ahead, head->method);
+    buf_putc(&conn->ahead, ' ');
+    buf_str(&conn->ahead, head->target);
+    buf_printf(&conn->ahead, " HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", name);
+    for (size_t i = 0; i < head->count; i++)
+        if (passed_on(head, &head->fields[i])) {
+            buf_str(&conn->ahead, head->fields[i].name);
+            buf_puts(&conn->ahead, ": ");
+            buf_str(&conn->ahead, head->fields[i].value);
+            buf_puts(&conn->ahead, "\r\n");
+        }
+    if (head->body_size < 0)
+        buf_puts(&conn->ahead, "Transfer-Encoding: chunked\r\n");
+    else if (head->body_size > 0 || str_is(head->method, "POST") || str_is(head->method, "PUT"))
+        buf_printf(&conn->ahead, "Content-Length: %lld\r\n", (long long)head->body_size);
+    buf_puts(&conn->ahead, "\r\n");
+}
+
+static void request(struct conn *conn)
+{
+    struct http *http = conn->http;
+    struct err err = { 0 };
+    const char *why = authority(conn, &http->head, &err);
+
+    if (why && err.code) {
+        refuse(conn, why);
+        return;
+    }
+    if (why) {
+        conn->request++;
+        conn_refuse(conn, EGRESS_MISLED, NULL, why);
+        return;
+    }
+    if (!conn->box->egress->signer && conn->port == 80 &&
+        str_is(host_str(&conn->host), EGRESS_NAME)) {
+        self_answer(conn, http->head.method, http->head.path);
+        return;
+    }
+    if (str_is(http->head.method, "TRACE")) {
+        refuse(conn, "TRACE is not passed on");
+        return;
+    }
+    if (!conn_allowed(conn, POLICY_REQUEST, rule_method(http->head.method), http->head.target))
+        return;
+    http->origin.to_head = str_is(http->head.method, "HEAD");
+    http->keep = http->head.keep_alive && http->head.version == HTTP_1_1;
+    http->left = http->head.body_size > 0 ? (uint64_t)http->head.body_size : 0;
+    http->body_done = http->head.body_size == 0;
+    http->continued = !http->head.expect_continue;
+    conn_reach(conn);
+}
+
+void http_head(struct conn *conn)
+{
+    struct http *http = conn->http ? conn->http : xnew(struct http);
+    const struct h1_bad *bad = NULL;
+
+    conn->http = http;
+    int len = h1_head_scan(conn->in.data, conn->in.len, &http->resume, &http->head, &bad);
+    if (len == 0 && conn->in.len <= HTTP_HEAD_MAX)
+        return;
+    if (len <= 0) {
+        refuse(conn, bad ? bad->text : "the head is too long");
+        return;
+    }
+    if (conn->box->egress->signer && !signed_enter(conn, &http->head))
+        return;
+    if (is_proxy(conn) && str_is(http->head.method, "CONNECT")) {
+        connect_head(conn, &http->head, (size_t)len);
+        return;
+    }
+    /* A proxy is asked by the whole address; whoever speaks to a server does not say it. */
+    if (is_proxy(conn) != has_prefix(http->head.target, "http://")) {
+        refuse(conn, is_proxy(conn) ? "a proxy takes http://HOST/ and CONNECT"
+                                    : "a request for a proxy, which this is not");
+        return;
+    }
+    if (h1_head_finish(&http->arena, conn->in.data, (size_t)len, &http->head, &bad) < 0) {
+        refuse(conn, bad->text);
+        return;
+    }
+    buf_consume(&conn->in, (size_t)len);
+    if (conn->kind == EGRESS_KIND_SELF)
+        self_answer(conn, http->head.method, http->head.path);
+    else
+        request(conn);
+}
+
+/* ---- bytes both ways ---- */
+
+/* The request is over: the next one, or the end. */
+static void finished(struct conn *conn)
+{
+    bool keep = conn->http->keep && conn->http->body_done;
+
+    conn_up_close(conn);
+    http_free(conn);
+    buf_clear(&conn->ahead);
+    if (!keep) {
+        conn_end(conn);
+        return;
+    }
+    conn_flush(conn);
+    if (conn->out.len) { /* who does not read its answers gets no further ones */
+        conn_end(conn);
+        return;
+    }
+    conn_stage(conn, STAGE_HEAD, EGRESS_IDLE_MS);
+    conn_wants(conn, EPOLLIN, 0);
+    if (conn->in.len)
+        http_head(conn);
+}
+
+static void put_chunk(struct buf *out, struct str data)
+{
+    buf_printf(out, "%zx\r\n", data.n);
+    buf_str(out, data);
+    buf_puts(out, "\r\n");
+}
+
+/* Takes what there is of the body from conn->in; false: it is none. */
+static bool body_forward(struct conn *conn)
+{
+    struct http *http = conn->http;
+    const struct h1_bad *bad;
+
+    while (!http->body_done && conn->in.len && conn->ahead.len < EGRESS_IN_MAX) {
+        struct str piece = { conn->in.data, MIN(conn->in.len, http->left) };
+        int64_t taken = (int64_t)piece.n;
+
+        if (http->head.body_size < 0) {
+            taken = h1_chunks_next(&http->chunks, conn->in.data, conn->in.len, &piece,
+                                   &http->body_done, &bad);
+            if (taken < 0)
+                return false;
+            if (piece.n)
+                put_chunk(&conn->ahead, piece);
+            if (http->body_done)
+                buf_puts(&conn->ahead, "0\r\n\r\n");
+        } else {
+            buf_str(&conn->ahead, piece);
+            http->left -= piece.n;
+            http->body_done = http->left == 0;
+        }
+        buf_consume(&conn->in, (size_t)taken);
+        if (!taken)
+            break;
+    }
+    return true;
+}
+
+static void answer_head(struct conn *conn)
+{
+    struct http *http = conn->http;
+    const struct origin *origin = &http->origin;
+
+    http->begun = true;
+    http->in_chunks = (origin->framing == FRAMED_CHUNKED || origin->framing == FRAMED_CLOSE) &&
+                      http->head.version == HTTP_1_1;
+    if (origin->framing == FRAMED_CLOSE && !http->in_chunks)
+        http->keep = false;
+    if (origin->framing == FRAMED_CHUNKED && !http->in_chunks)
+        http->keep = false;
+    buf_printf(&conn->out, "HTTP/1.1 %d \r\n", origin->status);
+    for (size_t i = 0; i < origin->count; i++) {
+        const struct http_header *field = &origin->headers[i];
+        bool length = str_is(field->name, "content-length");
+
+        if (header_is_hop(field->name) || has_prefix(field->name, "proxy-") ||
+            (length && !origin->to_head))
+            continue;
+        buf_str(&conn->out, field->name);
+        buf_puts(&conn->out, ": ");
+        buf_str(&conn->out, field->value);
+        buf_puts(&conn->out, "\r\n");
+    }
+    if (http->in_chunks)
+        buf_puts(&conn->out, "Transfer-Encoding: chunked\r\n");
+    else if (origin->framing == FRAMED_LENGTH)
+        buf_printf(&conn->out, "Content-Length: %llu\r\n", (unsigned long long)origin->left);
+    buf_puts(&conn->out, http->keep ? "\r\n" : "Connection: close\r\n\r\n");
+}
+
+/* False: the connection is no more. */
+static bool answer_take(struct conn *conn, struct str data)
+{
+    struct http *http = conn->http;
+    struct err err = { 0 };
+    struct str piece;
+
+    for (;;) {
+        switch (origin_next(&http->origin, &data, &piece, &err)) {
+        case ORIGIN_BAD:
+            conn_refuse(conn, EGRESS_UNREACHED, NULL, "the answer is malformed");
+            return false;
+        case ORIGIN_MORE:
+            return true;
+        case ORIGIN_HEAD:
+            answer_head(conn);
+            break;
+        case ORIGIN_DATA:
+            if (http->in_chunks)
+                put_chunk(&conn->out, piece);
+            else
+                buf_str(&conn->out, piece);
+            break;
+        case ORIGIN_END:
+            if (http->in_chunks)
+                buf_puts(&conn->out, "0\r\n\r\n");
+            finished(conn);
+            return false;
+        }
+    }
+}
+
+/* The far end has closed. */
+static void answer_over(struct conn *conn)
+{
+    struct http *http = conn->http;
+
+    if (!http->begun) {
+        conn_refuse(conn, EGRESS_UNREACHED, NULL, "the far end closed without an answer");
+    } else if (!origin_closed(&http->origin)) {
+        conn_close(conn); /* cut, so that nobody takes it for whole */
+    } else {
+        if (http->in_chunks)
+            buf_puts(&conn->out, "0\r\n\r\n");
+        finished(conn);
+    }
+}
+
+static bool read_up(struct conn *conn)
+{
+    char data[READ_SIZE];
+    ssize_t got = recv(conn->up.fd, data, sizeof(data), MSG_DONTWAIT);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    if (got <= 0) {
+        answer_over(conn);
+        return false;
+    }
+    conn->received += (uint64_t)got;
+    return answer_take(conn, (struct str){ data, (size_t)got });
+}
+
+static bool write_up(struct conn *conn)
+{
+    ssize_t put = send(conn->up.fd, conn->ahead.data, conn->ahead.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (put < 0)
+        return errno == EAGAIN || errno == EINTR || errno == EPIPE || errno == ECONNRESET;
+    conn->sent += (uint64_t)put;
+    buf_consume(&conn->ahead, (size_t)put);
+    return true;
+}
+
+static void wants(struct conn *conn)
+{
+    bool body = !conn->http->body_done && conn->ahead.len < EGRESS_IN_MAX;
+
+    conn_wants(conn, (body ? EPOLLIN : 0) | (conn->out.len ? EPOLLOUT : 0),
+               (conn->out.len < EGRESS_IN_MAX ? EPOLLIN : 0) | (conn->ahead.len ? EPOLLOUT : 0));
+}
+
+void http_woken(struct conn *conn, bool down, uint32_t events)
+{
+    conn_timer(conn, EGRESS_IDLE_MS);
+    if (down && events & (EPOLLERR | EPOLLHUP)) {
+        conn_close(conn);
+        return;
+    }
+    if (down && events & EPOLLIN && !conn_read(conn, EGRESS_IN_MAX))
+        return;
+    if (!body_forward(conn)) {
+        conn_refuse(conn, EGRESS_MALFORMED, NULL, "malformed body");
+        return;
+    }
+    if (!down && events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !read_up(conn))
+        return;
+    if (conn->ahead.len && !write_up(conn)) {
+        conn_close(conn);
+        return;
+    }
+    conn_flush(conn);
+    wants(conn);
+}
+
+void http_connected(struct conn *conn)
+{
+    compose(conn);
+    if (!conn->http->continued)
+        buf_puts(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
+    conn_stage(conn, STAGE_HTTP, EGRESS_IDLE_MS);
+    http_woken(conn, true, 0);
+}
+
+/* ---- atoll.internal ---- */
+
+void self_answer(struct conn *conn, struct str method, struct str path)
+{
+    autobuf struct buf body = { 0 };
+    struct json_out out = json_to(&body);
+    bool found = str_is(path, "/"), get = str_is(method, "GET");
+
+    json_open(&out, '{');
+    if (found && get) {
+        json_kv_text(&out, "sandbox", conn->box->id);
+        json_kv_text(&out, "egress_mode", policy_mode_name(conn->box->policy.mode));
+        json_kv_int(&out, "policy_version", (int64_t)conn->box->policy.version);
+        json_kv_int(&out, "rules", conn->box->policy.rule_count);
+    } else {
+        json_kv_text(&out, "error", found ? "only GET is answered here" : "nothing here");
+    }
+    json_close(&out, '}');
+    buf_putc(&body, '\n');
+    put_answer(conn,
+               !found ? 404
+               : get  ? 200
+                      : 405,
+               !found ? "Not Found"
+               : get  ? "OK"
+                      : "Method Not Allowed",
+               buf_view(&body), false);
+    conn_end(conn);
+}

@@ -1,0 +1,224 @@
+/*
+ * What the files of this room share. Everything is of the one thread.
+ *
+ * A connection of a sandbox, whatever it speaks:
+ *
+ *   accepted ─▶ POLICY? ─▶ HEAD (HTTP, CONNECT) ─┐                      ┌─▶ HTTP ─▶ HEAD, the next
+ *                      ├─▶ HELLO (port 443) ─────┼▶ decided ─▶ LOOKUP ─▶ CONNECT
+ *                      ├─▶ (other ports) ────────┘      │               ├─▶ HELLO (in a tunnel)
+ *                      └─▶ DNS                          └─▶ END         └─▶ TUNNEL
+ *
+ * Nothing is looked up before a decision allowed it, nothing is connected to that was not looked at
+ * after the lookup, and what comes out of a lookup is used once.
+ */
+#pragma once
+
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "egress/egress.h"
+#include "egress/names.h"
+#include "policy/policy.h"
+#include "wire/wire.h"
+
+#define LISTENERS (WIRE_FDS_MAX - 1)
+
+struct resolver;
+struct signer;
+struct h1_head;
+struct lookup;
+
+struct egress {
+    struct loop *loop;
+    struct watch link;           /* the warden's */
+    struct watch peer;           /* the api process's; fd -1: none yet */
+    bool synced;                 /* it has said every policy there is */
+    struct egress_config config; /* what it said */
+    struct box *slots[BOX_SLOTS];
+    struct map by_id; /* struct box */
+    unsigned boxes;
+    uint64_t serial; /* of the last connection */
+    uint64_t lost;   /* records that nobody took */
+    char *space;     /* EGRESS_MSG_MAX bytes to read a message into */
+    struct resolver *resolver;
+    struct signer *signer; /* of `atoll proxy`; NULL for sandboxes */
+    int routes;            /* netlink */
+    int pipes[EGRESS_PIPES_MAX][2];
+    unsigned pipe_count;
+};
+
+/* A sandbox: something is known of it, by the warden (it has sockets) or by the api process. */
+struct box {
+    struct egress *egress;
+    char id[BOX_ID_SIZE];
+    bool here; /* it has sockets, and a slot */
+    bool held; /* it is not accepted from for now */
+    uint32_t slot;
+    struct watch listeners[LISTENERS], dns; /* fd -1: none */
+    struct timer hold;
+    struct buf bytes;     /* of the policy, as the api process said it */
+    bool said;            /* it has said one */
+    struct policy policy; /* a view of them; policy_none */
+    struct names names;
+    struct list conns;
+    unsigned conn_count;
+};
+
+/* ---- box.c ---- */
+
+/* Of the warden: takes the descriptors, the last of which is the DNS socket. */
+void box_comes(struct egress *egress, const struct egress_box *what, const int *fds,
+               unsigned count);
+void box_goes(struct egress *egress, uint32_t slot);
+/* Of the api process. */
+void box_policy(struct egress *egress, const struct box_name *name, struct str bytes);
+void box_forget(struct egress *egress, const struct box_name *name);
+/* Nothing more will be said of those of which nothing was. */
+void boxes_synced(struct egress *egress);
+void box_init(struct box *box, struct egress *egress, const char *id);
+/* One of its connections has ended: there may be room for another. */
+void box_has_room(struct box *box);
+uint32_t box_name_addr(void *box, const struct host *host); /* a dns_name_fn */
+void egress_boxes_free(struct egress *egress);
+
+/* ---- conn.c ---- */
+
+enum stage {
+    STAGE_POLICY, /* waits to be told what holds */
+    STAGE_HEAD,   /* reads a request */
+    STAGE_HELLO,  /* reads the first message of TLS */
+    STAGE_DNS,    /* questions over TCP */
+    STAGE_LOOKUP,
+    STAGE_CONNECT,
+    STAGE_TUNNEL,
+    STAGE_HTTP, /* one request and its answer */
+    STAGE_END,  /* the last bytes go out */
+};
+
+/* One direction of a tunnel. */
+struct lane {
+    int from, to;
+    struct buf *first; /* bytes that go before all others */
+    int pipe[2];       /* held while there are bytes in it; -1: none */
+    size_t held;
+    bool eof, shut;
+    uint64_t *count;
+};
+
+struct http; /* http.c */
+
+struct conn {
+    struct list link;
+    struct box *box;
+    struct watch down, up; /* the program inside, and the far end; fd -1: none */
+    struct timer timer;
+    enum stage stage;
+    uint8_t kind; /* enum egress_kind */
+    bool revoked, flowing;
+    uint16_t to_port; /* where the program inside thinks it is going */
+    struct addr to;
+    uint64_t serial;
+    uint32_t request;
+    struct host host; /* who it is to */
+    uint16_t port;
+    bool unchecked;            /* any bytes may go to port 443 there */
+    struct buf in, out, ahead; /* read from inside; to be written inside, to the far end */
+    struct lookup *lookup;
+    struct addr addrs[EGRESS_ADDRS_MAX];
+    unsigned addr_count, addr_at;
+    struct lane lanes[2];
+    uint64_t sent, received;
+    int64_t started_ms;
+    struct http *http;
+};
+
+void conn_new(struct box *box, int fd);
+/* For whom there is nothing but a proxy. */
+void conn_proxy(struct box *box, int fd);
+void conn_close(struct conn *conn);
+/* What it was allowed may be no more: closed then. */
+void conn_judge_again(struct conn *conn);
+/* A policy has come, or will not come. */
+void conn_policy(struct conn *conn);
+void conn_timer(struct conn *conn, int64_t ms);
+void conn_stage(struct conn *conn, enum stage stage, int64_t ms);
+/* What it wants to be woken by. */
+void conn_wants(struct conn *conn, uint32_t down, uint32_t up);
+/* Reads from inside into conn->in; false when nothing more comes, or it was closed. */
+must_use bool conn_read(struct conn *conn, size_t max);
+/* Asks the policy about host and port; if they are denied, the connection is over. */
+must_use bool conn_allowed(struct conn *conn, enum policy_view view, uint8_t method,
+                           struct str path);
+/* Looks the host up and connects to it; conn_connected, or the end. */
+void conn_reach(struct conn *conn);
+/* Ends it with a record; what is said inside depends on its kind. */
+void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct policy_answer *answer,
+                 const char *text);
+/* Sends what is in conn->out, waits a little for it to be taken, and closes. */
+void conn_end(struct conn *conn);
+void conn_flush(struct conn *conn);
+void conn_up_close(struct conn *conn);
+
+/* ---- http.c ---- */
+
+void http_head(struct conn *conn); /* bytes have come, or are there already */
+void http_connected(struct conn *conn);
+void http_woken(struct conn *conn, bool down, uint32_t events);
+void http_free(struct conn *conn);
+/* What a refusal says inside. */
+void http_refusal(struct conn *conn, enum egress_verdict verdict,
+                  const struct policy_answer *answer, const char *text);
+/* atoll.internal */
+void self_answer(struct conn *conn, struct str method, struct str path);
+
+/* ---- signed.c ---- */
+
+must_use int signed_open(struct egress *egress, const struct egress_signed *how, struct err *err);
+void signed_close(struct egress *egress);
+/* Gives the connection the policy of the token in this head; false: it was answered 407. */
+must_use bool signed_enter(struct conn *conn, const struct h1_head *head);
+/* A connection of it has ended. Nothing happens to a sandbox. */
+void signed_idle(struct box *box);
+/* Who the token was made for; NULL: nobody, or a sandbox. */
+const char *signed_session(const struct box *box);
+void signed_record(const struct box *box, const struct egress_msg *msg);
+
+/* ---- relay.c ---- */
+
+void relay_start(struct conn *conn);
+void relay_woken(struct conn *conn, bool down, uint32_t events);
+void relay_free(struct conn *conn);
+void pipes_free(struct egress *egress);
+
+/* ---- reach.c ---- */
+
+enum reach {
+    REACH_OUT,  /* elsewhere */
+    REACH_OWN,  /* this machine, everybody, or one of our listeners */
+    REACH_NONE, /* there is no way */
+};
+
+must_use int reach_open(struct egress *egress, struct err *err);
+enum reach reach(struct egress *egress, const struct addr *addr, uint16_t port);
+socklen_t addr_sock(const struct addr *addr, uint16_t port, struct sockaddr_storage *out);
+
+/* ---- resolve.c ---- */
+
+must_use int resolver_new(struct egress *egress, struct err *err);
+void resolver_free(struct egress *egress);
+/* The servers of egress->config; without any, those of the machine. */
+void resolver_config(struct egress *egress);
+/* Sets conn->lookup; conn_resolved comes later, never from inside. */
+void resolve(struct conn *conn);
+void resolve_cancel(struct conn *conn);
+/* conn.c: conn->addrs are there, or `error` says why not. */
+void conn_resolved(struct conn *conn, const char *error);
+
+/* ---- record.c ---- */
+
+void record_decision(struct conn *conn, enum egress_verdict verdict,
+                     const struct policy_answer *answer, const char *text);
+void record_flow(struct conn *conn);

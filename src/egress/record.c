@@ -1,0 +1,89 @@
+/*
+ * What the api process is told. It is told without waiting: a record that it does not take is
+ * counted, and the count is told when it takes something again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "egress/own.h"
+
+static bool send_one(struct egress *egress, struct egress_msg *msg)
+{
+    return egress->peer.fd >= 0 && egress_send(egress->peer.fd, msg) == 0;
+}
+
+static void tell(struct box *box, struct egress_msg *msg)
+{
+    struct egress *egress = box->egress;
+    struct egress_msg lost = { .head.verb = EGRESS_LOST, .body.lost.count = egress->lost };
+
+    if (egress->signer) {
+        signed_record(box, msg);
+        return;
+    }
+    if (egress->lost && send_one(egress, &lost))
+        egress->lost = 0;
+    if (egress->lost || !send_one(egress, msg))
+        egress->lost++;
+}
+
+static void put_text(char *out, size_t size, struct str text)
+{
+    size_t len = MIN(text.n, size - 1);
+
+    memcpy(out, text.p ? text.p : "", len);
+    out[len] = 0;
+}
+
+void record_decision(struct conn *conn, enum egress_verdict verdict,
+                     const struct policy_answer *answer, const char *text)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_DECISION };
+    struct egress_decision *one = &msg.body.decision;
+    char why[POLICY_TEXT_SIZE];
+
+    memcpy(one->name.id, conn->box->id, BOX_ID_SIZE);
+    one->serial = conn->serial;
+    one->version = conn->box->said ? conn->box->policy.version : 0;
+    one->time_ms = clock_wall_ms();
+    one->pid = (uint32_t)getpid();
+    one->request = conn->request;
+    one->port = conn->port;
+    one->kind = conn->kind;
+    one->verdict = (uint8_t)verdict;
+    put_text(one->host, sizeof(one->host), host_str(&conn->host));
+    if (answer) {
+        one->reason = answer->why;
+        put_text(one->rule, sizeof(one->rule), answer->rule);
+        policy_say(answer, why);
+        put_text(one->text, sizeof(one->text), str_of(why));
+    }
+    if (text)
+        put_text(one->text, sizeof(one->text), str_of(text));
+    tell(conn->box, &msg);
+}
+
+void record_flow(struct conn *conn)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_FLOW };
+    struct egress_flow *one = &msg.body.flow;
+    const struct addr *addr = &conn->addrs[conn->addr_at];
+
+    memcpy(one->name.id, conn->box->id, BOX_ID_SIZE);
+    one->serial = conn->serial;
+    one->started_ms = conn->started_ms;
+    one->ended_ms = clock_wall_ms();
+    one->sent = conn->sent;
+    one->received = conn->received;
+    one->pid = (uint32_t)getpid();
+    one->request = conn->request;
+    one->addr = (struct egress_addr){ .family = addr->family, .port = conn->port };
+    memcpy(one->addr.bytes, addr->bytes, sizeof(addr->bytes));
+    one->kind = conn->kind;
+    one->revoked = conn->revoked;
+    put_text(one->host, sizeof(one->host), host_str(&conn->host));
+    tell(conn->box, &msg);
+}

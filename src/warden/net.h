@@ -1,0 +1,62 @@
+/*
+ * net - the only way out of a box: sockets in its network that the egress process (src/egress)
+ * answers at.
+ *
+ * A box's network has a loopback interface and nothing else. A route makes every IPv4 address one
+ * of its own, a program of a few instructions (sk_lookup) leads every TCP connection but those to
+ * 127.0.0.0/8 to one listener, and a UDP socket on port 53 answers whatever resolver is asked. The
+ * sockets are made here and answered elsewhere; this process never reads from one of them. They
+ * are kept while the box lives, so that the death of the egress process closes nothing.
+ *
+ *   net.c     making them           egress.c   the egress process, and who gets what
+ */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "warden/box.h"
+#include "warden/warden.h"
+
+#define NET_LISTENERS 3 /* without the program: one for each port that counts */
+
+struct net {
+    int listeners[NET_LISTENERS]; /* -1: none */
+    int dns;
+    int steer; /* keeps the program where it is; -1: there is none */
+};
+#define NET_NONE ((struct net){ { -1, -1, -1 }, -1, -1 })
+
+/*
+ * In the network that the caller has just entered: all of it, or -1 with errno and nothing. Without
+ * rights to load programs there is a listener for each port that counts instead.
+ */
+must_use int net_make(struct net *out);
+/* The same in that of a process; not for a warden that an ordinary user started. */
+must_use int net_make_in(int netns, struct net *out);
+void net_close(struct net *net);
+/* The descriptors in the order in which they are handed over: listeners, then dns. How many. */
+unsigned net_fds(const struct net *net, int fds[NET_LISTENERS + 1]);
+
+/* ---- egress.c ---- */
+
+/* The sockets of a slot's box, taken; they are kept until net_leave. */
+void net_keep(uint32_t slot, struct net *net);
+void net_leave(uint32_t slot);
+/* The box in this slot runs: the egress process is told. */
+void net_tell(uint32_t slot);
+/* An earlier warden's box runs in this slot: its sockets are made anew. */
+void net_adopt(uint32_t slot);
+
+#define EGRESS_WAITS 2
+/* From here on there is an egress process. `to_api` reaches the api process. */
+void egress_begin(const struct warden_args *args, boxes_say_fn *to_api, void *owner);
+/* A new api process has said hello. */
+void egress_api_is_new(void);
+unsigned egress_waits(struct pollfd waits[EGRESS_WAITS]);
+void egress_woken(const struct pollfd *waits, unsigned count);
+void egress_run_due(void);
+int64_t egress_due_ms(void); /* 0: never */
+void egress_end(void);

@@ -1,0 +1,181 @@
+/*
+ * What leads where in a sandbox's network. Each check is made by a child that steps into a new
+ * network, so that this needs root and leaves nothing behind.
+ */
+#include "warden/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/test.h"
+
+static struct sockaddr_in at(const char *text, uint16_t port)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+    CHECK(inet_pton(AF_INET, text, &addr.sin_addr) == 1);
+    return addr;
+}
+
+/* Runs it in a network of its own, with the sockets made. */
+static void inside(void (*fn)(struct net *net))
+{
+    if (geteuid() != 0)
+        test_skip("stepping into a network needs root");
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct net net = NET_NONE;
+
+        CHECK(unshare(CLONE_NEWNET) == 0 && loopback_up() == 0 && net_make(&net) == 0);
+        fn(&net);
+        net_close(&net);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+}
+
+static int client(const char *text, uint16_t port)
+{
+    struct sockaddr_in to = at(text, port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int server(const char *text, uint16_t port)
+{
+    struct sockaddr_in on = at(text, port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    CHECK(bind(fd, (struct sockaddr *)&on, sizeof(on)) == 0 && listen(fd, 4) == 0);
+    return fd;
+}
+
+/* Who connected came to this listener, and meant this address. */
+static void check_got(int listener, const char *text, uint16_t port)
+{
+    struct sockaddr_in meant, want = at(text, port);
+    socklen_t len = sizeof(meant);
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+    CHECK(fd >= 0 && getsockname(fd, (struct sockaddr *)&meant, &len) == 0);
+    CHECK(meant.sin_addr.s_addr == want.sin_addr.s_addr && meant.sin_port == want.sin_port);
+    close(fd);
+}
+
+static void check_none(int listener)
+{
+    CHECK(accept4(listener, NULL, NULL, SOCK_CLOEXEC) < 0 && errno == EAGAIN);
+}
+
+static void every_address(struct net *net)
+{
+    CHECK(net->steer >= 0);
+    CHECK(client("8.8.8.8", 443) >= 0);
+    check_got(net->listeners[0], "8.8.8.8", 443);
+    CHECK(client("10.1.2.3", 1) >= 0);
+    check_got(net->listeners[0], "10.1.2.3", 1);
+    CHECK(client(EGRESS_SELF_TEXT, EGRESS_PORT) >= 0);
+    check_got(net->listeners[0], EGRESS_SELF_TEXT, EGRESS_PORT);
+    check_none(net->listeners[0]);
+}
+
+TEST(every_connection_comes_to_the_one_listener)
+{
+    inside(every_address);
+}
+
+static void own_servers(struct net *net)
+{
+    int local = server("127.0.0.1", 5000), any = server("0.0.0.0", 5001);
+
+    CHECK(client("127.0.0.1", 5000) >= 0);
+    check_got(local, "127.0.0.1", 5000);
+    CHECK(client("127.0.0.1", 5001) >= 0 && client("127.9.9.9", 5001) >= 0);
+    check_got(any, "127.0.0.1", 5001);
+    check_got(any, "127.9.9.9", 5001);
+    CHECK(client("127.0.0.1", EGRESS_PORT) < 0); /* ours is not there */
+    check_none(net->listeners[0]);
+}
+
+TEST(servers_inside_are_reached_as_ever)
+{
+    inside(own_servers);
+}
+
+static void nobody_between(struct net *net)
+{
+    int any = server("0.0.0.0", 443), exact = server("9.9.9.9", 444);
+
+    CHECK(client("9.9.9.9", 444) >= 0 && client("1.1.1.1", 443) >= 0);
+    check_got(net->listeners[0], "9.9.9.9", 444);
+    check_got(net->listeners[0], "1.1.1.1", 443);
+    check_none(any);
+    check_none(exact);
+}
+
+TEST(no_server_inside_stands_in_the_way)
+{
+    inside(nobody_between);
+}
+
+static void names_and_datagrams(struct net *net)
+{
+    struct sockaddr_in dns = at("8.8.4.4", 53), other = at("8.8.4.4", 443);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    char byte;
+
+    CHECK(sendto(fd, "x", 1, 0, (struct sockaddr *)&dns, sizeof(dns)) == 1);
+    CHECK(recv(net->dns, &byte, 1, MSG_DONTWAIT) == 1 && byte == 'x');
+    CHECK(connect(fd, (struct sockaddr *)&other, sizeof(other)) == 0);
+    CHECK(send(fd, "x", 1, 0) == 1);
+    CHECK(recv(fd, &byte, 1, 0) < 0 && errno == ECONNREFUSED); /* at once, so that QUIC gives up */
+}
+
+TEST(any_resolver_is_ours_and_other_datagrams_are_refused)
+{
+    inside(names_and_datagrams);
+}
+
+static void no_version_6(struct net *net)
+{
+    struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = htons(443) };
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)net;
+    CHECK(inet_pton(AF_INET6, "2606:4700::1111", &to.sin6_addr) == 1);
+    CHECK(fd < 0 || (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno == ENETUNREACH));
+}
+
+TEST(there_is_no_way_by_ipv6)
+{
+    inside(no_version_6);
+}
+
+static void again(struct net *net)
+{
+    struct net second = NET_NONE;
+
+    CHECK(net_make(&second) < 0 && errno == EADDRINUSE && second.dns == -1);
+    net_close(net);
+    CHECK(client("8.8.8.8", 443) < 0); /* with the last descriptor all is gone */
+    CHECK(net_make(&second) == 0);
+    CHECK(client("8.8.8.8", 443) >= 0);
+    check_got(second.listeners[0], "8.8.8.8", 443);
+    net_close(&second);
+}
+
+TEST(sockets_are_made_again_once_nobody_holds_the_old_ones)
+{
+    inside(again);
+}
