@@ -64,7 +64,8 @@ export class Inbox {
 /** A token as a subprotocol: a page's WebSocket sends no headers, and an address is no place for a token. */
 function bearer(headers: Record<string, string>): string[] {
     const token = /^Bearer (.+)$/.exec(headers["authorization"] ?? headers["Authorization"] ?? "")?.[1];
-    return token === undefined ? [] : [`bearer.${btoa(token).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "")}`];
+    if (token === undefined) return [];
+    return [`bearer.${btoa(token).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "")}`];
 }
 
 /** Over the platform's WebSocket, which sends the cookies of a page that is logged in, or a token as a subprotocol. */
