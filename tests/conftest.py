@@ -84,6 +84,15 @@ def start_server():
         server.stop()
 
 
+@pytest.fixture
+def boxes(server):
+    """The server, with no sandbox before and after."""
+    yield server
+    for box in server.get(harness.BOXES).json()["items"]:
+        assert server.delete(f"{harness.BOXES}/{box['id']}").status == 200
+    assert list((server.state / "boxes").iterdir()) == []
+
+
 @pytest.fixture(scope="session")
 def node_modules():
     """What tests/peers/package-lock.json names."""

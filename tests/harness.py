@@ -42,6 +42,7 @@ NO_USERNS = "build-thread" in BIN
 READY_SECONDS = 10 * SLOW
 STOP_SECONDS = 15 * SLOW
 PR_SET_CHILD_SUBREAPER = 36
+BOXES = "/api/v1/sandboxes"
 TOKEN_FILE, SOCKET_FILE = "admin.token", "atoll.sock"
 
 
@@ -502,6 +503,21 @@ class Server:
                               env=clean, stdin=subprocess.DEVNULL)
         assert not check or done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
+
+
+def make_box(server, **wish):
+    """A sandbox that runs; its id."""
+    reply = server.post(BOXES, wish)
+    assert reply.status == 201, reply
+    assert reply.json()["state"] == "running", reply
+    return reply.json()["id"]
+
+
+def run_in(server, box, *argv, wait=60000, **wish):
+    """A command in a sandbox, as it is when it has ended (or after `wait` ms)."""
+    reply = server.post(f"{BOXES}/{box}/execs?wait={wait}", {"argv": list(argv), **wish}, timeout=10 + wait / 1000)
+    assert reply.status == 201, reply
+    return reply.json()
 
 
 class UnixConnection(http.client.HTTPConnection):

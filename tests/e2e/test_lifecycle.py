@@ -11,31 +11,11 @@ import time
 
 import harness
 import pytest
+from harness import make_box as make
+from harness import run_in as run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
-
-
-@pytest.fixture
-def boxes(server):
-    """The server, with no sandbox before and after."""
-    yield server
-    for box in server.get(BOXES).json()["items"]:
-        assert server.delete(f"{BOXES}/{box['id']}").status == 200
-    assert list((server.state / "boxes").iterdir()) == []
-
-
-def make(server, **wish):
-    reply = server.post(BOXES, wish)
-    assert reply.status == 201, reply
-    assert reply.json()["state"] == "running"
-    return reply.json()["id"]
-
-
-def run(server, box, *argv, **wish):
-    reply = server.post(f"{BOXES}/{box}/execs?wait=20000", {"argv": list(argv), **wish})
-    assert reply.status == 201, reply
-    return reply.json()
 
 
 def state(server, box):

@@ -10,6 +10,7 @@ import time
 
 import harness
 import pytest
+from harness import run_in as run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
@@ -34,22 +35,13 @@ def leftovers(server):
 
 
 def make(server, **wish):
-    reply = server.post(BOXES, wish)
-    assert reply.status == 201, reply
-    box = reply.json()
-    assert box["state"] == "running"
-    server.__dict__.setdefault("made", []).append(box["id"])
-    return box["id"]
+    box = harness.make_box(server, **wish)
+    server.__dict__.setdefault("made", []).append(box)
+    return box
 
 
 def start(server, box, *argv, **wish):
     reply = server.post(f"{BOXES}/{box}/execs", {"argv": list(argv), **wish})
-    assert reply.status == 201, reply
-    return reply.json()
-
-
-def run(server, box, *argv, wait=20000, **wish):
-    reply = server.post(f"{BOXES}/{box}/execs?wait={wait}", {"argv": list(argv), **wish})
     assert reply.status == 201, reply
     return reply.json()
 
