@@ -4,6 +4,7 @@ Only what the tests need: open a page, run JavaScript in it, look at cookies, ty
 console and the network said. Everything blocks; a thread reads the protocol's socket.
 """
 import asyncio
+import base64
 import itertools
 import json
 import os

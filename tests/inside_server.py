@@ -6,6 +6,8 @@
   /big?COUNT       COUNT bytes in chunks, of a known pattern
   /slow            a body by length, half of it, then nothing until the connection ends
   /ws              a WebSocket's handshake, then every byte comes back
+  /chat            a WebSocket that answers a short text with the same
+  /page            HTML whose script is inside_page.js beside this file, with cookies that are none of its business
 """
 import base64
 import hashlib
@@ -74,13 +76,22 @@ class Handler(socketserver.StreamRequestHandler):
             self.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
             self.rfile.read(1)
             open("/tmp/left", "w").close()
-        elif path == "/ws":
+        elif path == "/page":
+            page = (b"<!doctype html><title>inside</title><h1>Served inside</h1><p id=told>nothing yet</p><script>" +
+                    open("/workspace/inside_page.js", "rb").read() + b"</script>")
+            self.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %d\r\n"
+                     b"Set-Cookie: atoll_session=evil; Path=/\r\nSet-Cookie: theirs=1; Path=/\r\n\r\n%s" %
+                     (len(page), page))
+        elif path in ("/ws", "/chat"):
             key = next(line.split(": ", 1)[1] for line in lines if line.lower().startswith("sec-websocket-key"))
             accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
             self.say(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                      b"Sec-WebSocket-Accept: %s\r\n\r\n" % accept.encode())
-            while data := self.request.recv(65536):
+            while path == "/ws" and (data := self.request.recv(65536)):
                 self.request.sendall(data)
+            while path == "/chat" and len(head := self.rfile.read(6)) == 6:
+                text = bytes(b ^ head[2 + i % 4] for i, b in enumerate(self.rfile.read(head[1] & 127)))
+                self.say(bytes([head[0], len(text)]) + text)
         else:
             body = self.body(fields)
             text = json.dumps({"lines": lines, "body": base64.b64encode(body).decode()}).encode()

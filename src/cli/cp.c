@@ -264,9 +264,10 @@ static int down(struct cli *cli, const struct place *from, const char *to, struc
 static int cp_run(struct cli *cli, struct err *err)
 {
     struct place from = place_of(cli, cli->args[0]), to = place_of(cli, cli->args[1]);
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
     bool shown = isatty(cli->err_fd) && !cli->json;
 
-    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with words, too */
+    sigaction(SIGXFSZ, &ignore, NULL); /* a limit of file sizes is an error with words, too */
     if (!from.id == !to.id)
         return cli_usage(cli, err, "one of the two must be SANDBOX:PATH, the other a path here");
     if (shown) {

@@ -161,15 +161,31 @@ static int shake_hands(struct ws_client *ws, const struct client_target *target,
     return 1;
 }
 
-int ws_client_open(struct ws_client **out, const struct client_target *target, const char *path,
-                   const char *token, const struct client_options *options,
-                   struct client_reply *reply, struct buf *body, struct err *err)
+static struct ws_client *new_client(void)
 {
-    auto_with(ws_client_drop_) struct ws_client *ws = xnew(struct ws_client);
+    struct ws_client *ws = xnew(struct ws_client);
 
     ws->io.fd = -1;
     ws->in.max = WS_CLIENT_MESSAGE_MAX + READ_CHUNK;
     ws->code = 1006;
+    return ws;
+}
+
+int ws_client_adopt(struct ws_client **out, int fd, struct err *err)
+{
+    auto_with(ws_client_drop_) struct ws_client *ws = new_client();
+
+    if (client_io_init(&ws->io, fd, NULL, "http/1.1", NULL, clock_mono_ms() + SEND_MS, err) < 0)
+        return -1;
+    *out = take_ptr(&ws);
+    return 0;
+}
+
+int ws_client_open(struct ws_client **out, const struct client_target *target, const char *path,
+                   const char *token, const struct client_options *options,
+                   struct client_reply *reply, struct buf *body, struct err *err)
+{
+    auto_with(ws_client_drop_) struct ws_client *ws = new_client();
     int fd = client_connect(target, options, err);
     if (fd < 0)
         return -1;
@@ -233,16 +249,34 @@ static size_t frame_head(const unsigned char *at, size_t have, uint64_t *len)
     return 2 + wide;
 }
 
+static int nonsense(struct err *err)
+{
+    return err_set(err, ERR_INTERNAL, "the server sent a frame that makes no sense");
+}
+
 static int take_control(struct ws_client *ws, unsigned opcode, struct str data, struct err *err)
 {
     if (opcode == OP_PING)
         return send_frame(ws, OP_PONG, data, err);
     if (opcode != OP_CLOSE)
         return 0;
-    ws->code = data.n >= 2 ? (unsigned char)data.p[0] << 8 | (unsigned char)data.p[1] : 1005;
+    int code = data.n >= 2 ? (unsigned char)data.p[0] << 8 | (unsigned char)data.p[1] : 1005;
     struct str reason = str_from(data, 2);
+    if (data.n == 1 || code < 1000 || code > 4999 || !str_utf8(reason))
+        return nonsense(err);
+    ws->code = code;
     (void)!send_frame(ws, OP_CLOSE, (struct str){ data.p, MIN(data.n, (size_t)2) }, err);
     return err_set(err, ERR_UNAVAILABLE, "the server closed: %.*s", STR_FMT(reason));
+}
+
+/* Whole, not masked, of a kind we know; one about the connection itself is short (RFC 6455, 5.5).
+ */
+static bool makes_sense(const unsigned char *at, uint64_t len)
+{
+    unsigned opcode = at[0] & 15;
+
+    return (at[0] & 0xf0) == 0x80 && !(at[1] & 0x80) && opcode && (opcode & 7) <= 2 &&
+           (opcode < OP_CLOSE || len <= 125);
 }
 
 int ws_client_next(struct ws_client *ws, struct ws_message *out, struct err *err)
@@ -253,14 +287,16 @@ int ws_client_next(struct ws_client *ws, struct ws_message *out, struct err *err
         uint64_t len = 0;
         size_t head = frame_head(at, have, &len);
 
+        if (head && !makes_sense(at, len))
+            return nonsense(err);
         if (head && len > WS_CLIENT_MESSAGE_MAX)
             return err_set(err, ERR_LIMIT, "a message of the server's is too large");
         if (!head || have - head < len)
             return 0;
         unsigned opcode = at[0] & 15;
         struct str data = { (const char *)at + head, (size_t)len };
-        if ((at[0] & 0xf0) != 0x80 || (at[1] & 0x80) || (opcode & 7) > 2 || opcode == 0)
-            return err_set(err, ERR_INTERNAL, "the server sent a frame that makes no sense");
+        if (opcode == OP_TEXT && !str_utf8(data))
+            return nonsense(err);
         ws->taken += head + (size_t)len;
         if (opcode == OP_TEXT || opcode == OP_BINARY) {
             *out = (struct ws_message){ opcode == OP_TEXT, data };

@@ -24,6 +24,8 @@ must_use int ws_client_open(struct ws_client **out, const struct client_target *
                             const char *path, const char *token,
                             const struct client_options *options, struct client_reply *reply,
                             struct buf *body, struct err *err);
+/* Over a connection whose ends have shaken hands already; takes fd, even on failure. */
+must_use int ws_client_adopt(struct ws_client **out, int fd, struct err *err);
 void ws_client_free(struct ws_client *ws);
 int ws_client_fd(const struct ws_client *ws);
 /* Takes what has arrived: to be called when the descriptor is readable. 0, or -1 when it is over.

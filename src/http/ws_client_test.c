@@ -159,6 +159,11 @@ TEST(frames_that_break_the_rules_end_it)
         STR_INIT("\x83\x02hi"),                               /* no such kind */
         STR_INIT("\x80\x02hi"),                               /* goes on with nothing */
         STR_INIT("\x82\x7f\x00\x00\x00\x00\x04\x00\x00\x01"), /* over the limit */
+        STR_INIT("\x89\x7e\x00\x7e"),                         /* a ping of 126 bytes */
+        STR_INIT("\x81\x02\xc3("),                            /* a text that is none */
+        STR_INIT("\x88\x01\x03"),                             /* half a code */
+        STR_INIT("\x88\x02\x00\x01"),                         /* and none at all */
+        STR_INIT("\x88\x03\x03\xe8\xff"),                     /* a reason that is no text */
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

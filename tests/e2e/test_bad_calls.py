@@ -253,7 +253,8 @@ def test_the_wrong_state(server, grpcio, paused, tmp_path):
         said_by_grpc(grpcio.call(method, fields), "failed_precondition")
         if method != "ExecStream":
             said_by_connect(connect(server, method, fields), 400, "failed_precondition")
-    for args in (["exec", paused, "--", "true"], ["shell", paused], ["start", paused], ["ps", paused], ["cp", f"{paused}:x", str(tmp_path / "x")], ["port", paused]):
+    for args in (["exec", paused, "--", "true"], ["shell", paused], ["start", paused], ["ps", paused],
+                 ["cp", f"{paused}:x", str(tmp_path / "x")], ["port", paused]):
         said_by_cli(server, 3, *args, words="paused")
     assert server.get(f"{BOXES}/{paused}").json()["state"] == "paused"
 
@@ -391,7 +392,8 @@ def test_beyond_the_end(server, grpcio, box):
     said_by_cli(server, 1, "logs", box, done, "--stream", "stdout", "--from", "6")
     assert cli(server, "logs", box, done, "--stream", "stdout", "--from", "5").stdout == b""
     server.request("PUT", f"{BOXES}/{box}/files?path=five", body=b"12345")
-    said_by_rest(server.get(f"{BOXES}/{box}/files?path=five", headers={"Range": "bytes=5-"}), 416, "range_not_satisfiable")
+    over = server.get(f"{BOXES}/{box}/files?path=five", headers={"Range": "bytes=5-"})
+    said_by_rest(over, 416, "range_not_satisfiable")
     fields = {"sessionId": box, "path": "five", "binary": True, "offset": "6"}
     assert grpcio.call("ReadFile", fields).ok == connect(server, "ReadFile", fields).json() == \
         {"success": True, "contentBytes": "", "size": "5"}
@@ -562,7 +564,8 @@ def test_who_leaves_at_once(server, grpcio, box, times):
         assert grpcio.call("ExecStream", command, cancel_after=0).code == "canceled"
         leave(server, request(server, "GET", f"{BOXES}/{box}/files/watch?path=."))
         leave(server, request(server, "GET", f"{BOXES}/{box}/files/tree?path=/usr/share"))
-        leave(server, request(server, "PUT", f"{BOXES}/{box}/files?path=half", b"")[:-2] + b"Content-Length: 99\r\n\r\nx")
+        half = request(server, "PUT", f"{BOXES}/{box}/files?path=half", b"", "Content-Length: 99")
+        leave(server, half + b"x")
         leave(server, request(server, "GET", f"{BOXES}/{box}/terminals/{tid}/ws?role=controller", b"", *upgrade))
         leave(server, request(server, "GET", f"{BOXES}/{box}/execs/{tid}/output?follow=1"))
         leave(server, request(server, "GET", "/api/v1/events", b"", "Accept: text/event-stream"))

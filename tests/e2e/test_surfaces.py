@@ -48,11 +48,34 @@ class Rest:
     def delete(self, box):
         self.ask("DELETE", f"/{box}")
 
-    def exec(self, box, command, timeout_ms=None):
-        wish = {"command": command, **({"timeout_ms": timeout_ms} if timeout_ms else {})}
-        done = self.ask("POST", f"/{box}/execs?wait=20000", json=wish).json()
+    def boxes(self):
+        return {b["id"]: b["state"] for b in self.ask("GET", "").json()["items"]}
+
+    def show(self, box):
+        got = self.ask("GET", f"/{box}").json()
+        return got["id"], got["state"]
+
+    def exec(self, box, command, timeout_ms=None, stdin=None, **more):
+        wish = {"command": command, "stdin_open": stdin is not None, "timeout_ms": timeout_ms, **more}
+        wish = {key: value for key, value in wish.items() if value is not None}
+        done = self.ask("POST", f"/{box}/execs" + ("?wait=20000" if stdin is None else ""), json=wish).json()
+        if stdin is not None:
+            self.ask("POST", f"/{box}/execs/{done['id']}/stdin?eof=1", body=stdin)
+            done = self.ask("GET", f"/{box}/execs/{done['id']}?wait=20000").json()
         streams = [self.ask("GET", f"/{box}/execs/{done['id']}/output?stream={s}").body for s in ("stdout", "stderr")]
         return Done(*streams, done["exit_code"], done["timed_out"])
+
+    def stream(self, box, command):
+        """As events, while it runs."""
+        made = self.ask("POST", f"/{box}/execs", json={"command": command}).json()["id"]
+        said = {"stdout": b"", "stderr": b""}
+        with self.server.sse(f"{BOXES}/{box}/execs/{made}/output?from=0,0") as events:
+            while (event := events.next(20))["event"] != "exit":
+                said[event["event"]] += base64.b64decode(event["data"])
+        return Done(said["stdout"], said["stderr"], json.loads(event["data"])["exit_code"], False)
+
+    def append(self, box, path, data):
+        self.ask("POST", f"/{box}/files/append?path={path}", body=data)
 
     def write(self, box, path, data):
         self.ask("PUT", f"/{box}/files?path={path}", body=data)
@@ -71,9 +94,9 @@ class Cli:
     def __init__(self, server, directory):
         self.server, self.file = server, directory / "cli-file"
 
-    def ask(self, *args):
+    def ask(self, *args, stdin=b""):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
-        return subprocess.run([self.server.binary, *args], capture_output=True, timeout=40, stdin=subprocess.DEVNULL,
+        return subprocess.run([self.server.binary, *args], capture_output=True, timeout=40, input=stdin,
                               env={**clean, "ATOLL_STATE": str(self.server.state)})
 
     def must(self, *args):
@@ -88,14 +111,26 @@ class Cli:
     def delete(self, box):
         self.must("rm", box)
 
-    def exec(self, box, command, timeout_ms=None):
-        limit = ["--kill-after", f"{timeout_ms}ms"] if timeout_ms else []
-        done = self.ask("exec", *limit, box, "--", "sh", "-c", command)
+    def boxes(self):
+        return {b["id"]: b["state"] for b in self.must("ls")["items"]}
+
+    def show(self, box):
+        got = self.must("show", box)["sandbox"]
+        return got["id"], got["state"]
+
+    def exec(self, box, command, timeout_ms=None, stdin=b"", cwd=None, env=None):
+        flags = ["--kill-after", f"{timeout_ms}ms"] if timeout_ms else []
+        flags += ["--cwd", cwd] if cwd else []
+        flags += [word for name, value in (env or {}).items() for word in ("--env", f"{name}={value}")]
+        done = self.ask("exec", *flags, box, "--", "sh", "-c", command, stdin=stdin)
         if done.stderr.startswith(b"atoll: ") and b"(request " in done.stderr:
-            raise Refused({2: "not_found", 3: "conflict"}.get(done.returncode, "invalid"))
+            raise Refused({2: "not_found", 3: "conflict"}.get(done.returncode, "unprocessable"))
         timed_out = done.stderr.endswith(self.TIME_OVER)
         stderr = done.stderr[:-len(self.TIME_OVER)] if timed_out else done.stderr
         return Done(done.stdout, stderr, done.returncode, timed_out)
+
+    def stream(self, box, command):
+        return self.exec(box, command)
 
     def write(self, box, path, data):
         self.file.write_bytes(data)
@@ -106,7 +141,7 @@ class Cli:
         self.must("cp", f"{box}:{path}", str(self.file))
         return self.file.read_bytes()
 
-    list = None  # has no such command
+    list = append = None  # has no such command
 
 
 class Python:
@@ -127,9 +162,25 @@ class Python:
     def delete(self, box):
         self.guard(lambda: self.client.sandboxes.get(box).delete())
 
-    def exec(self, box, command, timeout_ms=None):
-        done = self.guard(lambda: self.client.sandboxes.get(box).exec(command, timeout_ms=timeout_ms))
+    def boxes(self):
+        return {b.id: b.state for b in self.client.sandboxes.list()}
+
+    def show(self, box):
+        got = self.guard(lambda: self.client.sandboxes.get(box))
+        return got.id, got.state
+
+    def exec(self, box, command, **options):
+        done = self.guard(lambda: self.client.sandboxes.get(box).exec(command, **options))
         return Done(done.stdout, done.stderr, done.exit_code, done.timed_out)
+
+    def stream(self, box, command):
+        process, said = self.client.sandboxes.get(box).spawn(command), {"stdout": b"", "stderr": b""}
+        for piece in process.output():
+            said[piece.stream] += piece.data
+        return Done(said["stdout"], said["stderr"], process.wait().exit_code, False)
+
+    def append(self, box, path, data):
+        self.guard(lambda: self.client.sandboxes.get(box).files.append(path, data))
 
     def write(self, box, path, data):
         self.guard(lambda: self.client.sandboxes.get(box).files.write(path, data))
@@ -168,9 +219,26 @@ class TypeScript:
     def delete(self, box):
         self.ask("delete", id=box)
 
-    def exec(self, box, command, timeout_ms=None):
-        done = self.ask("exec", id=box, command=command, **({"timeout_ms": timeout_ms} if timeout_ms else {}))
-        return Done(base64.b64decode(done["stdout"]), base64.b64decode(done["stderr"]), done["code"], done["timed_out"])
+    def boxes(self):
+        return self.ask("boxes")
+
+    def show(self, box):
+        return tuple(self.ask("show", id=box))
+
+    def exec(self, box, command, stdin=None, **options):
+        if stdin is not None:
+            options["stdin"] = base64.b64encode(stdin).decode()
+        return self.done(self.ask("exec", id=box, command=command, **options))
+
+    def stream(self, box, command):
+        return self.done(self.ask("stream", id=box, command=command))
+
+    @staticmethod
+    def done(said):
+        return Done(base64.b64decode(said["stdout"]), base64.b64decode(said["stderr"]), said["code"], said["timed_out"])
+
+    def append(self, box, path, data):
+        self.ask("append", id=box, path=path, data=base64.b64encode(data).decode())
 
     def write(self, box, path, data):
         self.ask("write", id=box, path=path, data=base64.b64encode(data).decode())
@@ -204,7 +272,7 @@ class Remote:
 
     def refuse(self, text):
         if text:
-            raise Refused(self.TEXTS.get(text, text))
+            raise Refused(self.TEXTS.get(text, "unprocessable" if "No such file" in text else text))
 
     def create(self, name):
         return self.ask("CreateSession", sessionId=name)["session"]["containerId"]
@@ -213,9 +281,16 @@ class Remote:
         if not self.ask("DestroySession", sessionId=box).get("success"):
             raise Refused("not_found")
 
-    def exec(self, box, command, timeout_ms=None):
-        limit = {"timeout": timeout_ms // 1000} if timeout_ms else {}
-        got = self.ask("Exec", sessionId=box, command=command, **limit)
+    def boxes(self):
+        return {s["containerId"]: s["status"] for s in self.ask("ListSessions").get("sessions", [])}
+
+    def show(self, box):
+        got = self.ask("GetSession", sessionId=box)["session"]
+        return got["containerId"], got["status"]
+
+    def exec(self, box, command, timeout_ms=None, cwd=None):
+        more = {"timeout": timeout_ms // 1000} if timeout_ms else {"workdir": cwd} if cwd else {}
+        got = self.ask("Exec", sessionId=box, command=command, **more)
         streams = [base64.b64decode(got[f"{s}Bytes"]) if f"{s}Bytes" in got else got.get(s, "").encode()
                    for s in ("stdout", "stderr")]
         code, late = got.get("exitCode", 0), got.get("timedOut", False)
@@ -226,9 +301,20 @@ class Remote:
             streams[1], code = streams[1][:-len(self.LATE)], 137
         return Done(*streams, 128 - code if code < 0 else code, late)
 
-    def write(self, box, path, data):
-        fields = {"contentBytes": base64.b64encode(data).decode()}
+    def stream(self, box, command):
+        got = self.client.call("ExecStream", {"sessionId": box, "command": command})
+        assert got.code == "ok" and got.messages[-1]["type"] == "exit", got
+        said = {s: b"".join(base64.b64decode(m["dataBytes"]) if "dataBytes" in m else m["data"].encode()
+                            for m in got.messages if m["type"] == s) for s in ("stdout", "stderr")}
+        code = got.messages[-1]["exitCode"]
+        return Done(said["stdout"], said["stderr"], 128 - code if code < 0 else code, False)
+
+    def write(self, box, path, data, mode="w"):
+        fields = {"contentBytes": base64.b64encode(data).decode(), "mode": mode}
         self.refuse(self.ask("WriteFile", sessionId=box, path=path, **fields).get("error"))
+
+    def append(self, box, path, data):
+        self.write(box, path, data, "a")
 
     def read(self, box, path):
         got = self.ask("ReadFile", sessionId=box, path=path, binary=True)
@@ -290,10 +376,52 @@ def test_a_command(surfaces, boxes, surface, what):
     assert surfaces[surface].exec(boxes[surface], command) == want
 
 
+@pytest.mark.parametrize("what", COMMANDS)
+@pytest.mark.parametrize("surface", ALL)
+def test_a_command_whose_output_is_streamed(surfaces, boxes, surface, what):
+    command, want = COMMANDS[what]
+    assert surfaces[surface].stream(boxes[surface], command) == want
+
+
+@pytest.mark.parametrize("surface", ALL)
+def test_a_command_in_another_directory(surfaces, boxes, surface):
+    done = surfaces[surface].exec(boxes[surface], "pwd", cwd="/usr/share")
+    assert done == Done(b"/usr/share\n", b"", 0, False)
+
+
+INPUTS = {"text": b"one\ntwo\n", "nothing": b"", "bytes": bytes(range(256)) * 8}
+
+
+@pytest.mark.parametrize("what", INPUTS)
+@pytest.mark.parametrize("surface", HERE)
+def test_a_command_with_input(surfaces, boxes, surface, what):
+    """Not by remote calls: agentbox's Exec takes no input and no environment."""
+    assert surfaces[surface].exec(boxes[surface], "cat; echo $A >&2", stdin=INPUTS[what], env={"A": "b c"}) == \
+        Done(INPUTS[what], b"b c\n", 0, False)
+
+
 @pytest.mark.parametrize("surface", ALL)
 def test_a_command_that_takes_too_long(surfaces, boxes, surface):
-    done = surfaces[surface].exec(boxes[surface], "echo before; sleep 100", 1000)
+    done = surfaces[surface].exec(boxes[surface], "echo before; sleep 100", timeout_ms=1000)
     assert done == Done(b"before\n", b"", 137, True)
+
+
+# ---- sandboxes ----
+
+def test_the_same_sandboxes_for_all(server, surfaces, boxes, stopped):
+    """Each by its id, with its state; and none after its end, whoever ends it."""
+    want = {**{box: "running" for box in boxes.values()}, stopped: "stopped"}
+    for name, surface in surfaces.items():
+        assert surface.boxes() == want, name
+        for box, state in want.items():
+            assert surface.show(box) == (box, state), name
+    for name, surface in surfaces.items():
+        made = surface.create(f"short-{name}")
+        assert {s.show(made) for s in surfaces.values()} == {(made, "running")}
+        surface.delete(made)
+        for other in surfaces.values():
+            with pytest.raises(Refused, match="not_found"):
+                other.show(made)
 
 
 # ---- files ----
@@ -309,6 +437,11 @@ def test_a_file_is_the_same_to_all(surfaces, boxes, writer, what):
     surfaces[writer].write(box, path, FILES[what])
     for name, reader in surfaces.items():
         assert reader.read(box, path) == FILES[what], name
+    for name, appender in surfaces.items():
+        if appender.append:
+            appender.append(box, path, name.encode() + b"\0\xff")
+    appended = b"".join(n.encode() + b"\0\xff" for n, s in surfaces.items() if s.append)
+    assert len(appended) > 60 and {s.read(box, path) for s in surfaces.values()} == {FILES[what] + appended}
     lists = {name: s.list(box, ".") for name, s in surfaces.items() if s.list}
     assert len(lists) == 3 and path in lists["rest"]
     assert lists["python"] == lists["typescript"] == lists["rest"]
@@ -320,6 +453,8 @@ REFUSED = {
     "exec in none": ("not_found", lambda s, box: s.exec("no-such-box", "true")),
     "read in none": ("not_found", lambda s, box: s.read("no-such-box", "f")),
     "write in none": ("not_found", lambda s, box: s.write("no-such-box", "f", b"")),
+    "show none": ("not_found", lambda s, box: s.show("no-such-box")),
+    "exec nowhere": ("unprocessable", lambda s, box: s.exec(box, "true", cwd="/no/such")),
     "delete none": ("not_found", lambda s, box: s.delete("no-such-box")),
     "read no file": ("not_found", lambda s, box: s.read(box, "no-such-file")),
     "exec in a stopped one": ("conflict", lambda s, box: s.exec(box, "true")),
