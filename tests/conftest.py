@@ -88,8 +88,7 @@ def start_server():
 def boxes(server):
     """The server, with no sandbox before and after."""
     yield server
-    for box in server.get(harness.BOXES).json()["items"]:
-        assert server.delete(f"{harness.BOXES}/{box['id']}").status == 200
+    harness.delete_boxes(server)
     assert list((server.state / "boxes").iterdir()) == []
 
 

@@ -20,8 +20,7 @@ BOXES = "/api/v1/sandboxes"
 def boxes(server):
     """The server, with no sandbox before and after."""
     yield server
-    for box in server.get(BOXES).json()["items"]:
-        assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    harness.delete_boxes(server)
     leftovers(server)
 
 
