@@ -227,6 +227,10 @@ static void request(struct conn *conn)
         conn_refuse(conn, EGRESS_MISLED, NULL, why);
         return;
     }
+    if (str_is(host_str(&conn->host), EGRESS_NAME)) { /* also of those who ask a proxy for it */
+        self_answer(conn, http->head.method, http->head.path);
+        return;
+    }
     if (str_is(http->head.method, "TRACE")) {
         refuse(conn, "TRACE is not passed on");
         return;
