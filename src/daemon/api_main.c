@@ -68,7 +68,7 @@ static struct server {
     struct links *links;
     struct gate *gate;
     struct api api;
-    struct seal_key key; /* of the sealed values in the store */
+    struct vault_keys keys; /* of the sealed values in the store */
     struct http_server *http;
     struct tls *tls; /* NULL without https:// listeners */
 
@@ -362,7 +362,7 @@ static void server_free(void)
     tls_free(server.tls);
     loop_free(server.loop);
     loaded_free(&last);
-    explicit_bzero(&server.key, sizeof(server.key));
+    explicit_bzero(&server.keys, sizeof(server.keys));
     arena_free(&server.start_arena);
     buf_free(&server.start_text);
 }
@@ -608,7 +608,8 @@ static int load_key(struct err *err)
 
     if (dir < 0)
         return err_sys(err, "open the data directory");
-    return seal_key_load(&server.key, dir, STATE_KEY, err);
+    server.keys.egress = server.start.egress_key;
+    return seal_key_load(&server.keys.own, dir, STATE_KEY, err);
 }
 
 /* From the jail on: everything that holds what others wrote. */
@@ -644,7 +645,7 @@ static int build(struct err *err)
                                             .version = ATOLL_VERSION,
                                             .base_url = base_url(),
                                             .data_dir = ".",
-                                            .key = &server.key,
+                                            .keys = &server.keys,
                                             .assets = web_assets } };
     if (api_init(&server.api, err) < 0)
         return -1;

@@ -359,6 +359,12 @@ static const char egress_tables[] =
     "CREATE INDEX ask_by_tenant ON ask (tenant, id);"
     "CREATE INDEX ask_pending ON ask (expires_ms) WHERE state = 'pending';";
 
+/* What a sealed value is for, and where it may go (auth/vault.h). */
+static const char secret_uses[] =
+    "ALTER TABLE secret ADD COLUMN use TEXT NOT NULL DEFAULT 'server';"    /* server, request */
+    "ALTER TABLE secret ADD COLUMN hosts TEXT NOT NULL DEFAULT '';"        /* one in a line */
+    "ALTER TABLE secret ADD COLUMN placeholder TEXT NOT NULL DEFAULT '';"; /* inside sandboxes */
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -371,6 +377,7 @@ const struct migration schema_migrations[] = {
     { 9, "templates", template_tables },
     { 10, "commands out of memory", oom_column },
     { 11, "egress", egress_tables },
+    { 12, "uses of secrets", secret_uses },
     { 0 },
 };
 /* clang-format on */

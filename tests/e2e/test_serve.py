@@ -263,7 +263,7 @@ def test_a_clean_end_leaves_nothing(start_server, sig):
     assert server.socket_path.exists()
     server.stop(remove=False, sig=sig)  # status 0, no process, no listener, no socket file
     left = {p.name for p in server.state.iterdir()}
-    assert left - {"boxes", "images"} == {"lock", "admin.token", "data"}  # those two as root only
+    assert left - {"boxes", "images"} == {"lock", "admin.token", "egress.key", "data"}  # those two as root only
     data = {p.name for p in (server.state / "data").iterdir()}
     assert data <= {"atoll.db", "atoll.db.lock", "secrets.key", "backups", "spool", "links"}
     leaks = server.cli("doctor", "--leaks")

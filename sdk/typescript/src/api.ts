@@ -472,7 +472,7 @@ export class Api extends Caller {
     }
 
     /** Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored, and
-     *  no route gives it back. */
+     *  no route gives it back. One for requests is sealed to the egress process and bound to its hosts. */
     secretPut(name: string, body: models.SecretPutRequest, options?: Options): Promise<models.SecretInfo> {
         return this.json(operations["secret.put"], { name }, {}, body, options);
     }

@@ -748,6 +748,12 @@ export interface SecretInfo {
     name: string;
     /** A value that was put here, or what an agent connects with */
     kind: string;
+    /** Of a value: who can open it */
+    use: string;
+    /** Of a value for requests: where it may go */
+    hosts: string[];
+    /** Of a value for requests: what stands for it inside sandboxes */
+    placeholder: string;
     /** Of an agent's: whose it is */
     agent_id: string;
     /** Of an agent's: the first 12 digits of its SHA-256 */
@@ -774,6 +780,12 @@ export interface NewSecret {
     name: string;
     /** A value that was put here, or what an agent connects with */
     kind: string;
+    /** Of a value: who can open it */
+    use: string;
+    /** Of a value for requests: where it may go */
+    hosts: string[];
+    /** Of a value for requests: what stands for it inside sandboxes */
+    placeholder: string;
     /** Of an agent's: whose it is */
     agent_id: string;
     /** Of an agent's: the first 12 digits of its SHA-256 */
@@ -795,6 +807,11 @@ export interface NewSecret {
 export interface SecretPutRequest {
     /** Kept sealed; no route gives it back */
     value: string;
+    /** Who can open it: the server for its own needs, or the process that puts it into requests and nobody else;
+     *  unsaid: request when there are hosts */
+    use?: "server" | "request";
+    /** Of one for requests: where it may go, as rules of egress say it; without a port 443 with TLS */
+    hosts?: string[];
 }
 
 export interface TerminalInfo {

@@ -491,10 +491,11 @@ class Api(Caller):
         body = {"agent_id": agent_id}
         return self._json(OPERATIONS["secret.create"], {}, {}, body, models.NewSecret, options)
 
-    def secret_put(self, name: str, *, value: str, options: Optional[Options] = None) -> models.SecretInfo:
+    def secret_put(self, name: str, *, value: str, use: Optional[Literal["server", "request"]] = None,
+                   hosts: Optional[Sequence[str]] = None, options: Optional[Options] = None) -> models.SecretInfo:
         """Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored,
-        and no route gives it back."""
-        body = {"value": value}
+        and no route gives it back. One for requests is sealed to the egress process and bound to its hosts."""
+        body = {"value": value, "use": use, "hosts": hosts}
         return self._json(OPERATIONS["secret.put"], {"name": name}, {}, body, models.SecretInfo, options)
 
     def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:

@@ -627,6 +627,12 @@ class SecretInfo(Model):
     name: str = ""
     # A value that was put here, or what an agent connects with
     kind: str = ""
+    # Of a value: who can open it
+    use: str = ""
+    # Of a value for requests: where it may go
+    hosts: List[str] = field(default_factory=list)
+    # Of a value for requests: what stands for it inside sandboxes
+    placeholder: str = ""
     # Of an agent's: whose it is
     agent_id: str = ""
     # Of an agent's: the first 12 digits of its SHA-256
@@ -653,6 +659,12 @@ class NewSecret(Model):
     name: str = ""
     # A value that was put here, or what an agent connects with
     kind: str = ""
+    # Of a value: who can open it
+    use: str = ""
+    # Of a value for requests: where it may go
+    hosts: List[str] = field(default_factory=list)
+    # Of a value for requests: what stands for it inside sandboxes
+    placeholder: str = ""
     # Of an agent's: whose it is
     agent_id: str = ""
     # Of an agent's: the first 12 digits of its SHA-256
