@@ -150,7 +150,7 @@ struct api_options {
     const char *base_url; /* "http://127.0.0.1:8080" of the first TCP listener, or NULL; borrowed */
     const char *data_dir; /* ours to write: backups */
     const struct asset *assets;
-    const struct seal_key *key; /* of sealed values; borrowed */
+    const struct vault_keys *keys; /* of sealed values; borrowed */
 };
 
 struct api {
@@ -160,6 +160,7 @@ struct api {
     struct auth *auth;
     struct boxes *boxes;
     struct links *links;
+    struct gate *gate;
     struct api_options options;
     int64_t started_ms;
     bool draining;

@@ -1,5 +1,5 @@
 /* Sandboxes made out of others, set back, and given other limits. */
-#include "api/own.h"
+#include "api/egress.h"
 
 #include "box/disk.h"
 
@@ -47,6 +47,10 @@ static int sandbox_patch(struct call *call, struct err *err)
     struct box *box;
 
     if (call_box(call, &box, err) < 0 || call_decode_patch(call, &patch, &present, err) < 0)
+        return -1;
+    if (patch.egress && !(call->who.role & ROLE_STEER))
+        return err_set(err, ERR_FORBIDDEN, "only an operator may change what it may reach");
+    if (egress_may(call, patch.egress, "egress.", err) < 0)
         return -1;
     return box_patch(box, &patch, present, call_op(call), err);
 }

@@ -33,7 +33,9 @@
     X(operation_routes)                                                                            \
     X(port_routes)                                                                                 \
     X(template_routes)                                                                             \
-    X(process_routes)
+    X(process_routes)                                                                              \
+    X(egress_routes)                                                                               \
+    X(egress_box_routes)
 
 #define DECLARE(table) extern const struct route table[];
 TABLES(DECLARE)

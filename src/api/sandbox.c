@@ -3,7 +3,7 @@
  * room and is answered when it is done and stored. The audit row and the idempotent answer are
  * written in the transaction of the change itself.
  */
-#include "api/own.h"
+#include "api/egress.h"
 
 #include <stdio.h>
 
@@ -123,7 +123,7 @@ static int sandbox_post(struct call *call, struct err *err)
 {
     struct sandbox_spec spec = { 0 };
 
-    if (call_decode(call, &spec, err) < 0)
+    if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0)
         return -1;
     return boxes_create(call->api->boxes, &spec, &pending_new(call)->op, err);
 }

@@ -1,6 +1,7 @@
 /*
  * Secrets. A value goes in by PUT and never comes out: replies, events and audit rows know its name
- * alone. The secret of an agent is made here and shown once, in the reply that made it.
+ * alone. One for requests is sealed to the egress process: not even this one can open it again. The
+ * secret of an agent is made here and shown once, in the reply that made it.
  */
 #include "api/own.h"
 
@@ -20,17 +21,23 @@ static const struct field secret_wish_fields[] = {
 };
 
 struct value_wish {
-    const char *value;
+    const char *value, *use, **hosts;
 };
 
 static const struct field value_wish_fields[] = {
     FIELD(value_wish, value, F_STRING, F_REQUIRED | F_SECRET, .min = 1, .max = SECRET_VALUE_MAX,
           .help = "Kept sealed; no route gives it back"),
+    FIELD(value_wish, use, F_ENUM, 0, .choices = "server|request",
+          .help = "Who can open it: the server for its own needs, or the process that puts it into "
+                  "requests and nobody else; unsaid: request when there are hosts"),
+    FIELD(value_wish, hosts, F_STRINGS, 0, .max = INJECT_HOSTS_MAX, .each_max = RULE_TEXT_MAX,
+          .help = "Of one for requests: where it may go, as rules of egress say it; without a port "
+                  "443 with TLS"),
     { 0 },
 };
 
 struct secret_view {
-    const char *name, *kind, *agent_id, *fingerprint, *by, *secret;
+    const char *name, *kind, *use, **hosts, *placeholder, *agent_id, *fingerprint, *by, *secret;
     int64_t version, created_at, changed_at;
     bool rotation_pending;
 };
@@ -39,6 +46,12 @@ struct secret_view {
     FIELD(secret_view, name, F_STRING, F_READONLY, .help = "What it is asked for by"),             \
         FIELD(secret_view, kind, F_ENUM, F_READONLY, .choices = "value|agent",                     \
               .help = "A value that was put here, or what an agent connects with"),                \
+        FIELD(secret_view, use, F_ENUM, F_READONLY, .choices = "server|request",                   \
+              .help = "Of a value: who can open it"),                                              \
+        FIELD(secret_view, hosts, F_STRINGS, F_READONLY,                                           \
+              .help = "Of a value for requests: where it may go"),                                 \
+        FIELD(secret_view, placeholder, F_STRING, F_READONLY,                                      \
+              .help = "Of a value for requests: what stands for it inside sandboxes"),             \
         FIELD(secret_view, agent_id, F_STRING, F_READONLY, .help = "Of an agent's: whose it is"),  \
         FIELD(secret_view, fingerprint, F_STRING, F_READONLY,                                      \
               .help = "Of an agent's: the first 12 digits of its SHA-256"),                        \
@@ -60,13 +73,41 @@ static const struct field secret_made_fields[] = {
 
 #define FINGERPRINT_SIZE 13
 
-static struct secret_view view_of(const struct secret_row *row, char fingerprint[FINGERPRINT_SIZE])
+/* What a view points to. */
+struct view_space {
+    char fingerprint[FINGERPRINT_SIZE];
+    char text[INJECT_CONTEXT_MAX + 1];
+    const char *hosts[INJECT_HOSTS_MAX + 1];
+};
+
+static void cut_hosts(struct view_space *space, const char *text)
 {
-    hex_text(row->hash, (FINGERPRINT_SIZE - 1) / 2, fingerprint);
+    size_t count = 0;
+
+    snprintf(space->text, sizeof(space->text), "%s", text);
+    for (char *at = space->text; *at && count < INJECT_HOSTS_MAX;) {
+        char *end = strchrnul(at, '\n');
+
+        space->hosts[count++] = at;
+        at = *end ? end + 1 : end;
+        *end = 0;
+    }
+    space->hosts[count] = NULL;
+}
+
+static struct secret_view view_of(const struct secret_row *row, struct view_space *space)
+{
+    hex_text(row->hash, (FINGERPRINT_SIZE - 1) / 2, space->fingerprint);
+    cut_hosts(space, row->hosts);
     return (struct secret_view){ .name = row->name,
                                  .kind = row->agent ? "agent" : "value",
                                  .agent_id = row->agent ? row->name : NULL,
-                                 .fingerprint = row->agent ? fingerprint : NULL,
+                                 .use = row->agent     ? NULL
+                                        : row->request ? "request"
+                                                       : "server",
+                                 .hosts = space->hosts,
+                                 .placeholder = row->request ? row->placeholder : NULL,
+                                 .fingerprint = row->agent ? space->fingerprint : NULL,
                                  .rotation_pending = row->next_until_ms != 0,
                                  .version = row->version,
                                  .by = row->by,
@@ -83,6 +124,8 @@ static int secret_event(struct call *call, const char *type, const struct secret
     json_open(&json, '{');
     json_kv_text(&json, "name", row->name);
     json_kv_text(&json, "kind", row->agent ? "agent" : "value");
+    if (row->request)
+        json_kv_text(&json, "hosts", row->hosts);
     json_kv_int(&json, "version", row->version);
     json_kv_text(&json, "by", call->who.id);
     json_close(&json, '}');
@@ -99,7 +142,8 @@ static void agent_added(struct call *call)
 static int secret_post(struct call *call, struct err *err)
 {
     struct secret_row *row = arena_new(&call->arena, struct secret_row);
-    char plain[AGENT_SECRET_SIZE], fingerprint[FINGERPRINT_SIZE];
+    char plain[AGENT_SECRET_SIZE];
+    struct view_space space;
     struct secret_wish wish = { 0 };
 
     if (call_decode(call, &wish, err) < 0 ||
@@ -107,7 +151,7 @@ static int secret_post(struct call *call, struct err *err)
                             err) < 0 ||
         secret_event(call, "secret.created", row, err) < 0)
         return -1;
-    struct secret_view view = view_of(row, fingerprint);
+    struct secret_view view = view_of(row, &space);
     view.secret = plain;
     call->state = row;
     call->committed = agent_added;
@@ -128,25 +172,32 @@ static int secret_put(struct call *call, struct err *err)
 {
     struct secret_row row = { 0 };
     struct value_wish wish = { 0 };
-    char fingerprint[FINGERPRINT_SIZE];
+    struct view_space space;
     int rc = call_decode(call, &wish, err);
 
-    if (rc == 0)
-        rc = vault_put(call->db, call->api->options.key, call->who.tenant, call_param(call, "name"),
-                       str_of(wish.value), call->who.id, &row, err);
+    if (rc == 0) {
+        bool hosts = wish.hosts && wish.hosts[0];
+        const struct vault_value value = { .value = str_of(wish.value),
+                                           .request =
+                                               wish.use ? strcmp(wish.use, "request") == 0 : hosts,
+                                           .hosts = wish.hosts };
+
+        rc = vault_put(call->db, call->api->options.keys, call->who.tenant,
+                       call_param(call, "name"), &value, call->who.id, &row, err);
+    }
     forget_body(call, &wish);
     if (rc < 0 ||
         secret_event(call, row.version == 1 ? "secret.created" : "secret.changed", &row, err) < 0)
         return -1;
-    struct secret_view view = view_of(&row, fingerprint);
+    struct secret_view view = view_of(&row, &space);
     call->status = row.version == 1 ? 201 : 200;
     return call_reply(call, &view);
 }
 
 static void list_one(void *ctx, const struct secret_row *row)
 {
-    char fingerprint[FINGERPRINT_SIZE];
-    struct secret_view view = view_of(row, fingerprint);
+    struct view_space space;
+    struct secret_view view = view_of(row, &space);
 
     field_encode(secret_fields, &view, ctx);
 }
@@ -226,7 +277,8 @@ const struct route secret_routes[] = {
       .takes = value_wish_fields,
       .gives = secret_fields,
       .summary = "Keep a value under a name (201), or put another in its place (200). It is sealed "
-                 "before it is stored, and no route gives it back." },
+                 "before it is stored, and no route gives it back. One for requests is sealed to "
+                 "the egress process and bound to its hosts." },
     { .name = "secret.delete",
       .method = "DELETE",
       .path = "/api/v1/secrets/{name}",

@@ -1,5 +1,5 @@
 /* Templates: wishes for sandboxes under a name. Stored like any change, in use when on disk. */
-#include "api/own.h"
+#include "api/egress.h"
 
 #include "base/clock.h"
 #include "box/template.h"
@@ -53,7 +53,7 @@ static int template_put(struct call *call, struct err *err)
     struct sandbox_spec spec = { 0 };
     const char *name = call_param(call, "template_name");
 
-    if (call_decode(call, &spec, err) < 0 ||
+    if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0 ||
         template_check(call->api->boxes, call->who.tenant, name, &spec, err) < 0)
         return -1;
     struct template_view view = { arena_strdup(&call->arena, name), call->who.id, &spec,

@@ -5,8 +5,11 @@
 
 #include "auth/own.h"
 #include "base/clock.h"
+#include "base/id.h"
 
-#define COLUMNS "name, tenant, kind, version, by, created_ms, changed_ms, hash, next, next_until_ms"
+#define COLUMNS                                                                                    \
+    "name, tenant, kind, version, by, created_ms, changed_ms, hash, next, next_until_ms, use,"     \
+    " hosts, placeholder"
 
 int secret_name_check(const char *name, const char *field, struct err *err)
 {
@@ -49,10 +52,13 @@ static int read_row(struct query *q, struct secret_row *row, struct err *err)
                                 .version = query_col_i64(q, 3),
                                 .created_ms = query_col_i64(q, 5),
                                 .changed_ms = query_col_i64(q, 6),
-                                .next_until_ms = query_col_i64(q, 9) };
+                                .next_until_ms = query_col_i64(q, 9),
+                                .request = str_is(query_col_str(q, 10), "request") };
     bool fits = copy_text(q, 0, row->name, sizeof(row->name)) &&
                 copy_text(q, 1, row->tenant, sizeof(row->tenant)) &&
                 copy_text(q, 4, row->by, sizeof(row->by)) &&
+                copy_text(q, 11, row->hosts, sizeof(row->hosts)) &&
+                copy_text(q, 12, row->placeholder, sizeof(row->placeholder)) &&
                 (!row->agent || copy_hash(q, 7, row->hash)) &&
                 (!row->next_until_ms || copy_hash(q, 8, row->next));
 
@@ -88,7 +94,8 @@ static int insert(struct db *db, const struct secret_row *row, struct str sealed
 {
     autoquery struct query *q = db_query(
         db, "INSERT INTO secret (name, tenant, kind, version, by, created_ms, changed_ms, hash,"
-            " sealed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+            " sealed, use, hosts, placeholder) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
+            " $11, $12)");
 
     if (check_count(db, row->tenant, err) < 0 || tenant_ensure(db, row->tenant, err) < 0)
         return -1;
@@ -107,6 +114,9 @@ static int insert(struct db *db, const struct secret_row *row, struct str sealed
         query_text(q, 9, NULL);
     else
         query_blob(q, 9, sealed.p, sealed.n);
+    query_text(q, 10, row->request ? "request" : "server");
+    query_text(q, 11, row->hosts);
+    query_text(q, 12, row->placeholder);
     if (query_run(q, err) >= 0)
         return 0;
     if (err && err->code == ERR_CONFLICT)
@@ -139,7 +149,8 @@ static int replace(struct db *db, struct secret_row *row, struct str sealed, con
 {
     autoquery struct query *q =
         db_query(db, "UPDATE secret SET version = version + 1, by = $1, changed_ms = $2,"
-                     " sealed = $3 WHERE tenant = $4 AND name = $5 AND kind = 'value'");
+                     " sealed = $3, use = $4, hosts = $5, placeholder = $6"
+                     " WHERE tenant = $7 AND name = $8 AND kind = 'value'");
 
     row->version++;
     row->changed_ms = clock_wall_ms();
@@ -147,29 +158,80 @@ static int replace(struct db *db, struct secret_row *row, struct str sealed, con
     query_text(q, 1, by);
     query_i64(q, 2, row->changed_ms);
     query_blob(q, 3, sealed.p, sealed.n);
-    query_text(q, 4, row->tenant);
-    query_text(q, 5, row->name);
+    query_text(q, 4, row->request ? "request" : "server");
+    query_text(q, 5, row->hosts);
+    query_text(q, 6, row->placeholder);
+    query_text(q, 7, row->tenant);
+    query_text(q, 8, row->name);
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
-int vault_put(struct db *db, const struct seal_key *key, const char *tenant, const char *name,
-              struct str value, const char *by, struct secret_row *out, struct err *err)
+/* The same as long as the secret has its name: sandboxes that run have it in their environment. */
+static void make_placeholder(struct secret_row *row)
 {
-    autobuf struct buf context = { 0 }, sealed = { 0 };
+    static const struct str prefix = STR_INIT(INJECT_PLACEHOLDER_PREFIX);
+    unsigned char raw[INJECT_PLACEHOLDER_LEN / 2];
+    char hex[2 * sizeof(raw) + 1];
+
+    if (row->placeholder[0])
+        return;
+    random_bytes(raw, sizeof(raw));
+    hex_text(raw, sizeof(raw), hex);
+    memcpy(row->placeholder, prefix.p, prefix.n);
+    memcpy(row->placeholder + prefix.n, hex, INJECT_PLACEHOLDER_LEN - prefix.n);
+    row->placeholder[INJECT_PLACEHOLDER_LEN] = 0;
+}
+
+/* Sealed to the egress process; nobody here can open it again. */
+static int seal_request(const struct vault_keys *keys, struct secret_row *row,
+                        const struct vault_value *value, struct buf *sealed, struct err *err)
+{
+    autobuf struct buf context = { 0 };
+
+    if (inject_value_check(value->value, err) < 0)
+        return err_field(err, "value", "%s", err->msg);
+    if (inject_context(&context, row->tenant, row->name, value->hosts, err) < 0)
+        return err_field(err, "hosts", "%s", err->msg);
+    struct str hosts = buf_view(&context);
+    str_cut(&hosts, 0);
+    str_cut(&hosts, 0);
+    snprintf(row->hosts, sizeof(row->hosts), "%.*s", STR_FMT(hosts));
+    make_placeholder(row);
+    return seal_to(&keys->egress, buf_view(&context), value->value, sealed, err);
+}
+
+static int seal_server(const struct vault_keys *keys, struct secret_row *row,
+                       const struct vault_value *value, struct buf *sealed, struct err *err)
+{
+    autobuf struct buf context = { 0 };
+
+    if (value->hosts && value->hosts[0])
+        return err_field(err, "hosts", "only a secret for requests has hosts");
+    row->hosts[0] = row->placeholder[0] = 0;
+    put_context(&context, row->tenant, row->name);
+    return seal(&keys->own, buf_view(&context), value->value, sealed, err);
+}
+
+int vault_put(struct db *db, const struct vault_keys *keys, const char *tenant, const char *name,
+              const struct vault_value *value, const char *by, struct secret_row *out,
+              struct err *err)
+{
+    autobuf struct buf sealed = { 0 };
     struct secret_row row = row_of(tenant, name, by);
 
     if (secret_name_check(name, "name", err) < 0)
         return -1;
-    if (value.n > SECRET_VALUE_MAX)
+    if (value->value.n > SECRET_VALUE_MAX)
         return err_field(err, "value", "at most %d bytes", SECRET_VALUE_MAX);
-    put_context(&context, tenant, name);
     int found = find(db, tenant, name, &row, err);
     if (found < 0)
         return -1;
     if (found && row.agent)
         return err_set(err, ERR_CONFLICT, "\"%s\" is an agent's", name);
-    if (seal(key, buf_view(&context), value, &sealed, err) < 0 ||
-        (found ? replace(db, &row, buf_view(&sealed), by, err)
+    row.request = value->request;
+    if ((row.request ? seal_request : seal_server)(keys, &row, value, &sealed, err) < 0)
+        return -1;
+    if ((found ? replace(db, &row, buf_view(&sealed), by, err)
                : insert(db, &row, buf_view(&sealed), err)) < 0)
         return err_wrap(err, "keep secret %s", name);
     *out = row;
@@ -180,8 +242,9 @@ int vault_open(struct db *db, const struct seal_key *key, const char *tenant, co
                struct buf *out, struct err *err)
 {
     autobuf struct buf context = { 0 };
-    autoquery struct query *q = db_query(db, "SELECT sealed FROM secret WHERE tenant = $1"
-                                             " AND name = $2 AND kind = 'value'");
+    autoquery struct query *q =
+        db_query(db, "SELECT sealed FROM secret WHERE tenant = $1"
+                     " AND name = $2 AND kind = 'value' AND use = 'server'");
 
     query_text(q, 1, tenant);
     query_text(q, 2, name);
@@ -190,6 +253,30 @@ int vault_open(struct db *db, const struct seal_key *key, const char *tenant, co
         return rc < 0 ? -1 : err_set(err, ERR_NOT_FOUND, "there is no secret \"%s\"", name);
     put_context(&context, tenant, name);
     return unseal(key, buf_view(&context), query_col_str(q, 0), out, err);
+}
+
+int vault_sealed(struct db *db, const char *tenant, const char *name, struct secret_row *row,
+                 struct buf *context, struct buf *sealed, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT sealed FROM secret WHERE tenant = $1 AND name = $2"
+                     " AND kind = 'value' AND use = 'request'");
+    int found = find(db, tenant, name, row, err);
+
+    if (found < 0)
+        return -1;
+    query_text(q, 1, tenant);
+    query_text(q, 2, name);
+    int rc = query_step(q, err);
+    if (rc < 0)
+        return -1;
+    if (!found || !rc)
+        return err_set(err, ERR_NOT_FOUND, "there is no secret \"%s\" for requests", name);
+    buf_append(context, tenant, strlen(tenant) + 1);
+    buf_append(context, name, strlen(name) + 1);
+    buf_puts(context, row->hosts);
+    buf_str(sealed, query_col_str(q, 0));
+    return 0;
 }
 
 /* ---- agents ---- */

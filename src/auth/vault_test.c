@@ -4,14 +4,21 @@
 
 #include <fcntl.h>
 
-static struct seal_key key = { { 1, 2, 3 } };
+static struct vault_keys keys = { .own = { { 1, 2, 3 } } };
+static struct seal_private egress = { { 4, 5, 6 } };
+
+static int keep(struct fake *fake, const char *tenant, const char *name, struct str value,
+                const char *by, struct secret_row *row)
+{
+    return vault_put(fake->db, &keys, tenant, name, &(struct vault_value){ .value = value }, by,
+                     row, &fake->err);
+}
 
 static void put(struct fake *fake, const char *tenant, const char *name, const char *value)
 {
     struct secret_row row;
 
-    CHECK_OK(vault_put(fake->db, &key, tenant, name, str_of(value), "tok1", &row, &fake->err),
-             &fake->err);
+    CHECK_OK(keep(fake, tenant, name, str_of(value), "tok1", &row), &fake->err);
 }
 
 TEST(a_value_is_replaced_and_found_by_its_tenant_alone)
@@ -22,14 +29,13 @@ TEST(a_value_is_replaced_and_found_by_its_tenant_alone)
 
     fake_open(&fake);
     put(&fake, "acme", "API_KEY", "first");
-    CHECK_OK(vault_put(fake.db, &key, "acme", "API_KEY", STR("second"), "tok2", &row, &fake.err),
-             &fake.err);
+    CHECK_OK(keep(&fake, "acme", "API_KEY", STR("second"), "tok2", &row), &fake.err);
     CHECK_INT(row.version, 2);
     CHECK_STR(row.by, "tok2");
     CHECK(row.changed_ms >= row.created_ms && !row.agent);
-    CHECK_OK(vault_open(fake.db, &key, "acme", "API_KEY", &plain, &fake.err), &fake.err);
+    CHECK_OK(vault_open(fake.db, &keys.own, "acme", "API_KEY", &plain, &fake.err), &fake.err);
     CHECK(str_is(buf_view(&plain), "second"));
-    CHECK(vault_open(fake.db, &key, "other", "API_KEY", &plain, &fake.err) < 0);
+    CHECK(vault_open(fake.db, &keys.own, "other", "API_KEY", &plain, &fake.err) < 0);
     CHECK_INT(fake.err.code, ERR_NOT_FOUND);
     struct seal_key wrong = { { 9 } };
     CHECK(vault_open(fake.db, &wrong, "acme", "API_KEY", &plain, &fake.err) < 0);
@@ -49,7 +55,7 @@ TEST(a_value_moved_to_another_row_does_not_open)
                           " tenant = 'acme') WHERE tenant = 'evil'");
     CHECK_OK(query_run(q, &fake.err), &fake.err);
     query_done(&q);
-    CHECK(vault_open(fake.db, &key, "evil", "a", &plain, &fake.err) < 0);
+    CHECK(vault_open(fake.db, &keys.own, "evil", "a", &plain, &fake.err) < 0);
     CHECK_INT(plain.len, 0);
 }
 
@@ -77,6 +83,103 @@ TEST(no_value_and_no_secret_is_in_the_files)
     }
 }
 
+static int put_request(struct fake *fake, const char *name, const char *value,
+                       const char *const *hosts, struct secret_row *row)
+{
+    struct err err;
+
+    CHECK_OK(seal_public_of(&egress, &keys.egress, &err), &err);
+    return vault_put(fake->db, &keys, "acme", name,
+                     &(struct vault_value){ str_of(value), true, hosts }, "tok1", row, &fake->err);
+}
+
+/* Everything that the api process has is here, and it does not open the value. */
+TEST(one_for_requests_opens_for_the_egress_process_alone)
+{
+    static const char *const hosts[] = { "api.a.org", "*.b.org GET /x/", NULL };
+    autobuf struct buf context = { 0 }, sealed = { 0 }, plain = { 0 };
+    autofake struct fake fake;
+    struct seal_private wrong;
+    struct secret_row row, again;
+
+    fake_open(&fake);
+    CHECK_OK(put_request(&fake, "KEY", "sk-the-value", hosts, &row), &fake.err);
+    CHECK(row.request && inject_placeholder_ok(str_of(row.placeholder)));
+    CHECK_STR(row.hosts, "api.a.org\n*.b.org GET /x/");
+    CHECK(vault_open(fake.db, &keys.own, "acme", "KEY", &plain, &fake.err) < 0);
+    CHECK_INT(fake.err.code, ERR_NOT_FOUND);
+    CHECK_OK(vault_sealed(fake.db, "acme", "KEY", &again, &context, &sealed, &fake.err), &fake.err);
+    CHECK_STR(again.placeholder, row.placeholder);
+    CHECK(!memmem(sealed.data, sealed.len, "sk-the", 6));
+    CHECK(unseal(&keys.own, buf_view(&context), buf_view(&sealed), &plain, &fake.err) < 0);
+    memcpy(&wrong, &keys.egress, sizeof(wrong));
+    CHECK(unseal_mine(&wrong, buf_view(&context), buf_view(&sealed), &plain, &fake.err) < 0);
+    CHECK_INT(plain.len, 0);
+    CHECK_OK(unseal_mine(&egress, buf_view(&context), buf_view(&sealed), &plain, &fake.err),
+             &fake.err);
+    CHECK(str_is(buf_view(&plain), "sk-the-value"));
+    CHECK(vault_sealed(fake.db, "evil", "KEY", &again, &context, &sealed, &fake.err) < 0);
+    CHECK_INT(fake.err.code, ERR_NOT_FOUND);
+}
+
+/* Whoever can write to the store cannot have a secret sent to another host. */
+TEST(hosts_that_are_changed_in_the_store_do_not_open_it)
+{
+    static const char *const hosts[] = { "api.a.org", NULL };
+    autobuf struct buf context = { 0 }, sealed = { 0 }, plain = { 0 };
+    autofake struct fake fake;
+    struct secret_row row;
+
+    fake_open(&fake);
+    CHECK_OK(put_request(&fake, "KEY", "sk-the-value", hosts, &row), &fake.err);
+    struct query *q = db_query(fake.db, "UPDATE secret SET hosts = 'evil.org'");
+    CHECK_OK(query_run(q, &fake.err), &fake.err);
+    query_done(&q);
+    CHECK_OK(vault_sealed(fake.db, "acme", "KEY", &row, &context, &sealed, &fake.err), &fake.err);
+    CHECK(unseal_mine(&egress, buf_view(&context), buf_view(&sealed), &plain, &fake.err) < 0);
+}
+
+TEST(a_value_changes_its_use_only_with_another_value)
+{
+    static const char *const hosts[] = { "api.a.org", NULL };
+    autobuf struct buf context = { 0 }, sealed = { 0 }, plain = { 0 };
+    char placeholder[INJECT_PLACEHOLDER_LEN + 1];
+    autofake struct fake fake;
+    struct secret_row row;
+
+    fake_open(&fake);
+    CHECK_OK(put_request(&fake, "KEY", "sk-the-first", hosts, &row), &fake.err);
+    memcpy(placeholder, row.placeholder, sizeof(placeholder));
+    CHECK_OK(put_request(&fake, "KEY", "sk-the-second", hosts, &row), &fake.err);
+    CHECK_STR(row.placeholder, placeholder); /* sandboxes that run have it */
+    CHECK_INT(row.version, 2);
+    put(&fake, "acme", "KEY", "for the server");
+    CHECK(vault_sealed(fake.db, "acme", "KEY", &row, &context, &sealed, &fake.err) < 0);
+    CHECK_OK(vault_open(fake.db, &keys.own, "acme", "KEY", &plain, &fake.err), &fake.err);
+    CHECK(str_is(buf_view(&plain), "for the server"));
+}
+
+TEST(what_cannot_go_into_a_request_is_refused)
+{
+    static const char *const hosts[] = { "api.a.org", NULL }, *const none[] = { NULL },
+                             *const bad[] = { "10.0.0.1", NULL };
+    autofake struct fake fake;
+    struct secret_row row;
+
+    fake_open(&fake);
+    CHECK(put_request(&fake, "KEY", "two\nlines of it", hosts, &row) < 0);
+    CHECK_STR(fake.err.field, "value");
+    CHECK(!strstr(fake.err.msg, "lines of it"));
+    CHECK(put_request(&fake, "KEY", "short", hosts, &row) < 0);
+    CHECK(put_request(&fake, "KEY", "long enough", none, &row) < 0);
+    CHECK_STR(fake.err.field, "hosts");
+    CHECK(put_request(&fake, "KEY", "long enough", bad, &row) < 0);
+    CHECK_STR(fake.err.field, "hosts");
+    CHECK(vault_put(fake.db, &keys, "acme", "KEY", &(struct vault_value){ STR("x"), false, hosts },
+                    "t", &row, &fake.err) < 0);
+    CHECK_STR(fake.err.field, "hosts");
+}
+
 TEST(an_agent_has_one_secret_in_the_whole_server)
 {
     autofake struct fake fake;
@@ -95,7 +198,7 @@ TEST(an_agent_has_one_secret_in_the_whole_server)
     CHECK(agent_secret_create(fake.db, "evil", "agent-1", "t", &row, other, &fake.err) < 0);
     CHECK_INT(fake.err.code, ERR_CONFLICT);
     CHECK_INT(other[0], 0);
-    CHECK(vault_put(fake.db, &key, "acme", "agent-1", STR("x"), "t", &row, &fake.err) < 0);
+    CHECK(keep(&fake, "acme", "agent-1", STR("x"), "t", &row) < 0);
     CHECK_INT(fake.err.code, ERR_CONFLICT);
     CHECK(secret_delete(fake.db, "evil", "agent-1", &row, &fake.err) < 0);
     CHECK_OK(secret_delete(fake.db, "acme", "agent-1", &row, &fake.err), &fake.err);
@@ -151,9 +254,9 @@ TEST(values_and_their_number_have_limits)
     fake_open(&fake);
     memset(buf_reserve(&value, SECRET_VALUE_MAX + 1), 'v', SECRET_VALUE_MAX + 1);
     value.len = SECRET_VALUE_MAX;
-    CHECK_OK(vault_put(fake.db, &key, "t", "a", buf_view(&value), "t", &row, &fake.err), &fake.err);
+    CHECK_OK(keep(&fake, "t", "a", buf_view(&value), "t", &row), &fake.err);
     value.len++;
-    CHECK(vault_put(fake.db, &key, "t", "a", buf_view(&value), "t", &row, &fake.err) < 0);
+    CHECK(keep(&fake, "t", "a", buf_view(&value), "t", &row) < 0);
     CHECK_INT(fake.err.code, ERR_INVALID);
     for (int i = 1; i < SECRETS_MAX; i++) {
         char name[16];
@@ -161,7 +264,7 @@ TEST(values_and_their_number_have_limits)
         snprintf(name, sizeof(name), "n%d", i);
         put(&fake, "t", name, "x");
     }
-    CHECK(vault_put(fake.db, &key, "t", "one-more", STR("x"), "t", &row, &fake.err) < 0);
+    CHECK(keep(&fake, "t", "one-more", STR("x"), "t", &row) < 0);
     CHECK_INT(fake.err.code, ERR_LIMIT);
     put(&fake, "t", "n1", "another"); /* in place of one that is there */
     put(&fake, "u", "n1", "x");

@@ -169,8 +169,8 @@
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
-#define EXEC_HOLD_MS 10                     /* for a command to end before its start is stored */
-#define EXEC_START_MS 10000                 /* for an init to say that a command has started */
+#define EXEC_HOLD_MS 10     /* for a command to end, and share a commit with its start */
+#define EXEC_START_MS 10000 /* for an init to say that a command has started */
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */
@@ -224,6 +224,18 @@
 #define EGRESS_PACKS_MAX 64     /* of a document; of a tenant's own packs */
 #define EGRESS_ASK_S 60         /* a connection waits this long for an answer; unless said */
 #define EGRESS_ASK_MAX_S 600
+#define EGRESS_PROJECTS_MAX 1024                   /* layers of projects of a tenant */
+#define EGRESS_RECORDS_MAX 200000                  /* kept; the oldest make room… */
+#define EGRESS_RECORDS_MS (7ll * 24 * 3600 * 1000) /* …and none is older */
+#define EGRESS_RECORDS_PER_SECOND 200              /* kept of one sandbox; more are counted */
+#define EGRESS_FLUSH_MS 200                        /* until records are stored… */
+#define EGRESS_FLUSH_RECORDS 512                   /* …or this many wait */
+#define EGRESS_WAITING_MAX 8192 /* records that wait for the store; more are counted */
+#define EGRESS_HOSTS_MAX 512    /* counted by themselves, of one sandbox */
+#define ASKS_PENDING_MAX 32     /* of one sandbox */
+#define ASKS_WAITING_MAX 256    /* connections that wait for one */
+#define ASKS_KEPT_MAX 10000     /* decided ones; the oldest make room */
+#define ASK_NOTE_MAX 1024
 
 /* Images */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */

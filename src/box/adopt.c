@@ -25,7 +25,7 @@
  * What was not wished for is stored as null or 0, which a wish may not say: taken out before it is
  * read again as one.
  */
-static void drop_unsaid(struct json *object)
+static void drop_unsaid_here(struct json *object)
 {
     struct json **at = &object->first;
 
@@ -37,6 +37,15 @@ static void drop_unsaid(struct json *object)
             at = &(*at)->next;
         }
     }
+}
+
+/* The same in what stands inside; no wish is deeper. */
+static void drop_unsaid(struct json *object)
+{
+    drop_unsaid_here(object);
+    for (struct json *member = object->first; member; member = member->next)
+        if (member->type == JSON_OBJECT)
+            drop_unsaid_here(member);
 }
 
 static int read_spec(struct arena *arena, struct str text, const struct field *fields, void *out,

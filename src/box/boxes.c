@@ -163,8 +163,18 @@ struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *afte
 
     do
         at = at->next;
-    while (at != &boxes->all && !box_owned(list_entry(at, struct box, node), tenant));
+    while (at != &boxes->all && tenant && !box_owned(list_entry(at, struct box, node), tenant));
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
+}
+
+const char *box_tenant(const struct box *box)
+{
+    return box->tenant;
+}
+
+struct box *boxes_by_id(struct boxes *boxes, const char *id)
+{
+    return map_get(&boxes->by_id, str_of(id));
 }
 
 /* On the clock of the wall; what was not used since a restart was when it changed. */
@@ -201,6 +211,7 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .binds = spec->binds,
                                   .files = spec->files,
                                   .idle = spec->idle,
+                                  .egress = spec->egress,
                                   .sys = spec->sys,
                                   .nesting = spec->nesting,
                                   .asleep = box->asleep,

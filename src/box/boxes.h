@@ -72,7 +72,10 @@ struct box_op {
 /* By id, by name, or by the beginning of an id that only one has. ERR_NOT_FOUND, ERR_CONFLICT. */
 must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
                         struct err *err);
-/* The next one of the tenant, oldest first; NULL begins and ends. */
+/* By its whole id, of any tenant; NULL: none. */
+struct box *boxes_by_id(struct boxes *boxes, const char *id);
+const char *box_tenant(const struct box *box);
+/* The next one of the tenant (NULL: of any), oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
 /* enum box_lost, as the warden said when it was made; 0 after a restart. */

@@ -18,6 +18,7 @@
 #include "base/metric.h"
 #include "box/own.h"
 #include "box/template.h"
+#include "model/egress.h"
 
 METRIC_HISTOGRAM(create_seconds, "atoll_sandbox_create_seconds",
                  "From the wish for a sandbox to its being stored", 0.001, 0.002, 0.005, 0.01, 0.02,
@@ -99,6 +100,8 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
         *to->idle =
             (struct idle_policy){ from->idle->after_ms, arena_strdup(arena, from->idle->action) };
     }
+    if (from->egress)
+        to->egress = egress_spec_copy(arena, from->egress);
 }
 
 /* ---- mounts ---- */
@@ -682,6 +685,8 @@ static int take_snapshot(struct boxes *boxes, const char *tenant, struct sandbox
         spec->user = was.user;
     if (!spec->env)
         spec->env = was.env;
+    if (!spec->egress)
+        spec->egress = was.egress;
     spec->memory = spec->memory ? spec->memory : was.memory;
     spec->pids = spec->pids ? spec->pids : was.pids;
     spec->cpu_percent = spec->cpu_percent ? spec->cpu_percent : was.cpu_percent;

@@ -136,6 +136,8 @@ static void merge(struct sandbox_spec *spec, const struct sandbox_patch *patch, 
         spec->labels = patch->labels;
     if (present >> PATCH_IDLE & 1)
         spec->idle = patch->idle;
+    if (present >> PATCH_EGRESS & 1)
+        spec->egress = patch->egress;
 }
 
 int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t present,

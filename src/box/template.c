@@ -245,6 +245,7 @@ int template_apply(struct boxes *boxes, const char *tenant, struct sandbox_spec 
     OTHERWISE(ttl_ms);
     OTHERWISE(storage);
     OTHERWISE(idle);
+    OTHERWISE(egress);
     OTHERWISE(sys);
     OTHERWISE(nesting);
 #undef OTHERWISE

@@ -138,6 +138,7 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
     if (cli_ms(cli, "ttl", ttl_ms, &ttl_ms, err) < 0 || put_volumes(cli, json, err) < 0 ||
         sandbox_put_files(cli, json, err) < 0)
         return -1;
+    egress_put_wish(cli, json);
     put_text(cli, json, "image", "image");
     put_text(cli, json, "template", "template");
     if (cli_has(cli, "storage") || (storage && !cli_has(cli, "template")))

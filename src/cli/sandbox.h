@@ -27,7 +27,12 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         { "image", "NAME", "What it begins with (the programs of this machine)" },                 \
         { "volume", "NAME:PATH[:ro]", "A volume at this path inside; may repeat" },                \
         { "nesting", NULL, "Let tools inside make sandboxes of their own" },                       \
-        { "sys", NULL, "A read-only /sys" }, FILE_FLAGS,                                           \
+        { "sys", NULL, "A read-only /sys" },                                                       \
+        { "allow", "RULE", "A host it may reach; may repeat" },                                    \
+        { "deny", "RULE", "A host it may not reach; may repeat" },                                 \
+        { "pack", "NAME", "A pack of hosts it may reach (see egress packs); may repeat" },         \
+        { "egress-mode", "MODE", "deny, ask or open: other hosts (as the tenant says)" },          \
+        { "project", "NAME", "Whose rules count for it too" }, FILE_FLAGS,                         \
     {                                                                                              \
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
     }
@@ -49,6 +54,8 @@ must_use int sandbox_put_more(struct cli *cli, struct json_out *json, struct err
  */
 must_use int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms,
                               const char *storage, struct err *err);
+/* Its layer of what it may reach, if any of those flags was given (egress.c). */
+void egress_put_wish(struct cli *cli, struct json_out *json);
 /* NAME=VALUE flags as an object. */
 must_use int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag,
                                const char *field, struct err *err);

@@ -30,6 +30,18 @@ static int read_value(struct buf *out, struct err *err)
     return 0;
 }
 
+static void put_hosts(struct cli *cli, struct json_out *json)
+{
+    const char *host;
+    size_t at = 0;
+
+    json_key(json, "hosts");
+    json_open(json, '[');
+    while ((host = cli_next(cli, "host", &at)))
+        json_put_str(json, str_of(host));
+    json_close(json, ']');
+}
+
 static int secret_set_run(struct cli *cli, struct err *err)
 {
     autobuf struct buf value = { 0 }, body = { 0 };
@@ -42,6 +54,7 @@ static int secret_set_run(struct cli *cli, struct err *err)
     if (rc == 0) {
         json_open(&json, '{');
         json_kv_str(&json, "value", buf_view(&value));
+        put_hosts(cli, &json);
         json_close(&json, '}');
         rc = cli_call(cli, "PUT", buf_view(&body), &reply, err, "/api/v1/secrets/%s",
                       cli_escape(cli, cli->args[0]));
@@ -54,16 +67,28 @@ static int secret_set_run(struct cli *cli, struct err *err)
         return err_wrap(err, "set secret %s", cli->args[0]);
     if (cli->json)
         return cli_put_reply(cli);
-    return cli_details(cli, reply, "name,kind,version,changed_at");
+    return cli_details(cli, reply, "name,kind,use,hosts,placeholder,version,changed_at");
 }
+
+static const struct cli_flag set_flags[] = {
+    { "host", "RULE",
+      "It goes into requests to this host, and can be opened for nothing else: "
+      "HOST, *.SUFFIX, HOST:PORT, \"HOST GET,POST /path/\"; may repeat" },
+    { 0 },
+};
 
 const struct command cmd_secret_set = {
     .name = "secret set",
     .args = "NAME",
     .help = "Keep a value under a name, or put another in its place.",
     .more = "The value is read from standard input, without its last newline. It is sealed by the "
-            "server, and no command gives it back.\n\n"
-            "Example:\n  atoll secret set API_KEY < key.txt",
+            "server, and no command gives it back. With --host it is sealed to the process that "
+            "all traffic of sandboxes goes through and bound to those hosts: only that process can "
+            "open it, and it sends it nowhere else. Without a port a host means 443 with TLS. To "
+            "change the hosts, set the value again.\n\n"
+            "Examples:\n  atoll secret set API_KEY --host api.example.org < key.txt\n"
+            "  atoll secret set NOTE < note.txt",
+    .flags = set_flags,
     .traits = CMD_REMOTE,
     .run = secret_set_run,
 };
@@ -104,7 +129,8 @@ static int secret_ls_run(struct cli *cli, struct err *err)
         return err_wrap(err, "list secrets");
     if (cli->json)
         return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"), "name,kind,fingerprint,>version,changed_at,by");
+    return cli_table(cli, json_get(reply, "items"),
+                     "name,kind,use,hosts,fingerprint,>version,changed_at,by");
 }
 
 const struct command cmd_secret_ls = {

@@ -31,6 +31,7 @@
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
 #include "daemon/settings.h"
+#include "gate/gate.h"
 #include "http/assets.h"
 #include "link/links.h"
 #include "net/tls.h"
@@ -65,8 +66,9 @@ static struct server {
     struct auth *auth;
     struct boxes *boxes;
     struct links *links;
+    struct gate *gate;
     struct api api;
-    struct seal_key key; /* of the sealed values in the store */
+    struct vault_keys keys; /* of the sealed values in the store */
     struct http_server *http;
     struct tls *tls; /* NULL without https:// listeners */
 
@@ -352,6 +354,7 @@ static void server_free(void)
     store_close(server.store); /* what was acknowledged is on disk already; this tidies up */
     boxes_free(server.boxes);
     links_free(server.links);
+    gate_free(server.gate);
     if (server.api.own)
         api_free(&server.api);
     bus_free(server.bus);
@@ -359,7 +362,7 @@ static void server_free(void)
     tls_free(server.tls);
     loop_free(server.loop);
     loaded_free(&last);
-    explicit_bzero(&server.key, sizeof(server.key));
+    explicit_bzero(&server.keys, sizeof(server.keys));
     arena_free(&server.start_arena);
     buf_free(&server.start_text);
 }
@@ -506,7 +509,7 @@ static int boot_run(struct store_job *job, struct db *db, struct err *err)
         return err_wrap(err, "read the sandboxes");
     if (api_boot(db, err) < 0)
         return err_wrap(err, "operations");
-    if (links_load(server.links, db, err) < 0)
+    if (links_load(server.links, db, err) < 0 || gate_load(server.gate, db, err) < 0)
         return -1;
     if (server.readies == 0 &&
         login_link(db, TENANT_DEFAULT, ROLE_ADMIN, server.login_code, err) < 0)
@@ -547,6 +550,8 @@ static void boot_done(struct store_job *job)
 static void on_event(void *ctx, const struct event *event)
 {
     (void)ctx;
+    if (server.gate)
+        gate_heard(server.gate, event); /* what is new is guarded before anybody knows of it */
     bus_publish(server.bus, event);
 }
 
@@ -603,7 +608,8 @@ static int load_key(struct err *err)
 
     if (dir < 0)
         return err_sys(err, "open the data directory");
-    return seal_key_load(&server.key, dir, STATE_KEY, err);
+    server.keys.egress = server.start.egress_key;
+    return seal_key_load(&server.keys.own, dir, STATE_KEY, err);
 }
 
 /* From the jail on: everything that holds what others wrote. */
@@ -625,18 +631,21 @@ static int build(struct err *err)
     server.auth = auth_new(server.loop, &auth);
     if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0)
         return -1;
+    server.gate = gate_new(&(struct gate_options){
+        .loop = server.loop, .store = server.store, .boxes = server.boxes });
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
                                .bus = server.bus,
                                .auth = server.auth,
                                .boxes = server.boxes,
                                .links = server.links,
+                               .gate = server.gate,
                                .started_ms = clock_wall_ms(),
                                .options = { .hosts = server.hosts.items,
                                             .version = ATOLL_VERSION,
                                             .base_url = base_url(),
                                             .data_dir = ".",
-                                            .key = &server.key,
+                                            .keys = &server.keys,
                                             .assets = web_assets } };
     if (api_init(&server.api, err) < 0)
         return -1;

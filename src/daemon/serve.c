@@ -261,7 +261,8 @@ static int prepare(struct prelude *p, struct err *err)
     p->start.state = p->state.dir;
     p->start.state_named = conf_source(p->conf, "state", NULL) != CONF_DEFAULT;
     p->start.owner_uid = geteuid();
-    if (state_token(&p->state, p->start.admin_hash, err) < 0 || listen_all(p, err) < 0)
+    if (state_token(&p->state, p->start.admin_hash, err) < 0 ||
+        state_egress_key(&p->state, &p->start.egress_key, err) < 0 || listen_all(p, err) < 0)
         return -1;
     start_pack(&p->start, p->conf, &start);
     p->start_fd = sealed_make("atoll-start", buf_view(&start), err);

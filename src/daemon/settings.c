@@ -31,15 +31,17 @@ static void put_conf(struct json_out *json, const struct conf *conf)
 void start_pack(const struct start *start, const struct conf *conf, struct buf *out)
 {
     struct json_out json = json_to(out);
-    char hash[SHA256_HEX_SIZE];
+    char hash[SHA256_HEX_SIZE], key[2 * SEAL_KEY_SIZE + 1];
 
     hex_text(start->admin_hash, SHA256_SIZE, hash);
+    hex_text(start->egress_key.bytes, SEAL_KEY_SIZE, key);
     json_open(&json, '{');
     json_kv_text(&json, "state", start->state);
     json_kv_text(&json, "command", start->command);
     json_kv_bool(&json, "state_named", start->state_named);
     json_kv_int(&json, "owner_uid", start->owner_uid);
     json_kv_text(&json, "admin_hash", hash);
+    json_kv_text(&json, "egress_key", key);
     json_key(&json, "listeners");
     json_open(&json, '[');
     for (unsigned i = 0; i < start->listener_count; i++) {
@@ -124,6 +126,8 @@ int start_unpack(struct start *out, struct arena *arena, struct str start, struc
     got.owner_uid = (unsigned)json_num(doc, "owner_uid", UINT32_MAX);
     if (!hex_bytes(json_text(doc, "admin_hash"), got.admin_hash, SHA256_SIZE))
         return err_set(err, ERR_INVALID, "what serve said at its start: no admin_hash");
+    if (!hex_bytes(json_text(doc, "egress_key"), got.egress_key.bytes, SEAL_KEY_SIZE))
+        return err_set(err, ERR_INVALID, "what serve said at its start: no egress_key");
     json_each(one, json_get(doc, "listeners")) if (got.listener_count < LISTENERS_MAX)
         got.listeners[got.listener_count++] =
         (struct start_listener){ text_in(arena, one, "text"), json_true(one, "tls") };

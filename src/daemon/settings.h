@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "conf/conf.h"
 #include "daemon/hosts.h"
 #include "wire/layout.h"
@@ -30,6 +31,7 @@ struct start {
     bool state_named;    /* whether clients must be told which state directory */
     unsigned owner_uid;
     unsigned char admin_hash[SHA256_SIZE];
+    struct seal_public egress_key; /* what secrets for requests are sealed to */
     struct start_listener listeners[LISTENERS_MAX];
     unsigned listener_count;
     struct hosts hosts;

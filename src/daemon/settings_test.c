@@ -34,7 +34,7 @@ static void pack_start(struct buf *out, const struct conf *conf)
     autoarena struct arena arena = { 0 };
 
     for (size_t i = 0; i < SHA256_SIZE; i++)
-        start.admin_hash[i] = (unsigned char)(i * 7);
+        start.admin_hash[i] = start.egress_key.bytes[i] = (unsigned char)(i * 7);
     hosts_add(&start.hosts, &arena, "localhost:8443");
     start_pack(&start, conf, out);
 }
@@ -52,6 +52,7 @@ TEST(the_start_arrives_as_packed)
     CHECK_STR(start.state, "/some/where");
     CHECK_INT(start.owner_uid, 4242);
     CHECK_INT(start.admin_hash[31], (unsigned char)(31 * 7));
+    CHECK_INT(start.egress_key.bytes[31], (unsigned char)(31 * 7));
     CHECK_INT(start.listener_count, 2);
     CHECK_STR(start.listeners[1].text, "127.0.0.1:8443");
     CHECK(start.listeners[1].tls && !start.listeners[0].tls);
@@ -69,6 +70,9 @@ TEST(a_broken_start_is_refused)
     CHECK(start_unpack(&start, &arena, STR(""), &err) < 0);
     CHECK(start_unpack(&start, &arena, STR("{}"), &err) < 0);
     CHECK(start_unpack(&start, &arena, STR("{\"admin_hash\":\"12\"}"), &err) < 0);
+#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+    CHECK(start_unpack(&start, &arena, STR("{\"admin_hash\":\"" HEX64 "\"}"), &err) < 0);
+    CHECK(strstr(err.msg, "egress_key"));
 }
 
 /* The settings of a server started with `first` and reloaded with `now`. */

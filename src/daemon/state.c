@@ -327,6 +327,22 @@ int state_token(const struct state *state, unsigned char hash[SHA256_SIZE], stru
     return 0;
 }
 
+/* ---- the key of the egress process ---- */
+
+int state_egress_key(const struct state *state, struct seal_public *out, struct err *err)
+{
+    struct seal_key key;
+    struct seal_private mine;
+
+    if (seal_key_load(&key, state->dir_fd, STATE_EGRESS_KEY, err) < 0)
+        return err_wrap(err, "%s", state->dir);
+    memcpy(mine.bytes, key.bytes, sizeof(mine.bytes));
+    int rc = seal_public_of(&mine, out, err);
+    explicit_bzero(&key, sizeof(key));
+    explicit_bzero(&mine, sizeof(mine));
+    return rc;
+}
+
 /* ---- the Unix socket ---- */
 
 int state_listen(const struct state *state, int backlog, struct err *err)

@@ -5,6 +5,8 @@
  *   STATE/lock         held (flock) as long as the server runs, with its process id inside
  *   STATE/atoll.sock   0666: who may do what is decided by the peer's credentials
  *   STATE/admin.token  0600, written once
+ *   STATE/egress.key   0600, written once: opens secrets that go into requests. It is read here,
+ *                      for its public half, and by the egress process, which gets it open
  *   STATE/data/        0700, the api process's own: the store
  *
  * A directory that belongs to somebody else, or that others may write in, is refused: whoever can
@@ -16,6 +18,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/seal.h"
 
 struct state {
     const char *dir; /* borrowed */
@@ -34,6 +37,9 @@ void state_close(struct state *state);
 /* The hash of the admin token; makes the token if there is none. */
 must_use int state_token(const struct state *state, unsigned char hash[SHA256_SIZE],
                          struct err *err);
+
+/* The public half of the egress process's key; makes the key if there is none. */
+must_use int state_egress_key(const struct state *state, struct seal_public *out, struct err *err);
 
 /* The listening Unix socket, however long the path of the directory is. */
 must_use int state_listen(const struct state *state, int backlog, struct err *err);

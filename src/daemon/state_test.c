@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/test.h"
 #include "net/sock.h"
+#include "wire/layout.h"
 
 #define OTHER 64200
 
@@ -140,6 +141,26 @@ TEST(a_token_that_is_bad_or_not_secret_is_refused)
     check_token_refused("atl_01234567890123456789012345678901234567890 2\n", 0600, "does not hold");
     check_token_refused("atl_0123456789012345678901234567890123456789012\n\n", 0600,
                         "does not hold");
+}
+
+TEST(the_key_of_the_egress_process_is_made_once)
+{
+    autofree char *dir = xprintf("%s/state", test_dir());
+    autofree char *path = xprintf("%s/%s", dir, STATE_EGRESS_KEY);
+    struct state state = STATE_NONE;
+    struct seal_public first, again;
+    struct stat st;
+    struct err err;
+
+    CHECK_OK(state_open(&state, dir, -1, &err), &err);
+    CHECK_OK(state_egress_key(&state, &first, &err), &err);
+    CHECK_OK(state_egress_key(&state, &again, &err), &err);
+    CHECK(memcmp(&first, &again, sizeof(first)) == 0);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600);
+    CHECK(chmod(path, 0640) == 0);
+    CHECK(state_egress_key(&state, &again, &err) < 0);
+    CHECK(strstr(err.msg, STATE_EGRESS_KEY) && strstr(err.msg, dir));
+    state_close(&state);
 }
 
 TEST(a_second_user_of_the_directory_is_told_who_has_it)

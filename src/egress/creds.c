@@ -21,12 +21,18 @@ struct line {
     struct buf value;  /* what the header becomes; of a rule without one: empty */
 };
 
+struct value {
+    struct buf text;
+    struct str placeholder; /* borrowed from `bytes` */
+    struct rule *hosts;     /* owned: where it may go, whatever a rule says */
+    int host_count;
+};
+
 struct creds {
     struct buf bytes; /* as they came; no secret can be read in them */
     size_t line_count, value_count, needle_count;
     struct line lines[INJECT_RULES_MAX];
-    struct buf values[INJECT_SECRETS_MAX];
-    struct str placeholders[INJECT_SECRETS_MAX];
+    struct value values[INJECT_SECRETS_MAX];
     struct str needles[INJECT_RULES_MAX + INJECT_SECRETS_MAX]; /* borrowed from the others */
 };
 static_assert(INJECT_RULES_MAX <= 64, "a plan has a bit for each");
@@ -44,8 +50,10 @@ void creds_free(struct creds *creds)
         return;
     for (size_t i = 0; i < creds->line_count; i++)
         overwrite(&creds->lines[i].value);
-    for (size_t i = 0; i < creds->value_count; i++)
-        overwrite(&creds->values[i]);
+    for (size_t i = 0; i < creds->value_count; i++) {
+        overwrite(&creds->values[i].text);
+        free(creds->values[i].hosts);
+    }
     buf_free(&creds->bytes);
     free(creds);
 }
@@ -56,14 +64,19 @@ void creds_free(struct creds *creds)
 static int open_value(struct creds *creds, const struct seal_private *key,
                       const struct inject_secret *secret, struct err *err)
 {
-    struct buf *value = &creds->values[creds->value_count++];
+    struct value *value = &creds->values[creds->value_count++];
+    struct rule hosts[INJECT_HOSTS_MAX];
 
-    buf_reserve(value, INJECT_VALUE_MAX + 1);
-    creds->placeholders[creds->value_count - 1] = secret->placeholder;
-    if (unseal_mine(key, secret->context, secret->sealed, value, err) < 0 ||
-        inject_value_check(buf_view(value), err) < 0)
+    buf_reserve(&value->text, INJECT_VALUE_MAX + 1);
+    value->placeholder = secret->placeholder;
+    value->host_count = inject_hosts(secret->context, hosts); /* which the seal vouches for */
+    if (value->host_count < 0 ||
+        unseal_mine(key, secret->context, secret->sealed, &value->text, err) < 0 ||
+        inject_value_check(buf_view(&value->text), err) < 0)
         return err_wrap(err, "secret %.*s", STR_FMT(secret->name));
-    creds->needles[creds->needle_count++] = buf_view(value);
+    value->hosts = xmalloc((size_t)value->host_count * sizeof(*hosts));
+    memcpy(value->hosts, hosts, (size_t)value->host_count * sizeof(*hosts));
+    creds->needles[creds->needle_count++] = buf_view(&value->text);
     return 0;
 }
 
@@ -103,7 +116,7 @@ static void render(struct creds *creds, const struct inject_set *set,
             continue;
         }
         line->secret = index_of(set, piece.name);
-        struct str value = buf_view(&creds->values[line->secret]);
+        struct str value = buf_view(&creds->values[line->secret].text);
         if (piece.kind == INJECT_SECRET) {
             buf_str(&line->value, value);
             continue;
@@ -156,12 +169,21 @@ int creds_new(struct creds **out, const struct seal_private *key, struct str byt
 
 /* ---- requests ---- */
 
+static bool may_go(const struct value *value, const struct inject_question *question)
+{
+    for (int i = 0; i < value->host_count; i++)
+        if (inject_meets(&value->hosts[i], question))
+            return true;
+    return false;
+}
+
 struct creds_plan creds_plan(const struct creds *creds, const struct inject_question *question)
 {
     struct creds_plan plan = { .creds = creds };
 
     for (size_t i = 0; creds && i < creds->line_count; i++)
-        if (inject_meets(&creds->lines[i].match, question))
+        if (inject_meets(&creds->lines[i].match, question) &&
+            may_go(&creds->values[creds->lines[i].secret], question))
             plan.rules |= UINT64_C(1) << i;
     return plan;
 }
@@ -203,8 +225,8 @@ static bool swap_all(const struct creds_plan *plan, struct str text, struct buf 
         if (!holds(plan, i) || creds->lines[i].header.n || done >> at & 1)
             continue;
         done |= UINT64_C(1) << at;
-        if (!swap(any ? buf_view(out) : text, creds->placeholders[at], buf_view(&creds->values[at]),
-                  &next))
+        if (!swap(any ? buf_view(out) : text, creds->values[at].placeholder,
+                  buf_view(&creds->values[at].text), &next))
             continue;
         overwrite(out);
         *out = next;

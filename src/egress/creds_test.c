@@ -10,6 +10,9 @@
 #define HELD_A INJECT_PLACEHOLDER_PREFIX "aaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define HELD_B INJECT_PLACEHOLDER_PREFIX "bbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
+#define CONTEXT_A STR("t\0A\0*.a.org\nplain.a.org:80")
+#define CONTEXT_B STR("t\0B\0.a.org")
+
 static struct seal_private mine;
 
 static void drop(struct creds **creds)
@@ -41,11 +44,11 @@ static int make(struct creds **out, struct err *err)
     autobuf struct buf a = { 0 }, b = { 0 }, bytes = { 0 };
 
     random_bytes(&mine, sizeof(mine));
-    put_sealed(&a, SECRET_A, STR("t\0A"));
-    put_sealed(&b, SECRET_B, STR("t\0B"));
+    put_sealed(&a, SECRET_A, CONTEXT_A);
+    put_sealed(&b, SECRET_B, CONTEXT_B);
     const struct inject_secret secrets[] = {
-        { STR("A"), STR("t\0A"), STR(HELD_A), buf_view(&a) },
-        { STR("B"), STR("t\0B"), STR(HELD_B), buf_view(&b) },
+        { STR("A"), CONTEXT_A, STR(HELD_A), buf_view(&a) },
+        { STR("B"), CONTEXT_B, STR(HELD_B), buf_view(&b) },
     };
     CHECK_OK(inject_compile(rules, ARRAY_LEN(rules), secrets, 2, &bytes, err), err);
     CHECK(!memmem(bytes.data, bytes.len, "0123456789", 10));
@@ -209,12 +212,12 @@ TEST(with_another_key_there_are_none)
 
     random_bytes(&mine, sizeof(mine));
     random_bytes(&other, sizeof(other));
-    put_sealed(&a, SECRET_A, STR("t\0A"));
-    struct inject_secret secret = { STR("A"), STR("t\0A"), STR(HELD_A), buf_view(&a) };
+    put_sealed(&a, SECRET_A, STR("t\0A\0a.org"));
+    struct inject_secret secret = { STR("A"), STR("t\0A\0a.org"), STR(HELD_A), buf_view(&a) };
     CHECK_OK(inject_compile(&rule, 1, &secret, 1, &bytes, &err), &err);
     CHECK(creds_new(&creds, &other, buf_view(&bytes), &err) < 0);
     CHECK(!creds && !strstr(err.msg, SECRET_A));
-    secret.context = STR("u\0A"); /* another tenant's row */
+    secret.context = STR("u\0A\0a.org"); /* another tenant's row */
     buf_clear(&bytes);
     CHECK_OK(inject_compile(&rule, 1, &secret, 1, &bytes, &err), &err);
     CHECK(creds_new(&creds, &mine, buf_view(&bytes), &err) < 0);
@@ -230,9 +233,41 @@ TEST(a_value_that_is_no_line_is_refused_when_it_is_opened)
     struct err err;
 
     random_bytes(&mine, sizeof(mine));
-    put_sealed(&a, "value\r\nHost: evil.org", STR("t\0A"));
-    struct inject_secret secret = { STR("A"), STR("t\0A"), STR(HELD_A), buf_view(&a) };
+    put_sealed(&a, "value\r\nHost: evil.org", STR("t\0A\0a.org"));
+    struct inject_secret secret = { STR("A"), STR("t\0A\0a.org"), STR(HELD_A), buf_view(&a) };
     CHECK_OK(inject_compile(&rule, 1, &secret, 1, &bytes, &err), &err);
     CHECK(creds_new(&creds, &mine, buf_view(&bytes), &err) < 0);
     CHECK(!strstr(err.msg, "evil"));
+}
+
+/* The rule says every name beneath it, the secret was put for one: no rule widens that. */
+TEST(a_rule_cannot_send_a_secret_where_it_is_not_for)
+{
+    static const struct inject_rule rules[] = {
+        { STR_INIT(".org"), STR_INIT("A"), STR_INIT("{secret:A}") },
+        { STR_INIT("evil.org"), STR_INIT(""), STR_INIT("{secret:A}") },
+    };
+    autobuf struct buf a = { 0 }, bytes = { 0 }, out = { 0 };
+    autocreds struct creds *creds = NULL;
+    struct err err;
+
+    random_bytes(&mine, sizeof(mine));
+    put_sealed(&a, SECRET_A, STR("t\0A\0api.good.org POST"));
+    struct inject_secret secret = { STR("A"), STR("t\0A\0api.good.org POST"), STR(HELD_A),
+                                    buf_view(&a) };
+    CHECK_OK(inject_compile(rules, 2, &secret, 1, &bytes, &err), &err);
+    CHECK_OK(creds_new(&creds, &mine, buf_view(&bytes), &err), &err);
+    static const char *const hosts[] = { "evil.org", "api.good.org", "good.org" };
+    for (size_t i = 0; i < ARRAY_LEN(hosts); i++) {
+        struct creds_plan plan = plan_for(creds, hosts[i], 443, true, "/"); /* GET */
+
+        CHECK(!creds_any(&plan));
+        CHECK_INT(creds_header(&plan, STR("x"), STR(HELD_A), &out), CREDS_KEEP);
+    }
+    /* Nor does who hands it over: the hosts are part of what it is sealed with. */
+    struct creds *wider = NULL;
+    secret.context = STR("t\0A\0evil.org");
+    buf_clear(&bytes);
+    CHECK_OK(inject_compile(rules, 2, &secret, 1, &bytes, &err), &err);
+    CHECK(creds_new(&wider, &mine, buf_view(&bytes), &err) < 0);
 }

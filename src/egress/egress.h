@@ -9,10 +9,23 @@
  */
 #pragma once
 
+#include "base/str.h"
 #include "loop/loop.h"
+#include "wire/egress.h"
 
 struct egress;
 
 /* Before the jail: everything that needs a file or an unusual socket. `link` is the warden's. */
 must_use int egress_new(struct egress **out, struct loop *loop, int link, struct err *err);
+
+/* Not for sandboxes: one listener, to which callers bring signed tokens (signed.c, policy/grant.h).
+ */
+struct egress_signed {
+    int listener;   /* borrowed */
+    struct str key; /* borrowed */
+    int64_t life_s; /* that a token may have before it */
+    struct egress_config config;
+};
+must_use int egress_new_signed(struct egress **out, struct loop *loop,
+                               const struct egress_signed *how, struct err *err);
 void egress_free(struct egress *egress);

@@ -25,12 +25,8 @@
 
 #include "init/init.h"
 
-#define CAP_COUNT 64 /* more than there are; the kernel says EINVAL past its last */
-#define BIT(cap) (UINT64_C(1) << (cap))
-#define ROOT_CAPS                                                                                  \
-    (BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_FSETID) | BIT(CAP_KILL) |  \
-     BIT(CAP_SETGID) | BIT(CAP_SETUID) | BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) |            \
-     BIT(CAP_SETFCAP))
+/* All but what would let it look into process 1. */
+#define ROOT_CAPS (INIT_CAPS & ~INIT_CAP(CAP_SYS_PTRACE))
 
 static int fail(struct spawn *spawn, uint32_t step, int error)
 {
@@ -39,26 +35,13 @@ static int fail(struct spawn *spawn, uint32_t step, int error)
     return -1;
 }
 
-/* Our own bounding set. It can only shrink, and only we shrink it: what it was once is enough. */
-static uint64_t bounds(void)
-{
-    static uint64_t set;
-    static bool known;
-
-    for (unsigned long cap = 0; !known && cap < CAP_COUNT; cap++)
-        if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1)
-            set |= BIT(cap);
-    known = true;
-    return set;
-}
-
 /*
- * Of the bounding set only `keep` stays: exec as root gives no more than that. Each drop makes new
+ * Of our bounding set only `keep` stays: exec as root gives no more than that. Each drop makes new
  * credentials, so what the warden took from us before is not dropped again.
  */
 static int keep_caps(uint64_t keep)
 {
-    for (uint64_t drop = bounds() & ~keep; drop; drop &= drop - 1)
+    for (uint64_t drop = INIT_CAPS & ~keep; drop; drop &= drop - 1)
         if (prctl(PR_CAPBSET_DROP, (unsigned long)__builtin_ctzll(drop), 0, 0, 0) < 0)
             return -1;
     return 0;

@@ -1,5 +1,6 @@
 /* The tables of what is made of a sandbox's files, and of changes to a sandbox. */
 #include "base/limits.h"
+#include "model/egress.h"
 #include "model/sandbox.h"
 
 #define DAY_MS (24ll * 3600 * 1000)
@@ -24,6 +25,10 @@ const struct field sandbox_patch_fields[] = {
     [PATCH_IDLE] =
         FIELD(sandbox_patch, idle, F_OBJECT, 0, .of = idle_fields,
               .of_size = sizeof(struct idle_policy), .help = "What happens when nobody uses it"),
+    [PATCH_EGRESS] = FIELD(sandbox_patch, egress, F_OBJECT, 0, .of = sandbox_egress_fields,
+                           .of_size = sizeof(struct egress_spec),
+                           .help = "Its own layer of what it may reach, instead of the one it has; "
+                                   "operators only"),
     { 0 },
 };
 

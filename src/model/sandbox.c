@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "model/egress.h"
 
 #define TO(state) (1u << (state))
 #define ARG_BYTES_MAX (131072 - 1)
@@ -170,6 +171,10 @@ const struct field sandbox_spec_fields[] = {
                   "for file requests of this API"),
     FIELD(sandbox_spec, idle, F_OBJECT, 0, .of = idle_fields, .of_size = sizeof(struct idle_policy),
           .help = "What happens when nobody uses it; without it, nothing"),
+    FIELD(sandbox_spec, egress, F_OBJECT, 0, .of = sandbox_egress_fields,
+          .of_size = sizeof(struct egress_spec),
+          .help = "What it may reach, besides what node, tenant and project say. Only operators "
+                  "allow anything; others can only take away"),
     FIELD(sandbox_spec, nesting, F_BOOL, 0,
           .help = "Tools inside may make sandboxes of their own: user namespaces and mounts are "
                   "allowed, /proc is not masked and Landlock does not guard files"),
@@ -217,6 +222,9 @@ const struct field sandbox_fields[] = {
           .help = "What its commands can open besides the standard places; empty: no such policy"),
     FIELD(sandbox_view, idle, F_OBJECT, F_READONLY, .of = idle_fields,
           .of_size = sizeof(struct idle_policy), .help = "What happens when nobody uses it"),
+    FIELD(sandbox_view, egress, F_OBJECT, F_READONLY, .of = sandbox_egress_fields,
+          .of_size = sizeof(struct egress_spec),
+          .help = "Its own layer of what it may reach; null when it says nothing"),
     FIELD(sandbox_view, nesting, F_BOOL, F_READONLY,
           .help = "May tools inside make sandboxes of their own?"),
     FIELD(sandbox_view, sys, F_BOOL, F_READONLY, .help = "Has it a read-only /sys?"),
@@ -306,6 +314,10 @@ int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
         return -1;
     if (check_env(spec->env, err) < 0 || check_files(spec->files, err) < 0)
         return -1;
+    if (spec->egress && egress_spec_check(spec->egress, "egress.", err) < 0)
+        return -1;
+    if (spec->egress)
+        otherwise(&spec->egress->version, 1);
     if (!spec->user)
         spec->user = "agent";
     if (!spec->storage)

@@ -64,14 +64,15 @@ struct sandbox_spec {
     int64_t nofile;
     int64_t ttl_ms; /* 0: until it is deleted */
     struct field_pair *env, *labels;
-    const char *storage;       /* "memory" or "disk" */
-    const char *image;         /* or NULL: the host's programs */
-    const char *from_snapshot; /* or NULL; settled when it is made, not kept */
-    const char *template;      /* or NULL; what it says is taken when it is made */
-    struct field_list volumes; /* struct volume_use */
-    struct field_list binds;   /* struct bind_use */
-    struct field_list files;   /* struct file_rule; none: no policy */
-    struct idle_policy *idle;  /* or NULL */
+    const char *storage;        /* "memory" or "disk" */
+    const char *image;          /* or NULL: the host's programs */
+    const char *from_snapshot;  /* or NULL; settled when it is made, not kept */
+    const char *template;       /* or NULL; what it says is taken when it is made */
+    struct field_list volumes;  /* struct volume_use */
+    struct field_list binds;    /* struct bind_use */
+    struct field_list files;    /* struct file_rule; none: no policy */
+    struct idle_policy *idle;   /* or NULL */
+    struct egress_spec *egress; /* or NULL: its own layer of what it may reach */
     bool sys, nesting;
 };
 
@@ -93,6 +94,7 @@ struct sandbox_view {
     const char *storage, *image, *template, *start;
     struct field_list volumes, binds, files;
     struct idle_policy *idle;
+    struct egress_spec *egress;
     bool sys, nesting, asleep;
     int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
@@ -111,6 +113,7 @@ struct sandbox_patch {
     int64_t memory, pids, cpu_percent, disk, inodes, ttl_ms;
     struct field_pair *labels;
     struct idle_policy *idle;
+    struct egress_spec *egress;
 };
 enum { /* the places in sandbox_patch_fields */
        PATCH_MEMORY,
@@ -120,7 +123,8 @@ enum { /* the places in sandbox_patch_fields */
        PATCH_INODES,
        PATCH_TTL,
        PATCH_LABELS,
-       PATCH_IDLE
+       PATCH_IDLE,
+       PATCH_EGRESS
 };
 extern const struct field sandbox_patch_fields[];
 

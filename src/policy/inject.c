@@ -156,14 +156,57 @@ static int header_check(struct str header, struct err *err)
     return 0;
 }
 
-int inject_rule_check(const struct inject_rule *rule, struct err *err)
+int inject_host_check(struct str host, struct err *err)
 {
     struct rule match;
 
-    if (rule_parse(rule->match, &match, err) < 0)
-        return err_wrap(err, "match");
+    if (rule_parse(host, &match, err) < 0)
+        return -1;
     if (match.kind == RULE_ADDR)
-        return err_set(err, ERR_INVALID, "match: a credential is for a name, not for an address");
+        return err_set(err, ERR_INVALID, "a credential is for a name, not for an address");
+    return 0;
+}
+
+/* tenant NUL name NUL host, and for each further one a newline and the host. */
+int inject_context(struct buf *out, const char *tenant, const char *name, const char *const *hosts,
+                   struct err *err)
+{
+    size_t count = 0;
+
+    buf_append(out, tenant, strlen(tenant) + 1);
+    buf_append(out, name, strlen(name) + 1);
+    for (; hosts && hosts[count]; count++) {
+        if (inject_host_check(str_of(hosts[count]), err) < 0)
+            return -1;
+        buf_puts(out, count ? "\n" : "");
+        buf_puts(out, hosts[count]);
+    }
+    if (!count || count > INJECT_HOSTS_MAX || out->len > INJECT_CONTEXT_MAX)
+        return err_set(err, ERR_INVALID, "a secret for requests has 1 to %d hosts",
+                       INJECT_HOSTS_MAX);
+    return 0;
+}
+
+int inject_hosts(struct str context, struct rule out[INJECT_HOSTS_MAX])
+{
+    int count = 0;
+
+    if (context.n > INJECT_CONTEXT_MAX || !str_cut(&context, 0).n || !str_cut(&context, 0).n)
+        return -1;
+    for (; context.n; count++) {
+        struct str host = str_cut(&context, '\n');
+
+        if (count == INJECT_HOSTS_MAX || inject_host_check(host, NULL) < 0 ||
+            rule_parse(host, &out[count], NULL) < 0)
+            return -1;
+    }
+    return count ? count : -1;
+}
+
+int inject_rule_check(const struct inject_rule *rule, struct err *err)
+{
+    if (inject_host_check(rule->match, err) < 0)
+        return err_wrap(err, "match");
     if (rule->header.n && header_check(rule->header, err) < 0)
         return -1;
     return template_check(rule->value, !rule->header.n, err);
@@ -216,7 +259,9 @@ static bool take(struct str *rest, struct str *out, size_t max)
 
 static bool secret_ok(const struct inject_secret *secret)
 {
-    return name_ok(secret->name) && secret->context.n && secret->context.n <= INJECT_CONTEXT_MAX &&
+    struct rule hosts[INJECT_HOSTS_MAX];
+
+    return name_ok(secret->name) && inject_hosts(secret->context, hosts) > 0 &&
            inject_placeholder_ok(secret->placeholder) && secret->sealed.n &&
            secret->sealed.n <= SEALED_MAX;
 }

@@ -15,6 +15,10 @@
  * port it is 443 with TLS, with ":*" every port with TLS; a port that is written out is meant
  * whatever is spoken on it. An address is no host.
  *
+ * A secret itself says which hosts it is for, and what it is sealed with binds it to them
+ * (inject_context): a rule can only narrow that. So who writes rules, or has taken over the process
+ * that keeps them, cannot have a secret sent elsewhere.
+ *
  * The api process compiles rules and sealed values (base/seal.h) of one sandbox into one piece of
  * bytes, in which no secret can be read; the egress process parses them. Pure; any thread.
  */
@@ -29,7 +33,8 @@
 #define INJECT_HEADER_MAX 64
 #define INJECT_TEMPLATE_MAX 512
 #define INJECT_NAME_MAX 63        /* of a secret: SECRET_NAME_MAX */
-#define INJECT_CONTEXT_MAX 256    /* what its sealed value is bound to */
+#define INJECT_HOSTS_MAX 8        /* that a secret is for */
+#define INJECT_CONTEXT_MAX 4096   /* what its sealed value is bound to */
 #define INJECT_VALUE_MIN 8        /* what is shorter cannot be told from what is no secret */
 #define INJECT_VALUE_MAX 8192     /* servers take no longer line */
 #define INJECT_PLACEHOLDER_LEN 40 /* all have the same length */
@@ -53,6 +58,16 @@ must_use int inject_rule_check(const struct inject_rule *rule, struct err *err);
 must_use int inject_value_check(struct str value, struct err *err);
 /* INJECT_PLACEHOLDER_LEN bytes that begin with the prefix and go on in hex. */
 bool inject_placeholder_ok(struct str text);
+
+/* ---- what a secret is for ---- */
+
+/* One of its hosts, as rule.h has it; as narrow as `match`. */
+must_use int inject_host_check(struct str host, struct err *err);
+/* Appends what its value is sealed with: its row, and its hosts, which are checked. */
+must_use int inject_context(struct buf *out, const char *tenant, const char *name,
+                            const char *const *hosts, struct err *err);
+/* The hosts in it, borrowed from it: how many, or -1 when it is no such context. */
+must_use int inject_hosts(struct str context, struct rule out[INJECT_HOSTS_MAX]);
 
 /* ---- templates ---- */
 

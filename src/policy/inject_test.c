@@ -11,7 +11,8 @@ static struct inject_rule rule_of(const char *match, const char *header, const c
     return (struct inject_rule){ str_of(match), str_of(header), str_of(value) };
 }
 
-static const struct inject_secret key_secret = { STR_INIT("KEY"), STR_INIT("t\0KEY"),
+static const struct inject_secret key_secret = { STR_INIT("KEY"),
+                                                 STR_INIT("t\0KEY\0a.org\n*.b.org"),
                                                  STR_INIT(PLACEHOLDER), STR_INIT("sealed bytes") };
 
 TEST(rules_that_are_rules)
@@ -229,4 +230,41 @@ TEST(limits_of_a_set)
         secrets[i].sealed = (struct str){ large, INJECT_VALUE_MAX };
     CHECK(inject_compile(rules, 1, secrets, 20, &bytes, &err) < 0);
     CHECK_INT(err.code, ERR_LIMIT);
+}
+
+TEST(a_context_holds_the_hosts_of_a_secret)
+{
+    static const char *const hosts[] = { "a.org", "*.b.org:8443 GET /x/", NULL };
+    static const char *const bad[][2] = { { "10.0.0.1", NULL },
+                                          { "a.org\nb.org", NULL },
+                                          { "", NULL } };
+    const char *many[INJECT_HOSTS_MAX + 2] = { NULL };
+    struct rule out[INJECT_HOSTS_MAX];
+    autobuf struct buf context = { 0 };
+    struct err err;
+
+    CHECK_OK(inject_context(&context, "t", "KEY", hosts, &err), &err);
+    CHECK_INT(inject_hosts(buf_view(&context), out), 2);
+    CHECK_STR(out[1].host.text, "b.org");
+    CHECK(out[1].kind == RULE_SUFFIX && out[1].port == 8443 && out[1].methods == METHOD_GET);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        autobuf struct buf none = { 0 };
+
+        CHECK(inject_context(&none, "t", "KEY", bad[i], &err) < 0);
+    }
+    for (size_t i = 0; i <= INJECT_HOSTS_MAX; i++) {
+        autobuf struct buf some = { 0 };
+
+        CHECK_INT(inject_context(&some, "t", "KEY", many, &err), i > 0 ? 0 : -1);
+        CHECK_INT(inject_hosts(buf_view(&some), out), i > 0 ? (int)i : -1);
+        many[i] = "a.org";
+    }
+    autobuf struct buf over = { 0 };
+    CHECK(inject_context(&over, "t", "KEY", many, &err) < 0);
+    CHECK(inject_hosts(buf_view(&over), out) < 0);
+    CHECK(inject_hosts(STR("t\0KEY"), out) < 0);
+    CHECK(inject_hosts(STR("a.org"), out) < 0);
+    CHECK(inject_hosts(STR("t\0KEY\0"
+                           "10.0.0.1"),
+                       out) < 0);
 }

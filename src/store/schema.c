@@ -282,6 +282,89 @@ static const char template_tables[] =
 
 static const char oom_column[] = "ALTER TABLE exec ADD COLUMN oom BIGINT NOT NULL DEFAULT 0;";
 
+/* Layers of policy and packs, what went out or wanted to, and questions to people (gate/gate.h). */
+static const char egress_tables[] =
+    "CREATE TABLE egress_layer ("
+    "  tenant TEXT NOT NULL,"   /* '' for the node's */
+    "  level TEXT NOT NULL,"    /* node, tenant, project */
+    "  name TEXT NOT NULL,"     /* of a project, or '' */
+    "  version BIGINT NOT NULL,"
+    "  spec TEXT NOT NULL,"
+    "  by TEXT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, level, name)"
+    ") {clustered};"
+    "CREATE TABLE egress_pack ("
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  name TEXT NOT NULL,"
+    "  help TEXT NOT NULL,"
+    "  rules TEXT NOT NULL," /* a JSON list */
+    "  by TEXT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, name)"
+    ") {clustered};"
+    "CREATE TABLE egress_record ("
+    "  seq BIGINT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL,"
+    "  sandbox TEXT NOT NULL,"
+    "  conn TEXT NOT NULL,"     /* process, connection and request, as the egress process counts */
+    "  run TEXT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  kind TEXT NOT NULL,"
+    "  verdict TEXT NOT NULL,"
+    "  why TEXT NOT NULL,"
+    "  host TEXT NOT NULL,"
+    "  port BIGINT NOT NULL,"
+    "  rule TEXT NOT NULL,"
+    "  reason TEXT NOT NULL,"
+    "  method TEXT NOT NULL,"
+    "  path TEXT NOT NULL,"
+    "  version BIGINT NOT NULL,"
+    "  ended_ms BIGINT NOT NULL DEFAULT 0,"
+    "  sent BIGINT NOT NULL DEFAULT 0,"
+    "  received BIGINT NOT NULL DEFAULT 0,"
+    "  addr TEXT NOT NULL DEFAULT '',"
+    "  revoked BIGINT NOT NULL DEFAULT 0"
+    ") {clustered};"
+    "CREATE INDEX egress_record_by_tenant ON egress_record (tenant, seq);"
+    "CREATE INDEX egress_record_by_sandbox ON egress_record (sandbox, seq);"
+    "CREATE INDEX egress_record_open ON egress_record (sandbox, conn) WHERE ended_ms = 0;"
+    "CREATE TABLE egress_host ("
+    "  tenant TEXT NOT NULL,"
+    "  sandbox TEXT NOT NULL,"
+    "  host TEXT NOT NULL,"     /* '' for all of them together */
+    "  port BIGINT NOT NULL,"
+    "  allowed BIGINT NOT NULL DEFAULT 0,"
+    "  denied BIGINT NOT NULL DEFAULT 0,"
+    "  sent BIGINT NOT NULL DEFAULT 0,"
+    "  received BIGINT NOT NULL DEFAULT 0,"
+    "  first_ms BIGINT NOT NULL,"
+    "  last_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (sandbox, host, port)"
+    ") {clustered};"
+    "CREATE TABLE ask ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  kind TEXT NOT NULL,"     /* egress, … */
+    "  sandbox TEXT NOT NULL,"
+    "  action TEXT NOT NULL,"   /* JSON: exactly what is asked for */
+    "  hash TEXT NOT NULL,"     /* of action, hex */
+    "  state TEXT NOT NULL,"    /* pending, allowed, denied, expired, withdrawn */
+    "  created_ms BIGINT NOT NULL,"
+    "  expires_ms BIGINT NOT NULL,"
+    "  decided_ms BIGINT NOT NULL DEFAULT 0,"
+    "  by TEXT NOT NULL DEFAULT '',"
+    "  note TEXT NOT NULL DEFAULT ''"
+    ") {clustered};"
+    "CREATE INDEX ask_by_tenant ON ask (tenant, id);"
+    "CREATE INDEX ask_pending ON ask (expires_ms) WHERE state = 'pending';";
+
+/* What a sealed value is for, and where it may go (auth/vault.h). */
+static const char secret_uses[] =
+    "ALTER TABLE secret ADD COLUMN use TEXT NOT NULL DEFAULT 'server';"    /* server, request */
+    "ALTER TABLE secret ADD COLUMN hosts TEXT NOT NULL DEFAULT '';"        /* one in a line */
+    "ALTER TABLE secret ADD COLUMN placeholder TEXT NOT NULL DEFAULT '';"; /* inside sandboxes */
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -293,6 +376,8 @@ const struct migration schema_migrations[] = {
     { 8, "operations", operation_tables },
     { 9, "templates", template_tables },
     { 10, "commands out of memory", oom_column },
+    { 11, "egress", egress_tables },
+    { 12, "uses of secrets", secret_uses },
     { 0 },
 };
 /* clang-format on */

@@ -55,6 +55,7 @@ struct net;
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
     int boxes_fd;       /* STATE/boxes: a socket per box */
+    uint64_t ignored;   /* signals, as a set from 1 on: not what a box begins with */
     int records_fd;     /* STATE/records */
     int skeleton_fd;    /* lower layer of the default image */
     int usr_fd;         /* the host's /usr */
@@ -211,6 +212,8 @@ void fs_return(void); /* leaves errno alone */
 
 /* ---- child.c: all of the child; returns only on failure ---- */
 
+/* Of this process, as a set whose first bit is signal 1. */
+uint64_t signals_ignored(void);
 must_use int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                        struct box_fds *fds, enum box_step *step);
 

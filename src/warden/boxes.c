@@ -251,6 +251,7 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         return 0; /* not as this user */
     }
     state = state_fd;
+    box_host.ignored = signals_ignored();
     if (!box_host.rootless)
         box_host.uid_first = uid_base + BOX_UIDS; /* the first range is the api process's own */
     *what = host_open(state_fd);

@@ -22,23 +22,9 @@
 
 #include "seccomp/seccomp.h"
 #include "warden/box.h"
+#include "wire/init.h"
 
 #define LANDLOCK_SCOPES_ 3u /* abstract Unix sockets and signals, since ABI 6 */
-
-/* What process 1 needs to serve as the workload's user and to look after it. */
-static const uint32_t kept_caps[] = {
-    CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,           CAP_FSETID,  CAP_KILL,       CAP_SETGID,
-    CAP_SETUID, CAP_SETPCAP,      CAP_NET_BIND_SERVICE, CAP_SETFCAP, CAP_SYS_PTRACE,
-};
-
-static uint64_t kept_mask(void)
-{
-    uint64_t mask = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(kept_caps); i++)
-        mask |= 1ull << kept_caps[i];
-    return mask;
-}
 
 static int drop_caps(uint64_t mask)
 {
@@ -185,17 +171,35 @@ static int enter_cgroups(const struct cgroup_doors *doors)
     return 0;
 }
 
+/* As the kernel has it: the C library keeps signals of its own out of sigaction. */
+struct kernel_action {
+    uint64_t handler, flags, restorer, mask;
+};
+
+uint64_t signals_ignored(void)
+{
+    uint64_t ignored = 0;
+
+    for (int number = 1; number <= 64; number++) {
+        struct kernel_action now = { 0 };
+
+        if (syscall(SYS_rt_sigaction, number, NULL, &now, 8) == 0 &&
+            now.handler == (uint64_t)(uintptr_t)SIG_IGN)
+            ignored |= UINT64_C(1) << (number - 1);
+    }
+    return ignored;
+}
+
 /*
  * What the server was told to ignore (by nohup, or by a shell that put it into the background) is
- * not for commands: clone took handlers back, and leaves what is ignored. The C library would keep
- * signals of its own out of this; the kernel refuses only the two that have no choice.
+ * not for commands: clone took handlers back, and leaves what is ignored.
  */
-static void default_signals(void)
+static void default_signals(uint64_t ignored)
 {
-    const uint64_t by_default[4] = { 0 }; /* as the kernel has it: handler, flags, restorer, mask */
+    const struct kernel_action by_default = { 0 };
 
-    for (int number = 1; number <= 64; number++)
-        syscall(SYS_rt_sigaction, number, by_default, NULL, 8);
+    for (; ignored; ignored &= ignored - 1)
+        syscall(SYS_rt_sigaction, __builtin_ctzll(ignored) + 1, &by_default, NULL, 8);
 }
 
 int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
@@ -222,12 +226,12 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_OOM, oom_score());
     TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns, host->uids == 1));
     TRY(BOX_STEP_ENTER_USERNS, die_with_parent(fds->report));
-    default_signals();
+    default_signals(host->ignored);
     TRY(BOX_STEP_STDIO,
         set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
     TRY(BOX_STEP_RLIMITS, set_limits(spec));
     TRY(BOX_STEP_RLIMITS, set_substitutes(spec, host->lost));
-    TRY(BOX_STEP_CAPS, drop_caps(host->uids == 1 ? 0 : kept_mask()));
+    TRY(BOX_STEP_CAPS, drop_caps(host->uids == 1 ? 0 : INIT_CAPS));
     umask(022);
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi, spec->profile == SECCOMP_NESTING));

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include <linux/capability.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,17 @@
 #ifndef INIT_VERSION /* a build for tests is of another release */
 #define INIT_VERSION 3
 #endif
+/*
+ * What process 1 needs to serve as the workload's user and to look after it; the warden leaves it
+ * no more (and nothing at all where there is only one user), its commands get less.
+ */
+#define INIT_CAP(cap) (UINT64_C(1) << (cap))
+#define INIT_CAPS                                                                                  \
+    (INIT_CAP(CAP_CHOWN) | INIT_CAP(CAP_DAC_OVERRIDE) | INIT_CAP(CAP_FOWNER) |                     \
+     INIT_CAP(CAP_FSETID) | INIT_CAP(CAP_KILL) | INIT_CAP(CAP_SETGID) | INIT_CAP(CAP_SETUID) |     \
+     INIT_CAP(CAP_SETPCAP) | INIT_CAP(CAP_NET_BIND_SERVICE) | INIT_CAP(CAP_SETFCAP) |              \
+     INIT_CAP(CAP_SYS_PTRACE))
+
 #define INIT_FRAME_MAX 65536
 #define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
 #define INIT_RING_SIZE 262144

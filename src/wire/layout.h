@@ -65,6 +65,7 @@ must_use int layout_place(const int *fds, unsigned count, int exec_fd);
 #define STATE_SOCKET "atoll.sock"
 #define STATE_LOCK "lock"
 #define STATE_TOKEN "admin.token"
+#define STATE_EGRESS_KEY "egress.key" /* opens secrets for requests; for the egress process */
 #define STATE_DATA "data"
 #define STATE_DB "atoll.db"      /* in STATE_DATA */
 #define STATE_KEY "secrets.key"  /* in STATE_DATA: opens the sealed values of the store */

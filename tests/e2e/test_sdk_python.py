@@ -498,6 +498,10 @@ def test_a_life(client):
         box.update(memory=128 << 20, labels={"job": "44"})
         assert box.info.memory == 128 << 20 and box.info.labels == {"job": "44"}
         assert box.stats().pids >= 1 and box.applied()
+        box.allow("a.test")
+        box.deny("b.test")
+        assert box.explain("https://a.test/").verdict == "allow" and box.explain("b.test").rule == "b.test"
+        assert [r.rule for r in box.egress().rules] == ["b.test", "a.test"]
         box.snapshot("again")
         assert box.delete_snapshot("again").name == "again"
         assert [s.name for s in client.snapshots.list()] == ["before"]

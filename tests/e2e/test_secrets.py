@@ -48,6 +48,51 @@ def test_a_value_goes_in_and_comes_out_nowhere(start_server):
     assert_nowhere(server, first, second)
 
 
+def test_one_for_requests_opens_for_nobody_here(start_server):
+    server = start_server(args=["--log-level", "debug"])
+    value, other = "sk-" + random_.token_hex(20), "sk-" + random_.token_hex(20)
+    wish = {"value": value, "hosts": ["api.example.org", "*.example.net:8443 GET,POST /v1/"]}
+    made = server.request("PUT", f"{PATH}/TOKEN", wish)
+    assert made.status == 201, made.body
+    assert made.json()["use"] == "request" and made.json()["hosts"] == wish["hosts"]
+    placeholder = made.json()["placeholder"]
+    assert re.fullmatch("atoll-held-[0-9a-f]{29}", placeholder)
+    again = server.request("PUT", f"{PATH}/TOKEN", {"value": other, "use": "request", "hosts": ["api.example.org"]})
+    assert again.status == 200 and again.json()["placeholder"] == placeholder
+    backup = server.post("/api/v1/backups", {"name": "with.db"})
+    assert backup.status == 201, backup.body
+    assert_nowhere(server, value, other)
+    # The key is in no place that the api process has, and its own key opens nothing of this.
+    key = server.state / "egress.key"
+    assert key.stat().st_mode & 0o777 == 0o600 and key.stat().st_uid == server.state.stat().st_uid
+    private = key.read_bytes()
+    assert len(private) == 32
+    for where, data in everything(server):
+        assert private not in data and private.hex().encode() not in data, where
+    server.kill9_api()
+    server.wait_ready()
+    row, = server.get(PATH).json()["items"]
+    assert row["hosts"] == ["api.example.org"] and row["version"] == 2 and key.read_bytes() == private
+
+
+@pytest.mark.parametrize("wish, field", [
+    ({"value": "long enough", "use": "request"}, "hosts"),
+    ({"value": "long enough", "hosts": ["10.0.0.1"]}, "hosts"),
+    ({"value": "long enough", "hosts": ["a.org"] * 9}, "hosts"),
+    ({"value": "long enough", "hosts": ["a b c d"]}, "hosts"),
+    ({"value": "long enough", "hosts": ["a.org\nb.org"]}, "hosts"),
+    ({"value": "long enough", "use": "server", "hosts": ["a.org"]}, "hosts"),
+    ({"value": "short", "hosts": ["a.org"]}, "value"),
+    ({"value": "two\r\nlines of it", "hosts": ["a.org"]}, "value"),
+    ({"value": "x" * 8193, "hosts": ["a.org"]}, "value"),
+    ({"value": "long enough", "use": "other"}, "use"),
+])
+def test_what_is_no_secret_for_requests(server, wish, field):
+    reply = server.request("PUT", f"{PATH}/NONE", wish)
+    assert reply.status == 400 and reply.error["field"].startswith(field), reply.body
+    assert wish["value"].encode() not in reply.body
+
+
 def test_the_secret_of_an_agent_is_shown_once(fresh_server):
     server = fresh_server
     made = server.post(PATH, {"agent_id": "agent-01"}, headers={"Idempotency-Key": "once"})
@@ -116,11 +161,14 @@ def test_secrets_by_the_command_line(fresh_server):
     assert cli("secret", "set", "KEY", data=b"x" * 65536).returncode == 0
     assert b"at most 65536" in cli("secret", "set", "KEY", data=b"x" * 65537).stderr
     assert b"no value" in cli("secret", "set", "KEY").stderr
+    done = cli("secret", "set", "KEY", "--host", "a.example.org", "--host", "*.b.org GET", data=b"long enough\n")
+    assert done.returncode == 0 and b"request" in done.stdout and b"atoll-held-" in done.stdout, done
+    assert b"long enough" not in done.stdout + done.stderr
     printed = cli("secret", "agent", "a1").stdout.decode().strip()
     assert re.fullmatch("[0-9a-f]{64}", printed)
     assert cli("secret", "agent", "a1").returncode == 3
     listed = json.loads(cli("secret", "ls", "--json").stdout)["items"]
-    assert [(s["name"], s["kind"], s["version"]) for s in listed] == [("KEY", "value", 2), ("a1", "agent", 1)]
+    assert [(s["name"], s["kind"], s["version"]) for s in listed] == [("KEY", "value", 3), ("a1", "agent", 1)]
     assert b"KEY" in cli("secret", "ls").stdout
     assert cli("secret", "rm", "KEY").returncode == 0 and cli("secret", "rm", "KEY").returncode == 2
     assert_nowhere(server, printed, "line one")

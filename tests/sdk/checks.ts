@@ -344,6 +344,10 @@ check("a life", async () => {
         await box.exec("echo one > state", { check: true });
         await box.snapshot("before");
         await box.exec("echo two > state", { check: true });
+        await box.allow("a.test");
+        await box.deny("b.test");
+        assert.equal((await box.explain("https://a.test/")).verdict, "allow");
+        assert.deepEqual((await box.egress()).rules.map((one) => one.rule), ["b.test", "a.test"]);
         const copy = await box.fork({ name: "ts-copy" });
         assert.equal(await copy.files.readText("state"), "two\n");
         await copy.delete();

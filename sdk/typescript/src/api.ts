@@ -92,6 +92,9 @@ export const operations = {
     "template.set": { method: "PUT", path: "/api/v1/templates/{template_name}" },
     "template.delete": { method: "DELETE", path: "/api/v1/templates/{template_name}" },
     "process.list": { method: "GET", path: "/api/v1/sandboxes/{id}/processes" },
+    "egress.sandbox.read": { method: "GET", path: "/api/v1/sandboxes/{id}/egress" },
+    "egress.explain": { method: "GET", path: "/api/v1/sandboxes/{id}/egress/explain" },
+    "egress.rule.add": { method: "POST", path: "/api/v1/sandboxes/{id}/egress/rules" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
@@ -469,7 +472,7 @@ export class Api extends Caller {
     }
 
     /** Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored, and
-     *  no route gives it back. */
+     *  no route gives it back. One for requests is sealed to the egress process and bound to its hosts. */
     secretPut(name: string, body: models.SecretPutRequest, options?: Options): Promise<models.SecretInfo> {
         return this.json(operations["secret.put"], { name }, {}, body, options);
     }
@@ -565,5 +568,24 @@ export class Api extends Caller {
     /** The processes in it, as its own /proc tells. */
     processList(id: string, options?: Options): Promise<Page<models.ProcessInfo>> {
         return this.json(operations["process.list"], { id }, {}, undefined, options);
+    }
+
+    /** What a sandbox may reach: every rule that counts and whose it is, its limits, and what it has used. */
+    egressSandboxRead(id: string, options?: Options): Promise<models.EgressPolicy> {
+        return this.json(operations["egress.sandbox.read"], { id }, {}, undefined, options);
+    }
+
+    /** Would it reach this `url` (or HOST[:PORT]) with this `method` (GET), and why? Nothing is looked up and
+     *  nothing is sent. */
+    egressExplain(id: string, query: { url?: string; method?: string },
+        options?: Options): Promise<models.EgressExplanation> {
+        return this.json(operations["egress.explain"], { id }, query, undefined, options);
+    }
+
+    /** Allow or deny one thing for the sandbox, or for its project, its tenant or the node. The same rule in the
+     *  opposite list of that layer is taken away. */
+    egressRuleAdd(id: string, body: models.EgressRuleAddRequest,
+        options?: Options): Promise<models.EgressRuleAddResult> {
+        return this.json(operations["egress.rule.add"], { id }, {}, body, options);
     }
 }

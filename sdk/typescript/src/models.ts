@@ -179,6 +179,33 @@ export interface IdlePolicy {
     action: "pause" | "stop" | "delete";
 }
 
+export interface EgressSpec {
+    /** What happens to a host that no rule allows: refused, asked about, or allowed. Unsaid: as the layer outside
+     *  says, deny in the end */
+    mode?: "deny" | "ask" | "open";
+    /** Rules: HOST, *.SUFFIX, .SUFFIX, an address or a network, each with :PORT or :*; then METHODS and a PATH */
+    allow?: string[];
+    /** Rules that win over every allow */
+    deny?: string[];
+    /** Named lists of allow rules */
+    packs?: string[];
+    /** Hosts whose TLS is opened, so that requests can be judged */
+    intercept?: string[];
+    /** Hosts that may be spoken to in anything on port 443 */
+    unchecked?: string[];
+    /** Both ways together, of one sandbox; 0 for no limit */
+    max_bytes?: number;
+    /** Open at once, of one sandbox; 0 for no limit of its own */
+    max_connections?: number;
+    /** How long a connection waits for an answer in mode ask; 0 for 60 */
+    ask_s?: number;
+    /** One more with each change. In a request: the version that is to be changed; 0 or nothing for whichever it
+     *  is */
+    version?: number;
+    /** The project whose layer counts for it */
+    project?: string;
+}
+
 export interface SandboxSpec {
     /** A name of its own within the tenant; may be used instead of the id */
     name?: string;
@@ -221,6 +248,9 @@ export interface SandboxSpec {
     files?: FileRule[];
     /** What happens when nobody uses it; without it, nothing */
     idle?: IdlePolicy;
+    /** What it may reach, besides what node, tenant and project say. Only operators allow anything; others can
+     *  only take away */
+    egress?: EgressSpec;
     /** Tools inside may make sandboxes of their own: user namespaces and mounts are allowed, /proc is not masked
      *  and Landlock does not guard files */
     nesting?: boolean;
@@ -256,6 +286,33 @@ export interface SandboxInfoIdle {
     after_ms: number;
     /** Then it is paused, stopped or deleted; a command wakes it from the first two */
     action: string;
+}
+
+export interface EgressInfo {
+    /** What happens to a host that no rule allows: refused, asked about, or allowed. Unsaid: as the layer outside
+     *  says, deny in the end */
+    mode: string;
+    /** Rules: HOST, *.SUFFIX, .SUFFIX, an address or a network, each with :PORT or :*; then METHODS and a PATH */
+    allow: string[];
+    /** Rules that win over every allow */
+    deny: string[];
+    /** Named lists of allow rules */
+    packs: string[];
+    /** Hosts whose TLS is opened, so that requests can be judged */
+    intercept: string[];
+    /** Hosts that may be spoken to in anything on port 443 */
+    unchecked: string[];
+    /** Both ways together, of one sandbox; 0 for no limit */
+    max_bytes: number;
+    /** Open at once, of one sandbox; 0 for no limit of its own */
+    max_connections: number;
+    /** How long a connection waits for an answer in mode ask; 0 for 60 */
+    ask_s: number;
+    /** One more with each change. In a request: the version that is to be changed; 0 or nothing for whichever it
+     *  is */
+    version: number;
+    /** The project whose layer counts for it */
+    project: string;
 }
 
 export interface SandboxInfo {
@@ -303,6 +360,8 @@ export interface SandboxInfo {
     files: SandboxInfoFile[];
     /** What happens when nobody uses it */
     idle: SandboxInfoIdle | null;
+    /** Its own layer of what it may reach; null when it says nothing */
+    egress: EgressInfo | null;
     /** May tools inside make sandboxes of their own? */
     nesting: boolean;
     /** Has it a read-only /sys? */
@@ -340,6 +399,8 @@ export interface SandboxChange {
     labels?: Record<string, string>;
     /** What happens when nobody uses it */
     idle?: IdlePolicy;
+    /** Its own layer of what it may reach, instead of the one it has; operators only */
+    egress?: EgressSpec;
 }
 
 export interface SandboxStats {
@@ -687,6 +748,12 @@ export interface SecretInfo {
     name: string;
     /** A value that was put here, or what an agent connects with */
     kind: string;
+    /** Of a value: who can open it */
+    use: string;
+    /** Of a value for requests: where it may go */
+    hosts: string[];
+    /** Of a value for requests: what stands for it inside sandboxes */
+    placeholder: string;
     /** Of an agent's: whose it is */
     agent_id: string;
     /** Of an agent's: the first 12 digits of its SHA-256 */
@@ -713,6 +780,12 @@ export interface NewSecret {
     name: string;
     /** A value that was put here, or what an agent connects with */
     kind: string;
+    /** Of a value: who can open it */
+    use: string;
+    /** Of a value for requests: where it may go */
+    hosts: string[];
+    /** Of a value for requests: what stands for it inside sandboxes */
+    placeholder: string;
     /** Of an agent's: whose it is */
     agent_id: string;
     /** Of an agent's: the first 12 digits of its SHA-256 */
@@ -734,6 +807,11 @@ export interface NewSecret {
 export interface SecretPutRequest {
     /** Kept sealed; no route gives it back */
     value: string;
+    /** Who can open it: the server for its own needs, or the process that puts it into requests and nobody else;
+     *  unsaid: request when there are hosts */
+    use?: "server" | "request";
+    /** Of one for requests: where it may go, as rules of egress say it; without a port 443 with TLS */
+    hosts?: string[];
 }
 
 export interface TerminalInfo {
@@ -857,6 +935,9 @@ export interface TemplateInfoSpec {
     files: SandboxInfoFile[];
     /** What happens when nobody uses it; without it, nothing */
     idle: SandboxInfoIdle | null;
+    /** What it may reach, besides what node, tenant and project say. Only operators allow anything; others can
+     *  only take away */
+    egress: EgressInfo | null;
     /** Tools inside may make sandboxes of their own: user namespaces and mounts are allowed, /proc is not masked
      *  and Landlock does not guard files */
     nesting: boolean;
@@ -892,4 +973,100 @@ export interface ProcessInfo {
     cpu_us: number;
     /** Program and arguments */
     command: string;
+}
+
+export interface EgressPolicyRule {
+    /** What it does */
+    list: string;
+    /** The rule */
+    rule: string;
+    /** Whose it is */
+    level: string;
+    /** The pack it came with; null for none */
+    pack: string | null;
+}
+
+export interface EgressPolicy {
+    /** Whose it is */
+    sandbox: string;
+    /** The project whose layer counts; null for none */
+    project: string | null;
+    /** What happens to hosts that no rule allows */
+    mode: string;
+    /** Which layer says so; null when none does */
+    mode_level: string | null;
+    /** Rises with every change */
+    version: number;
+    /** Both ways; 0 for no limit */
+    max_bytes: number;
+    /** At once; 0 for no limit */
+    max_connections: number;
+    /** How long a connection waits in mode ask */
+    ask_s: number;
+    /** All rules that count, in the order of layers; a deny wins over every allow */
+    rules: EgressPolicyRule[];
+    /** The sandbox's own layer; null when it says nothing */
+    own: EgressInfo | null;
+    /** Why nothing is allowed although layers say otherwise; null when all is well */
+    error: string | null;
+    /** Is there a process that lets anything out? */
+    linked: boolean;
+    /** Connections and requests let out */
+    allowed: number;
+    /** …and refused, for whatever reason */
+    denied: number;
+    /** Bytes from the sandbox */
+    sent: number;
+    /** Bytes to it */
+    received: number;
+    /** Records that were only counted */
+    lost: number;
+}
+
+export interface EgressExplanation {
+    /** The host as it was understood */
+    host: string;
+    /** The port */
+    port: number;
+    /** What would happen */
+    verdict: string;
+    /** A rule says so; none does; the mode is open; the host is allowed on other ports, with other requests;
+     *  requests cannot be seen; an address needs a rule of its own; no such address may be reached */
+    why: string;
+    /** The same for people */
+    reason: string;
+    /** The rule that decided, or that came nearest; null for none */
+    rule: string | null;
+    /** Whose rule; null without one */
+    level: string | null;
+    /** The pack it came with */
+    pack: string;
+    /** What happens without a rule */
+    mode: string;
+    /** Were method and path judged? */
+    seen: boolean;
+    /** Is its TLS opened? */
+    intercept: boolean;
+}
+
+export interface EgressRuleAddRequest {
+    /** As in a policy; a host from a denial will do */
+    rule: string;
+    /** allow unless said */
+    verdict?: "allow" | "deny";
+    /** For whom: sandbox unless said */
+    level?: "sandbox" | "project" | "tenant" | "node";
+}
+
+export interface EgressRuleAddResult {
+    /** Whom the layer is for that was changed */
+    level: string;
+    /** Its name; null for the node */
+    name: string | null;
+    /** What it says */
+    policy: EgressInfo | null;
+    /** Who changed it last */
+    by: string;
+    /** When */
+    changed_at: string | null;
 }

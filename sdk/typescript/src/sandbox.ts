@@ -11,6 +11,8 @@ export const PAGE = 500;
 const STDIN_INLINE = 262144; // bytes of input that go with the request itself
 
 /** A list is a program and its arguments, a text a line for the shell. */
+/** For whom a rule is. */
+export type EgressLevel = "sandbox" | "project" | "tenant" | "node";
 export type Command = string | readonly string[];
 export type SpawnOptions = Omit<models.ExecSpec, "argv" | "command">;
 export type ExecOptions = Omit<SpawnOptions, "tty" | "rows" | "cols" | "stdin_open" | "stdin" | "stdin_base64"> & {
@@ -130,6 +132,28 @@ export class Sandbox {
     /** Another sandbox with a copy of its files as they are now. */
     async fork(wish: models.SandboxForkRequest = {}): Promise<Sandbox> {
         return new Sandbox(this.api, await this.api.sandboxFork(this.id, wish, { timeoutMs: LIFE_MS }));
+    }
+
+    // ---- what it may reach ----
+
+    /** Every rule that counts for it and whose it is, its limits, and what it has used. */
+    egress(): Promise<models.EgressPolicy> {
+        return this.api.egressSandboxRead(this.id);
+    }
+
+    /** Would it reach this, and by which rule? Nothing is looked up or sent. */
+    explain(url: string, method?: string): Promise<models.EgressExplanation> {
+        return this.api.egressExplain(this.id, { url, method });
+    }
+
+    /** Allows a host, for it or for all of its project, its tenant or the node. */
+    async allow(rule: string, level?: EgressLevel): Promise<void> {
+        await this.api.egressRuleAdd(this.id, { rule, verdict: "allow", level });
+    }
+
+    /** Denies a host; that wins over every allow. */
+    async deny(rule: string, level?: EgressLevel): Promise<void> {
+        await this.api.egressRuleAdd(this.id, { rule, verdict: "deny", level });
     }
 
     // ---- snapshots ----

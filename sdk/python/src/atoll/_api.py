@@ -92,6 +92,9 @@ OPERATIONS: Dict[str, Operation] = {
     "template.set": Operation("PUT", "/api/v1/templates/{template_name}"),
     "template.delete": Operation("DELETE", "/api/v1/templates/{template_name}"),
     "process.list": Operation("GET", "/api/v1/sandboxes/{id}/processes"),
+    "egress.sandbox.read": Operation("GET", "/api/v1/sandboxes/{id}/egress"),
+    "egress.explain": Operation("GET", "/api/v1/sandboxes/{id}/egress/explain"),
+    "egress.rule.add": Operation("POST", "/api/v1/sandboxes/{id}/egress/rules"),
 }
 
 
@@ -185,13 +188,14 @@ class Api(Caller):
                        volumes: Optional[Sequence[models.VolumeMount]] = None,
                        binds: Optional[Sequence[models.BindMount]] = None,
                        files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
-                       nesting: Optional[bool] = None, sys: Optional[bool] = None,
-                       options: Optional[Options] = None) -> models.SandboxInfo:
+                       egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
+                       sys: Optional[bool] = None, options: Optional[Options] = None) -> models.SandboxInfo:
         """Make a sandbox; answered when it runs."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
                 "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
                 "storage": storage, "image": image, "from_snapshot": from_snapshot, "template": template,
-                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "nesting": nesting, "sys": sys}
+                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "egress": egress,
+                "nesting": nesting, "sys": sys}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
     def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
@@ -215,12 +219,12 @@ class Api(Caller):
     def sandbox_change(self, id: str, *, memory: Optional[int] = None, pids: Optional[int] = None,
                        cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
                        ttl_ms: Optional[int] = None, labels: Optional[Mapping[str, str]] = None,
-                       idle: Optional[models.IdlePolicy] = None,
+                       idle: Optional[models.IdlePolicy] = None, egress: Optional[models.EgressSpec] = None,
                        options: Optional[Options] = None) -> models.SandboxInfo:
         """Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
         stays."""
         body = {"memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk, "inodes": inodes,
-                "ttl_ms": ttl_ms, "labels": labels, "idle": idle}
+                "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress}
         return self._json(OPERATIONS["sandbox.change"], {"id": id}, {}, body, models.SandboxInfo, options)
 
     def sandbox_pause(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
@@ -487,10 +491,11 @@ class Api(Caller):
         body = {"agent_id": agent_id}
         return self._json(OPERATIONS["secret.create"], {}, {}, body, models.NewSecret, options)
 
-    def secret_put(self, name: str, *, value: str, options: Optional[Options] = None) -> models.SecretInfo:
+    def secret_put(self, name: str, *, value: str, use: Optional[Literal["server", "request"]] = None,
+                   hosts: Optional[Sequence[str]] = None, options: Optional[Options] = None) -> models.SecretInfo:
         """Keep a value under a name (201), or put another in its place (200). It is sealed before it is stored,
-        and no route gives it back."""
-        body = {"value": value}
+        and no route gives it back. One for requests is sealed to the egress process and bound to its hosts."""
+        body = {"value": value, "use": use, "hosts": hosts}
         return self._json(OPERATIONS["secret.put"], {"name": name}, {}, body, models.SecretInfo, options)
 
     def secret_delete(self, name: str, *, options: Optional[Options] = None) -> Any:
@@ -586,14 +591,15 @@ class Api(Caller):
                      volumes: Optional[Sequence[models.VolumeMount]] = None,
                      binds: Optional[Sequence[models.BindMount]] = None,
                      files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
-                     nesting: Optional[bool] = None, sys: Optional[bool] = None,
-                     options: Optional[Options] = None) -> models.TemplateInfo:
+                     egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
+                     sys: Optional[bool] = None, options: Optional[Options] = None) -> models.TemplateInfo:
         """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
         Sandboxes made of it before do not change."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
                 "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
                 "storage": storage, "image": image, "from_snapshot": from_snapshot, "template": template,
-                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "nesting": nesting, "sys": sys}
+                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "egress": egress,
+                "nesting": nesting, "sys": sys}
         return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
                           options)
 
@@ -605,3 +611,22 @@ class Api(Caller):
     def process_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ProcessInfo]:
         """The processes in it, as its own /proc tells."""
         return self._page(OPERATIONS["process.list"], {"id": id}, {}, None, models.ProcessInfo, options)
+
+    def egress_sandbox_read(self, id: str, *, options: Optional[Options] = None) -> models.EgressPolicy:
+        """What a sandbox may reach: every rule that counts and whose it is, its limits, and what it has used."""
+        return self._json(OPERATIONS["egress.sandbox.read"], {"id": id}, {}, None, models.EgressPolicy, options)
+
+    def egress_explain(self, id: str, *, url: Optional[str] = None, method: Optional[str] = None,
+                       options: Optional[Options] = None) -> models.EgressExplanation:
+        """Would it reach this `url` (or HOST[:PORT]) with this `method` (GET), and why? Nothing is looked up and
+        nothing is sent."""
+        return self._json(OPERATIONS["egress.explain"], {"id": id}, {"url": url, "method": method}, None,
+                          models.EgressExplanation, options)
+
+    def egress_rule_add(self, id: str, *, rule: str, verdict: Optional[Literal["allow", "deny"]] = None,
+                        level: Optional[Literal["sandbox", "project", "tenant", "node"]] = None,
+                        options: Optional[Options] = None) -> models.EgressRuleAddResult:
+        """Allow or deny one thing for the sandbox, or for its project, its tenant or the node. The same rule in
+        the opposite list of that layer is taken away."""
+        body = {"rule": rule, "verdict": verdict, "level": level}
+        return self._json(OPERATIONS["egress.rule.add"], {"id": id}, {}, body, models.EgressRuleAddResult, options)

@@ -45,15 +45,17 @@ class Sandboxes:
                volumes: Optional[Sequence[models.VolumeMount]] = None,
                binds: Optional[Sequence[models.BindMount]] = None,
                files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
-               nesting: Optional[bool] = None, sys: Optional[bool] = None, template: Optional[str] = None,
+               egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
+               sys: Optional[bool] = None, template: Optional[str] = None,
                idempotency_key: Optional[str] = None) -> Sandbox:
         """Makes one, which runs when this returns. Limits are bytes, times milliseconds; what is not said is as
         the template says, if there is one."""
         return Sandbox(self._client, self._api.sandbox_create(
             name=name, image=image, user=user, storage=storage, memory=memory, pids=pids, cpu_percent=cpu_percent,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
-            from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, nesting=nesting,
-            sys=sys, template=template, options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
+            from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, egress=egress,
+            nesting=nesting, sys=sys, template=template,
+            options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
 
     def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
              name: Optional[str] = None) -> List[Sandbox]:
@@ -138,13 +140,14 @@ class Templates:
             labels: Optional[Mapping[str, str]] = None, from_snapshot: Optional[str] = None,
             volumes: Optional[Sequence[models.VolumeMount]] = None,
             files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
-            nesting: Optional[bool] = None, sys: Optional[bool] = None) -> models.TemplateInfo:
+            egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
+            sys: Optional[bool] = None) -> models.TemplateInfo:
         """Makes or changes one; sandboxes made of it before stay as they are."""
         return self._api.template_set(
             template, name=None, template=None, binds=None, image=image, user=user, storage=storage, memory=memory,
             pids=pids, cpu_percent=cpu_percent, disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env,
-            labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, nesting=nesting,
-            sys=sys)
+            labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, egress=egress,
+            nesting=nesting, sys=sys)
 
     def get(self, template: str) -> models.TemplateInfo:
         return self._api.template_read(template)

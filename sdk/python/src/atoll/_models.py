@@ -186,6 +186,20 @@ class IdlePolicy(TypedDict):
     action: Literal["pause", "stop", "delete"]
 
 
+class EgressSpec(TypedDict, total=False):
+    mode: Literal["deny", "ask", "open"]
+    allow: List[str]
+    deny: List[str]
+    packs: List[str]
+    intercept: List[str]
+    unchecked: List[str]
+    max_bytes: int
+    max_connections: int
+    ask_s: int
+    version: int
+    project: str
+
+
 @dataclass(frozen=True)
 class SandboxInfoVolume(Model):
     # Name or id of a volume
@@ -218,6 +232,34 @@ class SandboxInfoIdle(Model):
     after_ms: int = 0
     # Then it is paused, stopped or deleted; a command wakes it from the first two
     action: str = ""
+
+
+@dataclass(frozen=True)
+class EgressInfo(Model):
+    # What happens to a host that no rule allows: refused, asked about, or allowed. Unsaid: as the layer outside
+    # says, deny in the end
+    mode: str = ""
+    # Rules: HOST, *.SUFFIX, .SUFFIX, an address or a network, each with :PORT or :*; then METHODS and a PATH
+    allow: List[str] = field(default_factory=list)
+    # Rules that win over every allow
+    deny: List[str] = field(default_factory=list)
+    # Named lists of allow rules
+    packs: List[str] = field(default_factory=list)
+    # Hosts whose TLS is opened, so that requests can be judged
+    intercept: List[str] = field(default_factory=list)
+    # Hosts that may be spoken to in anything on port 443
+    unchecked: List[str] = field(default_factory=list)
+    # Both ways together, of one sandbox; 0 for no limit
+    max_bytes: int = 0
+    # Open at once, of one sandbox; 0 for no limit of its own
+    max_connections: int = 0
+    # How long a connection waits for an answer in mode ask; 0 for 60
+    ask_s: int = 0
+    # One more with each change. In a request: the version that is to be changed; 0 or nothing for whichever it
+    # is
+    version: int = 0
+    # The project whose layer counts for it
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -266,6 +308,8 @@ class SandboxInfo(Model):
     files: List[SandboxInfoFile] = field(default_factory=list)
     # What happens when nobody uses it
     idle: Optional[SandboxInfoIdle] = None
+    # Its own layer of what it may reach; null when it says nothing
+    egress: Optional[EgressInfo] = None
     # May tools inside make sandboxes of their own?
     nesting: bool = False
     # Has it a read-only /sys?
@@ -289,6 +333,7 @@ class SandboxInfo(Model):
         "binds": SandboxInfoBind,
         "files": SandboxInfoFile,
         "idle": SandboxInfoIdle,
+        "egress": EgressInfo,
         "created_at": datetime,
         "changed_at": datetime,
         "expires_at": datetime,
@@ -582,6 +627,12 @@ class SecretInfo(Model):
     name: str = ""
     # A value that was put here, or what an agent connects with
     kind: str = ""
+    # Of a value: who can open it
+    use: str = ""
+    # Of a value for requests: where it may go
+    hosts: List[str] = field(default_factory=list)
+    # Of a value for requests: what stands for it inside sandboxes
+    placeholder: str = ""
     # Of an agent's: whose it is
     agent_id: str = ""
     # Of an agent's: the first 12 digits of its SHA-256
@@ -608,6 +659,12 @@ class NewSecret(Model):
     name: str = ""
     # A value that was put here, or what an agent connects with
     kind: str = ""
+    # Of a value: who can open it
+    use: str = ""
+    # Of a value for requests: where it may go
+    hosts: List[str] = field(default_factory=list)
+    # Of a value for requests: what stands for it inside sandboxes
+    placeholder: str = ""
     # Of an agent's: whose it is
     agent_id: str = ""
     # Of an agent's: the first 12 digits of its SHA-256
@@ -756,6 +813,9 @@ class TemplateInfoSpec(Model):
     files: List[SandboxInfoFile] = field(default_factory=list)
     # What happens when nobody uses it; without it, nothing
     idle: Optional[SandboxInfoIdle] = None
+    # What it may reach, besides what node, tenant and project say. Only operators allow anything; others can
+    # only take away
+    egress: Optional[EgressInfo] = None
     # Tools inside may make sandboxes of their own: user namespaces and mounts are allowed, /proc is not masked
     # and Landlock does not guard files
     nesting: bool = False
@@ -766,6 +826,7 @@ class TemplateInfoSpec(Model):
         "binds": TemplateInfoSpecBind,
         "files": SandboxInfoFile,
         "idle": SandboxInfoIdle,
+        "egress": EgressInfo,
     }
 
 
@@ -805,10 +866,115 @@ class ProcessInfo(Model):
     command: str = ""
 
 
+@dataclass(frozen=True)
+class EgressPolicyRule(Model):
+    # What it does
+    list: str = ""
+    # The rule
+    rule: str = ""
+    # Whose it is
+    level: str = ""
+    # The pack it came with; null for none
+    pack: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class EgressPolicy(Model):
+    # Whose it is
+    sandbox: str = ""
+    # The project whose layer counts; null for none
+    project: Optional[str] = None
+    # What happens to hosts that no rule allows
+    mode: str = ""
+    # Which layer says so; null when none does
+    mode_level: Optional[str] = None
+    # Rises with every change
+    version: int = 0
+    # Both ways; 0 for no limit
+    max_bytes: int = 0
+    # At once; 0 for no limit
+    max_connections: int = 0
+    # How long a connection waits in mode ask
+    ask_s: int = 0
+    # All rules that count, in the order of layers; a deny wins over every allow
+    rules: List[EgressPolicyRule] = field(default_factory=list)
+    # The sandbox's own layer; null when it says nothing
+    own: Optional[EgressInfo] = None
+    # Why nothing is allowed although layers say otherwise; null when all is well
+    error: Optional[str] = None
+    # Is there a process that lets anything out?
+    linked: bool = False
+    # Connections and requests let out
+    allowed: int = 0
+    # …and refused, for whatever reason
+    denied: int = 0
+    # Bytes from the sandbox
+    sent: int = 0
+    # Bytes to it
+    received: int = 0
+    # Records that were only counted
+    lost: int = 0
+    _special: ClassVar[Special] = {
+        "rules": EgressPolicyRule,
+        "own": EgressInfo,
+    }
+
+
+@dataclass(frozen=True)
+class EgressExplanation(Model):
+    # The host as it was understood
+    host: str = ""
+    # The port
+    port: int = 0
+    # What would happen
+    verdict: str = ""
+    # A rule says so; none does; the mode is open; the host is allowed on other ports, with other requests;
+    # requests cannot be seen; an address needs a rule of its own; no such address may be reached
+    why: str = ""
+    # The same for people
+    reason: str = ""
+    # The rule that decided, or that came nearest; null for none
+    rule: Optional[str] = None
+    # Whose rule; null without one
+    level: Optional[str] = None
+    # The pack it came with
+    pack: str = ""
+    # What happens without a rule
+    mode: str = ""
+    # Were method and path judged?
+    seen: bool = False
+    # Is its TLS opened?
+    intercept: bool = False
+
+
+@dataclass(frozen=True)
+class EgressRuleAddResult(Model):
+    # Whom the layer is for that was changed
+    level: str = ""
+    # Its name; null for the node
+    name: Optional[str] = None
+    # What it says
+    policy: Optional[EgressInfo] = None
+    # Who changed it last
+    by: str = ""
+    # When
+    changed_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "policy": EgressInfo,
+        "changed_at": datetime,
+    }
+
+
 __all__ = [
     "AuditVerdict",
     "BackupInfo",
     "BindMount",
+    "EgressExplanation",
+    "EgressInfo",
+    "EgressPolicy",
+    "EgressPolicyRule",
+    "EgressRuleAddResult",
+    "EgressSpec",
     "ExecInfo",
     "ExecStdinResult",
     "FileInfo",

@@ -148,16 +148,35 @@ class Sandbox:
 
     def update(self, *, memory: Optional[int] = None, pids: Optional[int] = None, cpu_percent: Optional[int] = None,
                disk: Optional[int] = None, inodes: Optional[int] = None, ttl_ms: Optional[int] = None,
-               labels: Optional[Mapping[str, str]] = None, idle: Optional[models.IdlePolicy] = None) -> None:
+               labels: Optional[Mapping[str, str]] = None, idle: Optional[models.IdlePolicy] = None,
+               egress: Optional[models.EgressSpec] = None) -> None:
         """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays."""
         self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent, disk=disk,
-                                             inodes=inodes, ttl_ms=ttl_ms, labels=labels, idle=idle)
+                                             inodes=inodes, ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress)
 
     def fork(self, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
              labels: Optional[Mapping[str, str]] = None) -> "Sandbox":
         """Another sandbox with a copy of its files as they are now."""
         return Sandbox(self.client, self._api.sandbox_fork(self.id, name=name, ttl_ms=ttl_ms, labels=labels,
                                                            options=Options(timeout=LIFE_SECONDS)))
+
+    # ---- what it may reach ----
+
+    def egress(self) -> models.EgressPolicy:
+        """Every rule that counts for it and whose it is, its limits, and what it has used."""
+        return self._api.egress_sandbox_read(self.id)
+
+    def explain(self, url: str, *, method: Optional[str] = None) -> models.EgressExplanation:
+        """Would it reach this, and by which rule? Nothing is looked up or sent."""
+        return self._api.egress_explain(self.id, url=url, method=method)
+
+    def allow(self, rule: str, *, level: Optional[Literal["sandbox", "project", "tenant", "node"]] = None) -> None:
+        """Allows a host, for it or for all of its project, its tenant or the node."""
+        self._api.egress_rule_add(self.id, rule=rule, verdict="allow", level=level)
+
+    def deny(self, rule: str, *, level: Optional[Literal["sandbox", "project", "tenant", "node"]] = None) -> None:
+        """Denies a host; that wins over every allow."""
+        self._api.egress_rule_add(self.id, rule=rule, verdict="deny", level=level)
 
     # ---- snapshots ----
 

@@ -1,0 +1,241 @@
+/*
+ * What counts for one sandbox: the layers of node, tenant, project and its own, with their packs,
+ * compiled. Made when it is first asked for and whenever something changes below it; when the
+ * layers do not fit into one policy, nothing is allowed and `why` says so.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gate/own.h"
+#include "policy/pack.h"
+
+/* ---- layers of a sandbox ---- */
+
+static const char **joined(struct arena *arena, const char *const *first, const char **second)
+{
+    size_t a = 0, b = 0;
+
+    while (first && first[a])
+        a++;
+    while (second && second[b])
+        b++;
+    const char **both = arena_alloc(arena, (a + b + 1) * sizeof(*both));
+    for (size_t i = 0; i < a; i++)
+        both[i] = first[i];
+    for (size_t i = 0; i < b; i++)
+        both[a + i] = second[i];
+    return both;
+}
+
+/* A name that is no pack any more allows nothing. */
+static const char **pack_rules(const struct gate *gate, const char *tenant, const char *name,
+                               struct arena *arena)
+{
+    const struct pack *built_in = pack_find(str_of(name));
+    const struct gate_pack *own = gate_pack_find(gate, tenant, name);
+
+    return joined(arena, built_in ? built_in->rules : NULL, own ? own->rules : NULL);
+}
+
+static struct policy_layer layer_of(const struct gate *gate, const char *tenant,
+                                    const struct egress_spec *spec, struct arena *arena)
+{
+    struct policy_layer layer = { .present = true,
+                                  .locked = spec->locked,
+                                  .allow = spec->allow,
+                                  .deny = spec->deny,
+                                  .intercept = spec->intercept,
+                                  .unchecked = spec->unchecked,
+                                  .max_bytes = (uint64_t)spec->max_bytes,
+                                  .max_connections = (uint32_t)spec->max_connections,
+                                  .ask_s = (uint32_t)spec->ask_s };
+    struct policy_pack *named;
+
+    if (spec->mode && !policy_mode_from(str_of(spec->mode), &layer.mode))
+        layer.mode = POLICY_MODE_DENY;
+    while (spec->packs && spec->packs[layer.pack_count])
+        layer.pack_count++;
+    layer.packs = named = arena_alloc(arena, (layer.pack_count + 1) * sizeof(*named));
+    for (size_t i = 0; i < layer.pack_count; i++)
+        named[i] =
+            (struct policy_pack){ spec->packs[i], pack_rules(gate, tenant, spec->packs[i], arena) };
+    return layer;
+}
+
+static void put(const struct gate *gate, const struct gate_layer *from, const char *tenant,
+                struct arena *arena, struct policy_layer *out)
+{
+    if (from)
+        *out = layer_of(gate, tenant, from->spec, arena);
+}
+
+static int compile(const struct gate *gate, const char *tenant, const struct egress_spec *own,
+                   uint64_t version, struct buf *out, struct err *err)
+{
+    struct policy_layer layers[LEVELS] = { 0 };
+    autoarena struct arena arena = { 0 };
+    /* The packs of the node's layer are those of the tenant that owns the node. */
+    const char *owner = "default";
+
+    put(gate, gate_layer_find(gate, LEVEL_NODE, "", ""), owner, &arena, &layers[LEVEL_NODE]);
+    put(gate, gate_layer_find(gate, LEVEL_TENANT, tenant, ""), tenant, &arena,
+        &layers[LEVEL_TENANT]);
+    if (own && own->project)
+        put(gate, gate_layer_find(gate, LEVEL_PROJECT, tenant, own->project), tenant, &arena,
+            &layers[LEVEL_PROJECT]);
+    if (own)
+        layers[LEVEL_SANDBOX] = layer_of(gate, tenant, own, &arena);
+    return policy_compile(layers, version, out, err);
+}
+
+int gate_try(struct gate *gate, const struct box *box, const struct egress_spec *own,
+             struct err *err)
+{
+    autobuf struct buf bytes = { 0 };
+
+    return compile(gate, box_tenant(box), own, 1, &bytes, err);
+}
+
+/* ---- kept ---- */
+
+static void compile_box(struct gate *gate, struct gate_box *known, const struct egress_spec *own)
+{
+    struct err err = { 0 };
+    struct buf bytes = { 0 };
+
+    known->version = ++gate->versions;
+    known->why[0] = 0;
+    if (compile(gate, known->tenant, own, known->version, &bytes, &err) < 0 ||
+        policy_open(&known->policy, bytes.data, bytes.len, &err) < 0) {
+        log_error("a sandbox reaches nothing: its policy", kv_str("sandbox", known->id),
+                  kv_str("error", err.msg));
+        snprintf(known->why, sizeof(known->why), "%s", err.msg);
+        buf_free(&bytes);
+        bytes = (struct buf){ 0 };
+        known->policy = policy_none;
+        known->policy.version = known->version;
+    }
+    buf_free(&known->bytes);
+    known->bytes = bytes;
+    peer_policy(gate, known);
+}
+
+static struct gate_box *know(struct gate *gate, const struct box *box)
+{
+    struct sandbox_view view;
+    struct gate_box *known;
+
+    box_view(box, &view);
+    known = map_get(&gate->known, str_of(view.id));
+    if (known)
+        return known;
+    known = xnew(struct gate_box);
+    snprintf(known->id, sizeof(known->id), "%s", view.id);
+    snprintf(known->tenant, sizeof(known->tenant), "%s", box_tenant(box));
+    map_put(&gate->known, str_of(known->id), known);
+    compile_box(gate, known, view.egress);
+    return known;
+}
+
+static void again(struct gate *gate, const struct box *box)
+{
+    struct sandbox_view view;
+    struct gate_box *known;
+
+    box_view(box, &view);
+    known = map_get(&gate->known, str_of(view.id));
+    if (known)
+        compile_box(gate, known, view.egress);
+    else
+        know(gate, box);
+}
+
+static bool concerns(enum policy_level level, const char *tenant, const char *project,
+                     const struct box *box)
+{
+    struct sandbox_view view;
+
+    if (level == LEVEL_NODE)
+        return true;
+    if (strcmp(tenant, box_tenant(box)) != 0)
+        return strcmp(tenant, "default") == 0 &&
+               level == LEVEL_TENANT; /* its packs are the node's */
+    box_view(box, &view);
+    return level != LEVEL_PROJECT ||
+           (view.egress && view.egress->project && strcmp(view.egress->project, project) == 0);
+}
+
+void gate_changed(struct gate *gate, enum policy_level level, const char *tenant,
+                  const char *project)
+{
+    struct box *box = NULL;
+
+    while ((box = boxes_next(gate->boxes, NULL, box)))
+        if (concerns(level, tenant, project, box))
+            again(gate, box);
+}
+
+const struct policy *gate_policy(struct gate *gate, const struct box *box, const char **why)
+{
+    struct gate_box *known = know(gate, box);
+
+    if (why)
+        *why = known->why[0] ? known->why : NULL;
+    return &known->policy;
+}
+
+struct gate_totals gate_totals(struct gate *gate, const struct box *box)
+{
+    return know(gate, box)->totals;
+}
+
+/* ---- sandboxes come and go ---- */
+
+static void gate_box_free(struct gate_box *known)
+{
+    buf_free(&known->bytes);
+    free(known);
+}
+
+void gate_heard(struct gate *gate, const struct event *event)
+{
+    static const char prefix[] = "sandbox/";
+    const char *id = event->object + sizeof(prefix) - 1;
+
+    if (strncmp(event->type, "sandbox.", 8) != 0 ||
+        strncmp(event->object, prefix, sizeof(prefix) - 1) != 0)
+        return;
+    if (strcmp(event->type, "sandbox.deleted") == 0) {
+        struct gate_box *known = map_del(&gate->known, str_of(id));
+
+        if (known)
+            gate_box_free(known);
+        peer_forget(gate, id);
+        return;
+    }
+    struct box *box = boxes_by_id(gate->boxes, id);
+    if (box && strcmp(event->type, "sandbox.changed") == 0)
+        again(gate, box);
+    else if (box)
+        know(gate, box);
+}
+
+void effective_free(struct gate *gate)
+{
+    struct map_slot *slot;
+    size_t at = 0;
+
+    while ((slot = map_next(&gate->known, &at)))
+        gate_box_free(slot->value);
+    map_free(&gate->known);
+}
+
+void effective_all(struct gate *gate)
+{
+    struct box *box = NULL;
+
+    while ((box = boxes_next(gate->boxes, NULL, box)))
+        know(gate, box);
+}

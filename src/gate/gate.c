@@ -1,0 +1,32 @@
+/* The gate as a whole: made, loaded, taken down. */
+#include "gate/own.h"
+
+#include "base/clock.h"
+
+struct gate *gate_new(const struct gate_options *options)
+{
+    struct gate *gate = xnew(struct gate);
+
+    gate->loop = options->loop;
+    gate->store = options->store;
+    gate->boxes = options->boxes;
+    list_init(&gate->layers);
+    list_init(&gate->packs);
+    /* Later than those of an earlier life, whose policies the egress process may still hold. */
+    gate->versions = (uint64_t)clock_wall_ms() * 1000;
+    return gate;
+}
+
+int gate_load(struct gate *gate, struct db *db, struct err *err)
+{
+    return layers_load(gate, db, err) < 0 ? err_wrap(err, "layers of policy") : 0;
+}
+
+void gate_free(struct gate *gate)
+{
+    if (!gate)
+        return;
+    effective_free(gate);
+    layers_free(gate);
+    free(gate);
+}

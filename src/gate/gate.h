@@ -1,0 +1,96 @@
+/*
+ * gate - what sandboxes may reach, what they reached, and what people were asked: the api's end of
+ * egress.
+ *
+ * Layers of node, tenants and projects, and packs, are rows and in memory; a sandbox's own layer is
+ * part of the sandbox. Out of them each sandbox has one compiled policy, made anew when any of them
+ * changes and said to the egress process (wire/egress.h) at once. What that process says back is
+ * hostile: it is checked, limited per sandbox and only ever counted or shown.
+ *
+ * Loop thread, except where there is a struct db.
+ */
+#pragma once
+
+#include "box/boxes.h"
+#include "model/egress.h"
+#include "wire/egress.h"
+
+struct gate;
+
+struct gate_options {
+    struct loop *loop;
+    struct store *store;
+    struct boxes *boxes;
+};
+
+struct gate *gate_new(const struct gate_options *options);
+void gate_free(struct gate *gate);
+/* Within the first job of a start, before anything else uses `gate`: reads the rows. */
+must_use int gate_load(struct gate *gate, struct db *db, struct err *err);
+/* Every committed event: sandboxes that come, change and go. */
+void gate_heard(struct gate *gate, const struct event *event);
+/* Takes the descriptor: the own end of a new link to the egress process. */
+void gate_peer(struct gate *gate, int fd);
+bool gate_linked(const struct gate *gate); /* is there an egress process? */
+
+/* ---- layers ---- */
+
+struct gate_layer {
+    enum policy_level level; /* not LEVEL_SANDBOX */
+    const char *tenant;      /* "" for the node */
+    const char *name;        /* of a project; else "" */
+    const struct egress_spec *spec;
+    const char *by;
+    int64_t changed_ms;
+};
+
+/* In a write job: the row as it is (false when there is none), and as it becomes. */
+must_use int gate_layer_read(struct db *db, enum policy_level level, const char *tenant,
+                             const char *name, struct arena *arena, struct egress_spec *out,
+                             struct err *err);
+must_use int gate_layer_write(struct db *db, const struct gate_layer *layer, struct err *err);
+must_use int gate_layer_erase(struct db *db, enum policy_level level, const char *tenant,
+                              const char *name, struct err *err);
+/* After the commit: counts from now on. `spec` NULL: there is none any more. */
+void gate_layer_set(struct gate *gate, const struct gate_layer *layer);
+/* The one there is; NULL: none. Borrowed until it changes. */
+const struct gate_layer *gate_layer_find(const struct gate *gate, enum policy_level level,
+                                         const char *tenant, const char *name);
+/* Those that a tenant sees, node first; NULL begins and ends. */
+const struct gate_layer *gate_layer_next(const struct gate *gate, const char *tenant,
+                                         const struct gate_layer *after);
+
+/* ---- packs ---- */
+
+struct gate_pack {
+    const char *tenant, *name, *help;
+    const char **rules; /* those of the tenant; a built-in pack of that name has its own besides */
+    const char *by;
+    int64_t changed_ms;
+};
+
+must_use int gate_pack_write(struct db *db, const struct gate_pack *pack, struct err *err);
+must_use int gate_pack_erase(struct db *db, const char *tenant, const char *name, struct err *err);
+void gate_pack_set(struct gate *gate, const struct gate_pack *pack); /* rules NULL: gone */
+const struct gate_pack *gate_pack_find(const struct gate *gate, const char *tenant,
+                                       const char *name);
+const struct gate_pack *gate_pack_next(const struct gate *gate, const char *tenant,
+                                       const struct gate_pack *after);
+/* Is there such a pack for this tenant, built in or its own? */
+bool gate_pack_known(const struct gate *gate, const char *tenant, const char *name);
+
+/* ---- what counts for a sandbox ---- */
+
+struct gate_totals {
+    int64_t allowed, denied, sent, received, lost;
+};
+
+/*
+ * Its compiled policy; borrowed until the next change. *why, when not NULL, says why nothing at all
+ * is allowed although layers say otherwise (they are too many together).
+ */
+const struct policy *gate_policy(struct gate *gate, const struct box *box, const char **why);
+/* Would these layers fit together with this one in the place of the sandbox's own? */
+must_use int gate_try(struct gate *gate, const struct box *box, const struct egress_spec *own,
+                      struct err *err);
+struct gate_totals gate_totals(struct gate *gate, const struct box *box);

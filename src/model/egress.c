@@ -1,0 +1,175 @@
+/* The tables of a layer of egress policy, and what no table can check: each rule is read once. */
+#include "model/egress.h"
+
+#include <stdio.h>
+
+#include "policy/pack.h"
+
+#define COMMON(struct_)                                                                            \
+    [EGRESS_MODE] =                                                                                \
+        FIELD(struct_, mode, F_ENUM, 0, .choices = "deny|ask|open",                                \
+              .help = "What happens to a host that no rule allows: refused, asked about, or "      \
+                      "allowed. Unsaid: as the layer outside says, deny in the end"),              \
+    [EGRESS_ALLOW] =                                                                               \
+        FIELD(struct_, allow, F_STRINGS, 0, .max = EGRESS_RULES_MAX, .each_max = RULE_TEXT_MAX,    \
+              .help = "Rules: HOST, *.SUFFIX, .SUFFIX, an address or a network, each with :PORT "  \
+                      "or :*; then METHODS and a PATH"),                                           \
+    [EGRESS_DENY] = FIELD(struct_, deny, F_STRINGS, 0, .max = EGRESS_RULES_MAX,                    \
+                          .each_max = RULE_TEXT_MAX, .help = "Rules that win over every allow"),   \
+    [EGRESS_PACKS] = FIELD(struct_, packs, F_STRINGS, 0, .max = EGRESS_PACKS_MAX,                  \
+                           .each_max = PACK_NAME_MAX, .help = "Named lists of allow rules"),       \
+    [EGRESS_INTERCEPT] = FIELD(                                                                    \
+        struct_, intercept, F_STRINGS, 0, .max = EGRESS_RULES_MAX, .each_max = RULE_TEXT_MAX,      \
+        .help = "Hosts whose TLS is opened, so that requests can be judged"),                      \
+    [EGRESS_UNCHECKED] = FIELD(struct_, unchecked, F_STRINGS, 0, .max = EGRESS_RULES_MAX,          \
+                               .each_max = RULE_TEXT_MAX,                                          \
+                               .help = "Hosts that may be spoken to in anything on port 443"),     \
+    [EGRESS_MAX_BYTES] = FIELD(struct_, max_bytes, F_INT, 0, .min = 0, .max = 1ll << 50,           \
+                               .help = "Both ways together, of one sandbox; 0 for no limit"),      \
+    [EGRESS_MAX_CONNECTIONS] =                                                                     \
+        FIELD(struct_, max_connections, F_INT, 0, .min = 0, .max = 65536,                          \
+              .help = "Open at once, of one sandbox; 0 for no limit of its own"),                  \
+    [EGRESS_ASK_SECONDS] =                                                                         \
+        FIELD(struct_, ask_s, F_INT, 0, .min = 0, .max = EGRESS_ASK_MAX_S,                         \
+              .help = "How long a connection waits for an answer in mode ask; 0 for 60"),          \
+    [EGRESS_VERSION_FIELD] =                                                                       \
+        FIELD(struct_, version, F_INT, 0, .min = 0, .max = INT64_MAX,                              \
+              .help = "One more with each change. In a request: the version that is to be "        \
+                      "changed; 0 or nothing for whichever it is")
+
+const struct field egress_fields[] = {
+    COMMON(egress_spec),
+    [EGRESS_LAST] = FIELD(egress_spec, locked, F_BOOL, 0,
+                          .help = "Layers inside this one can only deny: their allows, packs and "
+                                  "modes do not count"),
+    { 0 },
+};
+
+const struct field sandbox_egress_fields[] = {
+    COMMON(egress_spec),
+    [EGRESS_LAST] = FIELD(egress_spec, project, F_STRING, 0, .min = 1, .max = PROJECT_NAME_MAX,
+                          .help = "The project whose layer counts for it"),
+    { 0 },
+};
+
+static int bad_item(struct err *err, const char *prefix, const char *list, size_t at)
+{
+    char msg[ERR_MSG_SIZE];
+    char field[ERR_FIELD_SIZE];
+
+    snprintf(msg, sizeof(msg), "%s", err->msg);
+    snprintf(field, sizeof(field), "%s%s[%zu]", prefix, list, at);
+    return err_field(err, field, "%s", msg);
+}
+
+static int check_rules(const char **texts, bool marks, const char *prefix, const char *list,
+                       struct err *err)
+{
+    struct rule rule;
+
+    for (size_t i = 0; texts && texts[i]; i++) {
+        int rc = rule_parse(str_of(texts[i]), &rule, err);
+
+        if (rc == 0 && marks && (rule.kind == RULE_ADDR || rule.methods || rule.path.n))
+            rc = err_set(err, ERR_INVALID, "here a rule is a name, and perhaps a port");
+        if (rc < 0)
+            return bad_item(err, prefix, list, i);
+    }
+    return 0;
+}
+
+static int check_names(const struct egress_spec *spec, const char *prefix, struct err *err)
+{
+    char field[ERR_FIELD_SIZE];
+
+    for (size_t i = 0; spec->packs && spec->packs[i]; i++)
+        if (!pack_name_ok(str_of(spec->packs[i]))) {
+            err_set(err, ERR_INVALID, "not a name of a pack");
+            return bad_item(err, prefix, "packs", i);
+        }
+    if (spec->project && !pack_name_ok(str_of(spec->project))) {
+        snprintf(field, sizeof(field), "%sproject", prefix);
+        return err_field(err, field,
+                         "lower-case letters, digits and hyphens, beginning with a letter");
+    }
+    return 0;
+}
+
+int egress_spec_check(const struct egress_spec *spec, const char *prefix, struct err *err)
+{
+    if (check_rules(spec->allow, false, prefix, "allow", err) < 0 ||
+        check_rules(spec->deny, false, prefix, "deny", err) < 0 ||
+        check_rules(spec->intercept, true, prefix, "intercept", err) < 0 ||
+        check_rules(spec->unchecked, true, prefix, "unchecked", err) < 0)
+        return -1;
+    return check_names(spec, prefix, err);
+}
+
+void egress_spec_merge(struct egress_spec *spec, const struct egress_spec *patch, uint64_t present)
+{
+#define TAKE(bit, member)                                                                          \
+    if (present >> (bit)&1)                                                                        \
+    spec->member = patch->member
+    TAKE(EGRESS_MODE, mode);
+    TAKE(EGRESS_ALLOW, allow);
+    TAKE(EGRESS_DENY, deny);
+    TAKE(EGRESS_PACKS, packs);
+    TAKE(EGRESS_INTERCEPT, intercept);
+    TAKE(EGRESS_UNCHECKED, unchecked);
+    TAKE(EGRESS_MAX_BYTES, max_bytes);
+    TAKE(EGRESS_MAX_CONNECTIONS, max_connections);
+    TAKE(EGRESS_ASK_SECONDS, ask_s);
+    TAKE(EGRESS_LAST, locked);
+    TAKE(EGRESS_LAST, project);
+#undef TAKE
+}
+
+static const char **texts_copy(struct arena *arena, const char **from)
+{
+    size_t count = 0;
+
+    if (!from)
+        return NULL;
+    while (from[count])
+        count++;
+    const char **to = arena_alloc(arena, (count + 1) * sizeof(*to));
+    for (size_t i = 0; i < count; i++)
+        to[i] = arena_strdup(arena, from[i]);
+    return to;
+}
+
+struct egress_spec *egress_spec_copy(struct arena *arena, const struct egress_spec *from)
+{
+    struct egress_spec *to = arena_new(arena, struct egress_spec);
+
+    *to = *from;
+    to->mode = from->mode ? arena_strdup(arena, from->mode) : NULL;
+    to->project = from->project ? arena_strdup(arena, from->project) : NULL;
+    to->allow = texts_copy(arena, from->allow);
+    to->deny = texts_copy(arena, from->deny);
+    to->packs = texts_copy(arena, from->packs);
+    to->intercept = texts_copy(arena, from->intercept);
+    to->unchecked = texts_copy(arena, from->unchecked);
+    return to;
+}
+
+static bool some(const char **texts)
+{
+    return texts && texts[0];
+}
+
+bool egress_spec_narrows(const struct egress_spec *spec)
+{
+    return (!spec->mode || strcmp(spec->mode, "deny") == 0) && !some(spec->allow) &&
+           !some(spec->packs) && !some(spec->intercept) && !some(spec->unchecked) && !spec->project;
+}
+
+bool egress_spec_has_addr(const struct egress_spec *spec)
+{
+    struct rule rule;
+
+    for (size_t i = 0; spec->allow && spec->allow[i]; i++)
+        if (rule_parse(str_of(spec->allow[i]), &rule, NULL) == 0 && rule.kind == RULE_ADDR)
+            return true;
+    return false;
+}
