@@ -92,7 +92,6 @@ void exec_free(struct box_exec *exec)
     }
     term_free(exec);
     exec_close_files(exec);
-    timer_cancel(exec->box->boxes->loop, &exec->hold);
     if (exec->held)
         change_free(exec->held);
     list_remove(&exec->node);
@@ -218,6 +217,19 @@ static void env_put(struct env *env, const char *key, const char *value)
         env->count++;
 }
 
+/*
+ * The way out, for those who ask for it: others find it by any address and any resolver. There are
+ * programs that read the one spelling and programs that read the other.
+ */
+#define PROXY_URL "http://" EGRESS_SELF_TEXT ":3128"
+#define PROXY_NOT "localhost,127.0.0.1,::1," EGRESS_NAME
+_Static_assert(EGRESS_PORT == 3128, "PROXY_URL");
+
+static const struct field_pair proxy_env[] = {
+    { "HTTP_PROXY", PROXY_URL }, { "HTTPS_PROXY", PROXY_URL }, { "NO_PROXY", PROXY_NOT },
+    { "http_proxy", PROXY_URL }, { "https_proxy", PROXY_URL }, { "no_proxy", PROXY_NOT },
+};
+
 static void env_fill(struct env *env, const struct box *box, const struct exec_spec *spec)
 {
     bool root = strcmp(spec->user, "root") == 0;
@@ -230,6 +242,8 @@ static void env_fill(struct env *env, const struct box *box, const struct exec_s
     env_put(env, "SHELL", "/bin/sh");
     env_put(env, "LANG", "C.UTF-8");
     env_put(env, "ATOLL_SANDBOX", box->id);
+    for (size_t i = 0; i < ARRAY_LEN(proxy_env); i++)
+        env_put(env, proxy_env[i].key, proxy_env[i].value);
     if (spec->tty)
         env_put(env, "TERM", "xterm-256color");
     const struct image *image = box_image(box);
@@ -521,8 +535,8 @@ static void start_error(const struct box_exec *exec, const struct init_started *
 }
 
 /*
- * Whoever waits for the end is told nothing before it, so the row may wait for it too: most
- * commands are short, and then their start and end are in one commit. A kill meanwhile undoes the
+ * Whoever waits for the end is told nothing before it, so the commit may wait for it too: most
+ * commands are short, and then their start and end are in one. A kill meanwhile undoes the
  * command, as one that was acknowledged to nobody (take_stranger). Input that came with the wish is
  * with its init first, so that no command goes on with half of it.
  */
@@ -533,16 +547,7 @@ void exec_store_start(struct box_exec *exec)
     if (!change)
         return;
     exec->held = NULL;
-    timer_cancel(exec->box->boxes->loop, &exec->hold);
     change_submit(change);
-}
-
-static void on_hold(struct timer *timer)
-{
-    struct box_exec *exec = container_of(timer, struct box_exec, hold);
-
-    if (!exec->feeding)
-        exec_store_start(exec);
 }
 
 void exec_started(struct box_exec *exec, const struct init_started *answer)
@@ -564,11 +569,10 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     exec->held = change_new(exec->box, exec, exec->starting, "exec.started");
     exec->held->write = row_exec_insert;
     exec->held->settled = start_stored;
-    exec->hold.fn = on_hold;
     if (exec->starting && exec->starting->till_end)
-        timer_set(exec->box->boxes->loop, &exec->hold, exec->box->boxes->hold_ms);
-    else
-        on_hold(&exec->hold);
+        exec->held->lazy_ms = exec->box->boxes->hold_ms;
+    if (!exec->feeding)
+        exec_store_start(exec);
 }
 
 /* ---- output ---- */
