@@ -38,6 +38,13 @@ static void on_policy(struct egress *egress, const struct egress_msg *msg)
     box_policy(egress, &policy->name, (struct str){ msg->tail, (size_t)policy->size });
 }
 
+static void on_inject(struct egress *egress, const struct egress_msg *msg)
+{
+    const struct egress_inject *inject = &msg->body.inject;
+
+    box_inject(egress, &inject->name, (struct str){ msg->tail, (size_t)inject->size });
+}
+
 static void on_forget(struct egress *egress, const struct egress_msg *msg)
 {
     box_forget(egress, &msg->body.forget);
@@ -55,6 +62,7 @@ static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct e
     [EGRESS_CONFIG] = on_config,
     [EGRESS_POLICY] = on_policy,
     [EGRESS_FORGET] = on_forget,
+    [EGRESS_INJECT] = on_inject,
     [EGRESS_SYNCED] = on_synced,
 };
 /* clang-format on */
@@ -133,11 +141,13 @@ static void on_link(struct watch *watch, uint32_t events)
     on_message(egress, &msg, fds, count);
 }
 
-int egress_new(struct egress **out, struct loop *loop, int link, struct err *err)
+int egress_new(struct egress **out, struct loop *loop, int link, const struct seal_private *key,
+               struct err *err)
 {
     struct egress *egress = xnew(struct egress);
 
     egress->loop = loop;
+    egress->key = *key;
     egress->link = (struct watch){ .fd = link, .events = EPOLLIN, .fn = on_link };
     egress->peer = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_peer };
     egress->space = xmalloc(EGRESS_MSG_MAX);
@@ -162,5 +172,6 @@ void egress_free(struct egress *egress)
     if (egress->routes >= 0)
         close(egress->routes);
     free(egress->space);
+    explicit_bzero(&egress->key, sizeof(egress->key));
     free(egress);
 }

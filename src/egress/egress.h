@@ -9,10 +9,15 @@
  */
 #pragma once
 
+#include "base/seal.h"
 #include "loop/loop.h"
 
 struct egress;
 
-/* Before the jail: everything that needs a file or an unusual socket. `link` is the warden's. */
-must_use int egress_new(struct egress **out, struct loop *loop, int link, struct err *err);
+/*
+ * Before the jail: everything that needs a file or an unusual socket. `link` is the warden's; `key`
+ * opens the secrets that are to go into requests.
+ */
+must_use int egress_new(struct egress **out, struct loop *loop, int link,
+                        const struct seal_private *key, struct err *err);
 void egress_free(struct egress *egress);

@@ -56,6 +56,15 @@ static struct egress_msg policy(uint32_t size)
                                 .tail = bytes };
 }
 
+static struct egress_msg inject(uint32_t size)
+{
+    static char bytes[EGRESS_POLICY_MAX];
+
+    return (struct egress_msg){ .head.verb = EGRESS_INJECT,
+                                .body.inject = { .name.id = "sb1", .size = size },
+                                .tail = bytes };
+}
+
 static void check_through(struct egress_msg msg)
 {
     struct egress_msg got;
@@ -79,6 +88,8 @@ TEST(egress_messages_go_there_and_back)
     check_through(config());
     check_through(policy(0));
     check_through(policy(EGRESS_POLICY_MAX));
+    check_through(inject(0));
+    check_through(inject(EGRESS_POLICY_MAX));
     check_through(answer);
     check_through((struct egress_msg){ .head.verb = EGRESS_SYNCED });
     check_through((struct egress_msg){ .head.verb = EGRESS_FORGET, .body.forget.id = "sb1" });
@@ -173,6 +184,9 @@ TEST(egress_messages_of_another_size_are_none)
     check_refused(decision(), sizeof(struct egress_decision) - 1, 0);
     check_refused(policy(10), sizeof(struct egress_policy), 9);
     check_refused(policy(10), sizeof(struct egress_policy), 11);
+    check_refused(inject(10), sizeof(struct egress_inject), 9);
+    check_refused(inject(10), sizeof(struct egress_inject), 11);
+    check_unsendable(inject(EGRESS_POLICY_MAX + 1));
     check_unsendable(policy(EGRESS_POLICY_MAX + 1));
     check_refused(policy(EGRESS_POLICY_MAX + 1), sizeof(struct egress_policy),
                   EGRESS_POLICY_MAX + 1);
