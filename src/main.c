@@ -1,9 +1,10 @@
-/* Picks the role: serve, api, egress, helper, otherwise a CLI command. */
+/* Picks the role: serve, api, egress, proxy, helper, otherwise a CLI command. */
 #include <string.h>
 
 #include "agent/keeper.h"
 #include "cli/cli.h"
 #include "daemon/daemon.h"
+#include "egress/egress.h"
 #include "image/image.h"
 
 /* `--resolve` is the warden's own word at the end of what the user said; nobody else needs it. */
@@ -20,10 +21,20 @@ static int serve(int argc, char **argv)
     return resolve ? resolve_main(conf) : serve_main(conf, argc, argv);
 }
 
+static int proxy(int argc, char **argv)
+{
+    struct egress_signed how = { 0 };
+    int status = cli_proxy(argc, argv, &how);
+
+    return status < 0 ? proxy_main(&how) : status;
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "serve") == 0)
         return serve(argc, argv);
+    if (argc >= 2 && strcmp(argv[1], "proxy") == 0)
+        return proxy(argc, argv);
     if (argc == 2 && strcmp(argv[1], "api") == 0)
         return api_main();
     /* `atoll egress show ID` is a command; the role has two numbers. */

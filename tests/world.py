@@ -24,6 +24,7 @@ import contextlib
 import ctypes
 import datetime
 import ipaddress
+import itertools
 import json
 import os
 import pathlib
@@ -96,7 +97,7 @@ class Authority:
         self.cert = self.sign("World CA", None, self.key.public_key(), True)
         self.path = self.directory / "ca.pem"
         self.path.write_bytes(self.cert.public_bytes(serialization.Encoding.PEM))
-        self.contexts, self.lock = {}, threading.Lock()
+        self.contexts, self.lock, self.numbers = {}, threading.Lock(), itertools.count()
 
     def sign(self, common, alternative, public_key, is_ca):
         x509, now = self.x509, datetime.datetime.utcnow()
@@ -125,7 +126,7 @@ class Authority:
         key = self.ec.generate_private_key(self.ec.SECP256R1())
         cert = self.sign(name, alternative, key.public_key(), False)
         ser = self.serialization
-        path = self.directory / f"leaf-{len(self.contexts)}.pem"
+        path = self.directory / f"leaf-{next(self.numbers)}.pem"
         path.write_bytes(cert.public_bytes(ser.Encoding.PEM) + key.private_bytes(
             ser.Encoding.PEM, ser.PrivateFormat.PKCS8, ser.NoEncryption()))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -421,7 +422,7 @@ class World:
             if kind == 4:  # PACKET_OUTGOING: our own answers
                 continue
             found = first_packet(proto, packet)
-            if found and found[:3] != ("udp", RESOLVER, 53):
+            if found and found[1:] != (RESOLVER, 53):
                 self.packets.append(found)
 
     def settle(self):

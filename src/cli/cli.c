@@ -137,21 +137,38 @@ int cli_settings(struct cli *cli, struct conf **out, struct err *err)
     return 0;
 }
 
+/* Of a command that is a role: -1 when it is to be started, else the exit status. */
+static int role(struct cli *cli, int argc, char **argv, struct err *err)
+{
+    set_locale(); /* and nothing else: the server inherits what is changed here */
+    cli_init(cli, STDOUT_FILENO, STDERR_FILENO);
+    if (cli_parse(cli, argc, argv, err) < 0)
+        return failed(cli, err);
+    if (!cli->help)
+        return -1;
+    return explain(cli, err) == EXIT_OK && cli_flush(cli, err) == 0 ? EXIT_OK : failed(cli, err);
+}
+
 int cli_serve(int argc, char **argv, struct conf **out)
 {
     struct err err = { 0 };
     struct cli cli;
-    int rc;
+    int rc = role(&cli, argc, argv, &err);
 
-    set_locale(); /* and nothing else: the server inherits what is changed here */
-    cli_init(&cli, STDOUT_FILENO, STDERR_FILENO);
-    if (cli_parse(&cli, argc, argv, &err) < 0)
+    if (rc < 0 && cli_settings(&cli, out, &err) < 0)
         rc = failed(&cli, &err);
-    else if (cli.help)
-        rc = explain(&cli, &err) == EXIT_OK && cli_flush(&cli, &err) == 0 ? EXIT_OK
-                                                                          : failed(&cli, &err);
-    else
-        rc = cli_settings(&cli, out, &err) < 0 ? failed(&cli, &err) : -1;
+    cli_free(&cli);
+    return rc;
+}
+
+int cli_proxy(int argc, char **argv, struct egress_signed *out)
+{
+    struct err err = { 0 };
+    struct cli cli;
+    int rc = role(&cli, argc, argv, &err);
+
+    if (rc < 0 && proxy_wish(&cli, out, &err) < 0)
+        rc = failed(&cli, &err);
     cli_free(&cli);
     return rc;
 }

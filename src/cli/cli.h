@@ -101,6 +101,10 @@ struct conf;
  * else is the exit status, after help or an error was printed. argv[1] is "serve".
  */
 int cli_serve(int argc, char **argv, struct conf **out);
+struct egress_signed;
+/* The same for `atoll proxy`; what is in *out lives until the end. */
+int cli_proxy(int argc, char **argv, struct egress_signed *out);
+must_use int proxy_wish(struct cli *cli, struct egress_signed *out, struct err *err);
 /* The settings of a CMD_CONF command: flags, environment, file, checked; gives. */
 must_use int cli_settings(struct cli *cli, struct conf **out, struct err *err);
 

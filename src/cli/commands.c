@@ -13,7 +13,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_port, cmd_logs, cmd_ps, cmd_prune, cmd_template_set, cmd_template_ls, cmd_template_show,
     cmd_template_rm, cmd_egress_show, cmd_egress_set, cmd_egress_allow, cmd_egress_deny,
     cmd_egress_packs, cmd_egress_pack, cmd_egress_explain, cmd_secret_set, cmd_secret_agent,
-    cmd_secret_ls, cmd_secret_rm, cmd_agent_client, cmd_completion, cmd_help, cmd_docs,
+    cmd_secret_ls, cmd_secret_rm, cmd_proxy, cmd_agent_client, cmd_completion, cmd_help, cmd_docs,
     cmd_keep_server;
 
 /* clang-format off */
@@ -92,6 +92,7 @@ const struct command *const commands[] = {
     &cmd_secret_agent,
     &cmd_secret_ls,
     &cmd_secret_rm,
+    &cmd_proxy,
     &cmd_agent_client,
     &cmd_completion,
     &cmd_help,

@@ -19,3 +19,7 @@ int api_main(void);
 /* `atoll egress LOG_LEVEL LOG_FORMAT`: the jailed process that all sandboxes' traffic goes through.
  */
 int egress_main(char **argv);
+
+struct egress_signed;
+/* `atoll proxy`: a process like that one, for callers who bring signed tokens. */
+int proxy_main(const struct egress_signed *how);

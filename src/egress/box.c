@@ -17,6 +17,17 @@
 
 static void on_hold(struct timer *timer);
 
+void box_init(struct box *box, struct egress *egress, const char *id)
+{
+    box->egress = egress;
+    memcpy(box->id, id, strnlen(id, BOX_ID_SIZE - 1));
+    for (size_t i = 0; i < LISTENERS; i++)
+        box->listeners[i].fd = -1;
+    box->dns.fd = -1;
+    box->policy = policy_none;
+    box->hold.fn = on_hold;
+}
+
 static struct box *box_get(struct egress *egress, const struct box_name *name)
 {
     struct str id = str_of(name->id);
@@ -25,13 +36,7 @@ static struct box *box_get(struct egress *egress, const struct box_name *name)
     if (box || egress->boxes >= EGRESS_BOXES_MAX)
         return box;
     box = xnew(struct box);
-    box->egress = egress;
-    memcpy(box->id, name->id, BOX_ID_SIZE);
-    for (size_t i = 0; i < LISTENERS; i++)
-        box->listeners[i].fd = -1;
-    box->dns.fd = -1;
-    box->policy = policy_none;
-    box->hold.fn = on_hold;
+    box_init(box, egress, name->id);
     map_put(&egress->by_id, id, box);
     egress->boxes++;
     return box;

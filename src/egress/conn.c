@@ -95,6 +95,7 @@ void conn_close(struct conn *conn)
     box->conn_count--;
     free(conn);
     box_has_room(box);
+    signed_idle(box);
 }
 
 void conn_flush(struct conn *conn)
@@ -553,36 +554,57 @@ void conn_policy(struct conn *conn)
         begin(conn);
 }
 
-void conn_new(struct box *box, int fd)
+static struct conn *conn_make(struct box *box, int fd)
 {
     struct egress *egress = box->egress;
-    struct sockaddr_in to = { 0 };
-    socklen_t len = sizeof(to);
     const int on = 1;
     struct err err = { 0 };
 
-    if (getsockname(fd, (struct sockaddr *)&to, &len) < 0 || to.sin_family != AF_INET) {
-        close(fd);
-        return;
-    }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     struct conn *conn = xnew(struct conn);
     conn->box = box;
     conn->up.fd = -1;
     conn->timer.fn = on_timer;
-    conn->to = addr_from_bytes(&to.sin_addr, 4);
-    conn->to_port = ntohs(to.sin_port);
     conn->serial = ++egress->serial;
     conn->down = (struct watch){ .fd = fd, .events = 0, .fn = on_down };
     if (loop_watch(egress->loop, &conn->down, &err) < 0) {
         close(fd);
         free(conn);
-        return;
+        return NULL;
     }
     list_append(&box->conns, &conn->link);
     box->conn_count++;
-    if (box->said || egress->synced)
+    return conn;
+}
+
+void conn_new(struct box *box, int fd)
+{
+    struct sockaddr_in to = { 0 };
+    socklen_t len = sizeof(to);
+
+    if (getsockname(fd, (struct sockaddr *)&to, &len) < 0 || to.sin_family != AF_INET) {
+        close(fd);
+        return;
+    }
+    struct conn *conn = conn_make(box, fd);
+    if (!conn)
+        return;
+    conn->to = addr_from_bytes(&to.sin_addr, 4);
+    conn->to_port = ntohs(to.sin_port);
+    if (box->said || box->egress->synced)
         begin(conn);
     else
         conn_stage(conn, STAGE_POLICY, EGRESS_POLICY_MS);
+}
+
+void conn_proxy(struct box *box, int fd)
+{
+    struct conn *conn = conn_make(box, fd);
+
+    if (!conn)
+        return;
+    conn->to_port = EGRESS_PORT;
+    conn->kind = EGRESS_KIND_HTTP;
+    conn_wants(conn, EPOLLIN, 0);
+    conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
 }

@@ -141,17 +141,25 @@ static void on_link(struct watch *watch, uint32_t events)
     on_message(egress, &msg, fds, count);
 }
 
-int egress_new(struct egress **out, struct loop *loop, int link, const struct seal_private *key,
-               struct err *err)
+static struct egress *egress_make(struct loop *loop)
 {
     struct egress *egress = xnew(struct egress);
 
     egress->loop = loop;
-    egress->key = *key;
-    egress->link = (struct watch){ .fd = link, .events = EPOLLIN, .fn = on_link };
+    egress->link = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_link };
     egress->peer = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_peer };
     egress->space = xmalloc(EGRESS_MSG_MAX);
     egress->routes = -1;
+    return egress;
+}
+
+int egress_new(struct egress **out, struct loop *loop, int link, const struct seal_private *key,
+               struct err *err)
+{
+    struct egress *egress = egress_make(loop);
+
+    egress->key = *key;
+    egress->link.fd = link;
     if (loop_watch(loop, &egress->link, err) < 0 || reach_open(egress, err) < 0 ||
         resolver_new(egress, err) < 0) {
         egress_free(egress);
@@ -161,11 +169,28 @@ int egress_new(struct egress **out, struct loop *loop, int link, const struct se
     return 0;
 }
 
+int egress_new_signed(struct egress **out, struct loop *loop, const struct egress_signed *how,
+                      struct err *err)
+{
+    struct egress *egress = egress_make(loop);
+
+    egress->config = how->config;
+    if (reach_open(egress, err) < 0 || resolver_new(egress, err) < 0 ||
+        signed_open(egress, how, err) < 0) {
+        egress_free(egress);
+        return -1;
+    }
+    resolver_config(egress);
+    *out = egress;
+    return 0;
+}
+
 void egress_free(struct egress *egress)
 {
     if (!egress)
         return;
     peer_gone(egress);
+    signed_close(egress);
     egress_boxes_free(egress);
     resolver_free(egress);
     pipes_free(egress);

@@ -10,7 +10,9 @@
 #pragma once
 
 #include "base/seal.h"
+#include "base/str.h"
 #include "loop/loop.h"
+#include "wire/egress.h"
 
 struct egress;
 
@@ -20,4 +22,15 @@ struct egress;
  */
 must_use int egress_new(struct egress **out, struct loop *loop, int link,
                         const struct seal_private *key, struct err *err);
+
+/* Not for sandboxes: one listener, to which callers bring signed tokens (signed.c, policy/grant.h).
+ */
+struct egress_signed {
+    int listener;   /* borrowed */
+    struct str key; /* borrowed */
+    int64_t life_s; /* that a token may have before it */
+    struct egress_config config;
+};
+must_use int egress_new_signed(struct egress **out, struct loop *loop,
+                               const struct egress_signed *how, struct err *err);
 void egress_free(struct egress *egress);

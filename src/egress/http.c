@@ -96,8 +96,11 @@ void http_refusal(struct conn *conn, enum egress_verdict verdict,
     json_kv_str(&out, "host", host_str(&conn->host));
     json_kv_int(&out, "port", conn->port);
     json_kv_str(&out, "rule", answer ? answer->rule : STR_NONE);
-    json_kv_text(&out, "sandbox", conn->box->id);
-    if (verdict == EGRESS_DENIED && conn->host.kind != HOST_NONE) {
+    if (conn->box->egress->signer)
+        json_kv_text(&out, "session", signed_session(conn->box));
+    else
+        json_kv_text(&out, "sandbox", conn->box->id);
+    if (!conn->box->egress->signer && verdict == EGRESS_DENIED && conn->host.kind != HOST_NONE) {
         host_port_text(&conn->host, conn->port == 80 || conn->port == 443 ? 0 : conn->port, name);
         json_key(&out, "ask");
         autobuf struct buf ask = { 0 };
@@ -260,6 +263,11 @@ static void request(struct conn *conn)
         conn_refuse(conn, EGRESS_MISLED, NULL, why);
         return;
     }
+    if (!conn->box->egress->signer && conn->port == 80 &&
+        str_is(host_str(&conn->host), EGRESS_NAME)) {
+        self_answer(conn, http->head.method, http->head.path);
+        return;
+    }
     if (str_is(http->head.method, "TRACE")) {
         refuse(conn, "TRACE is not passed on");
         return;
@@ -287,6 +295,8 @@ void http_head(struct conn *conn)
         refuse(conn, bad ? bad->text : "the head is too long");
         return;
     }
+    if (conn->box->egress->signer && !signed_enter(conn, &http->head))
+        return;
     if (is_proxy(conn) && str_is(http->head.method, "CONNECT")) {
         connect_head(conn, &http->head, (size_t)len);
         return;

@@ -28,6 +28,8 @@
 #define LISTENERS (WIRE_FDS_MAX - 1)
 
 struct resolver;
+struct signer;
+struct h1_head;
 struct lookup;
 
 struct egress {
@@ -44,7 +46,8 @@ struct egress {
     uint64_t lost;   /* records that nobody took */
     char *space;     /* EGRESS_MSG_MAX bytes to read a message into */
     struct resolver *resolver;
-    int routes; /* netlink */
+    struct signer *signer; /* of `atoll proxy`; NULL for sandboxes */
+    int routes;            /* netlink */
     int pipes[EGRESS_PIPES_MAX][2];
     unsigned pipe_count;
 };
@@ -80,6 +83,7 @@ void box_forget(struct egress *egress, const struct box_name *name);
 void box_inject(struct egress *egress, const struct box_name *name, struct str bytes);
 /* Nothing more will be said of those of which nothing was. */
 void boxes_synced(struct egress *egress);
+void box_init(struct box *box, struct egress *egress, const char *id);
 /* One of its connections has ended: there may be room for another. */
 void box_has_room(struct box *box);
 uint32_t box_name_addr(void *box, const struct host *host); /* a dns_name_fn */
@@ -137,6 +141,8 @@ struct conn {
 };
 
 void conn_new(struct box *box, int fd);
+/* For whom there is nothing but a proxy. */
+void conn_proxy(struct box *box, int fd);
 void conn_close(struct conn *conn);
 /* What it was allowed may be no more: closed then. */
 void conn_judge_again(struct conn *conn);
@@ -172,6 +178,18 @@ void http_refusal(struct conn *conn, enum egress_verdict verdict,
                   const struct policy_answer *answer, const char *text);
 /* atoll.internal */
 void self_answer(struct conn *conn, struct str method, struct str path);
+
+/* ---- signed.c ---- */
+
+must_use int signed_open(struct egress *egress, const struct egress_signed *how, struct err *err);
+void signed_close(struct egress *egress);
+/* Gives the connection the policy of the token in this head; false: it was answered 407. */
+must_use bool signed_enter(struct conn *conn, const struct h1_head *head);
+/* A connection of it has ended. Nothing happens to a sandbox. */
+void signed_idle(struct box *box);
+/* Who the token was made for; NULL: nobody, or a sandbox. */
+const char *signed_session(const struct box *box);
+void signed_record(const struct box *box, const struct egress_msg *msg);
 
 /* ---- relay.c ---- */
 

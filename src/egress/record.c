@@ -15,10 +15,15 @@ static bool send_one(struct egress *egress, struct egress_msg *msg)
     return egress->peer.fd >= 0 && egress_send(egress->peer.fd, msg) == 0;
 }
 
-static void tell(struct egress *egress, struct egress_msg *msg)
+static void tell(struct box *box, struct egress_msg *msg)
 {
+    struct egress *egress = box->egress;
     struct egress_msg lost = { .head.verb = EGRESS_LOST, .body.lost.count = egress->lost };
 
+    if (egress->signer) {
+        signed_record(box, msg);
+        return;
+    }
     if (egress->lost && send_one(egress, &lost))
         egress->lost = 0;
     if (egress->lost || !send_one(egress, msg))
@@ -58,7 +63,7 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
     }
     if (text)
         put_text(one->text, sizeof(one->text), str_of(text));
-    tell(conn->box->egress, &msg);
+    tell(conn->box, &msg);
 }
 
 void record_flow(struct conn *conn)
@@ -80,5 +85,5 @@ void record_flow(struct conn *conn)
     one->kind = conn->kind;
     one->revoked = conn->revoked;
     put_text(one->host, sizeof(one->host), host_str(&conn->host));
-    tell(conn->box->egress, &msg);
+    tell(conn->box, &msg);
 }
