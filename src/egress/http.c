@@ -385,7 +385,6 @@ static void answer_head(struct conn *conn)
 {
     struct http *http = conn->http;
     const struct origin *origin = &http->origin;
-
     size_t start = conn->out.len;
 
     http->begun = true;
