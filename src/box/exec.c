@@ -217,6 +217,19 @@ static void env_put(struct env *env, const char *key, const char *value)
         env->count++;
 }
 
+/*
+ * The way out, for those who ask for it: others find it by any address and any resolver. There are
+ * programs that read the one spelling and programs that read the other.
+ */
+#define PROXY_URL "http://" EGRESS_SELF_TEXT ":3128"
+#define PROXY_NOT "localhost,127.0.0.1,::1," EGRESS_NAME
+_Static_assert(EGRESS_PORT == 3128, "PROXY_URL");
+
+static const struct field_pair proxy_env[] = {
+    { "HTTP_PROXY", PROXY_URL }, { "HTTPS_PROXY", PROXY_URL }, { "NO_PROXY", PROXY_NOT },
+    { "http_proxy", PROXY_URL }, { "https_proxy", PROXY_URL }, { "no_proxy", PROXY_NOT },
+};
+
 static void env_fill(struct env *env, const struct box *box, const struct exec_spec *spec)
 {
     bool root = strcmp(spec->user, "root") == 0;
@@ -229,6 +242,8 @@ static void env_fill(struct env *env, const struct box *box, const struct exec_s
     env_put(env, "SHELL", "/bin/sh");
     env_put(env, "LANG", "C.UTF-8");
     env_put(env, "ATOLL_SANDBOX", box->id);
+    for (size_t i = 0; i < ARRAY_LEN(proxy_env); i++)
+        env_put(env, proxy_env[i].key, proxy_env[i].value);
     if (spec->tty)
         env_put(env, "TERM", "xterm-256color");
     const struct image *image = box_image(box);

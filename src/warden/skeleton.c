@@ -17,7 +17,7 @@
 
 #include "warden/box.h"
 
-#define SKELETON_VERSION 1
+#define SKELETON_VERSION 2
 #define DEPTH_MAX 8
 #define FILE_MAX (16u << 20)
 #define AGENT 1000
@@ -55,9 +55,12 @@ static const struct {
                     "agent:x:1000:1000:agent:/home/agent:/bin/bash\n"
                     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
     { "etc/group", "root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n" },
-    { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" },
+    { "etc/hosts",
+      "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" EGRESS_SELF_TEXT
+      " " EGRESS_NAME "\n" },
     { "etc/hostname", "sandbox\n" },
-    { "etc/resolv.conf", "# no resolver in here: names are looked up by the proxy\n" },
+    { "etc/resolv.conf", "# any address would do: whoever is asked, the proxy answers\n"
+                         "nameserver " EGRESS_SELF_TEXT "\n" },
     { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
                            "protocols: files\n" },
     { "etc/host.conf", "multi on\n" },

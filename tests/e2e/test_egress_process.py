@@ -438,3 +438,5 @@ def test_the_one_exception_answers_who_asks(here, egress):
     answer = talk(box, (egress_rig.SELF, 80), b"GET /x HTTP/1.1\r\nHost: atoll.internal\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 404")
     assert address(box, "atoll.internal") == egress_rig.SELF
+    assert b'"sandbox":"one"' in get(box, "http://atoll.internal/"), "by way of the proxy too"
+    assert b" 403 " in talk(box, PROXY, b"CONNECT atoll.internal:443 HTTP/1.1\r\n\r\n")
