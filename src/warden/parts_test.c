@@ -104,7 +104,7 @@ TEST(ids_are_shared_out_so_that_many_boxes_have_enough)
 TEST(as_many_words_as_can_be_repeated_on_reload)
 {
     static char *argv[WARDEN_ARGS + SERVE_ARGS_MAX + 2];
-    static char words[][8] = { "atoll-w", "3", "-1", "-1", "1",     "0",
+    static char words[][8] = { "atoll-w", "4", "-1", "-1", "1",     "0",
                                "0",       "0", "-1", "0",  "serve", "--x" };
     struct warden_args args;
     int argc = 0;
