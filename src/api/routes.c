@@ -35,7 +35,9 @@
     X(template_routes)                                                                             \
     X(process_routes)                                                                              \
     X(egress_routes)                                                                               \
-    X(egress_box_routes)
+    X(egress_box_routes)                                                                           \
+    X(egress_record_routes)                                                                        \
+    X(ask_routes)
 
 #define DECLARE(table) extern const struct route table[];
 TABLES(DECLARE)

@@ -169,8 +169,8 @@
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
-#define EXEC_HOLD_MS 10                     /* for a command to end before its start is stored */
-#define EXEC_START_MS 10000                 /* for an init to say that a command has started */
+#define EXEC_HOLD_MS 10     /* for a command to end, and share a commit with its start */
+#define EXEC_START_MS 10000 /* for an init to say that a command has started */
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
 #define EXEC_STDIN_BODY_MAX (64ull << 20)   /* of one request */

@@ -328,7 +328,7 @@ static int64_t stored_execs(void)
     struct err err;
     int64_t rows;
 
-    CHECK_OK(test_write(count_execs, &rows, &err), &err);
+    CHECK_OK(test_read(count_execs, &rows, &err), &err); /* of what is committed */
     return rows;
 }
 
@@ -358,7 +358,8 @@ TEST(the_start_of_a_short_command_is_stored_with_its_end)
     boxes->hold_ms = 60000;
     struct box *box = made();
     struct box_exec *exec = awaited(box, &caller, &number);
-    CHECK(exec->held && !caller.done);
+    turn(20);
+    CHECK(!caller.done);
     CHECK_INT(stored_execs(), 0);
     say_exited(number, 0, 0, 0);
     settle();
@@ -367,12 +368,13 @@ TEST(the_start_of_a_short_command_is_stored_with_its_end)
     /* One that goes on is stored soon, and who does not wait for the end is told at once. */
     boxes->hold_ms = EXEC_HOLD_MS;
     exec = awaited(box, &caller, &number);
-    turn(EXEC_HOLD_MS + 5);
-    CHECK(!exec->held);
-    settle();
+    for (int i = 0; i < 500 && !caller.done; i++)
+        turn(EXEC_HOLD_MS);
     CHECK(caller.done == 1 && !box_exec_ended(exec));
     CHECK_INT(stored_execs(), 2);
-    CHECK(!started(box, &number)->held);
+    boxes->hold_ms = 60000;
+    (void)started(box, &number); /* this one shares its commit with whatever waits */
+    CHECK_INT(stored_execs(), 3);
     down();
 }
 
@@ -392,18 +394,11 @@ TEST(a_held_start_is_not_forgotten_when_something_ends)
     CHECK(caller.done == 1 && exec->state == EXEC_LOST);
     CHECK_INT(stored_execs(), 1);
     box = made();
-    CHECK(awaited(box, &caller, &number)->held != NULL);
-    boxes_drain(boxes); /* the server stops: it is told that the command runs */
-    settle();
+    (void)awaited(box, &caller, &number);
+    turn(20);
+    CHECK(!caller.done);
+    down(); /* the server stops: it is told that the command runs */
     CHECK(caller.done == 1 && !caller.failed);
-    CHECK_INT(stored_execs(), 2);
-    down();
-    up(true);
-    boxes->hold_ms = 60000;
-    CHECK(awaited(made(), &caller, &number)->held != NULL);
-    down(); /* in a moment's time */
-    CHECK(caller.done == 1 && caller.failed);
-    CHECK_INT(caller.err.code, ERR_UNAVAILABLE);
 }
 
 /* ---- restarts ---- */

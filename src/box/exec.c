@@ -92,7 +92,6 @@ void exec_free(struct box_exec *exec)
     }
     term_free(exec);
     exec_close_files(exec);
-    timer_cancel(exec->box->boxes->loop, &exec->hold);
     if (exec->held)
         change_free(exec->held);
     list_remove(&exec->node);
@@ -536,8 +535,8 @@ static void start_error(const struct box_exec *exec, const struct init_started *
 }
 
 /*
- * Whoever waits for the end is told nothing before it, so the row may wait for it too: most
- * commands are short, and then their start and end are in one commit. A kill meanwhile undoes the
+ * Whoever waits for the end is told nothing before it, so the commit may wait for it too: most
+ * commands are short, and then their start and end are in one. A kill meanwhile undoes the
  * command, as one that was acknowledged to nobody (take_stranger). Input that came with the wish is
  * with its init first, so that no command goes on with half of it.
  */
@@ -548,16 +547,7 @@ void exec_store_start(struct box_exec *exec)
     if (!change)
         return;
     exec->held = NULL;
-    timer_cancel(exec->box->boxes->loop, &exec->hold);
     change_submit(change);
-}
-
-static void on_hold(struct timer *timer)
-{
-    struct box_exec *exec = container_of(timer, struct box_exec, hold);
-
-    if (!exec->feeding)
-        exec_store_start(exec);
 }
 
 void exec_started(struct box_exec *exec, const struct init_started *answer)
@@ -579,11 +569,10 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     exec->held = change_new(exec->box, exec, exec->starting, "exec.started");
     exec->held->write = row_exec_insert;
     exec->held->settled = start_stored;
-    exec->hold.fn = on_hold;
     if (exec->starting && exec->starting->till_end)
-        timer_set(exec->box->boxes->loop, &exec->hold, exec->box->boxes->hold_ms);
-    else
-        on_hold(&exec->hold);
+        exec->held->lazy_ms = exec->box->boxes->hold_ms;
+    if (!exec->feeding)
+        exec_store_start(exec);
 }
 
 /* ---- output ---- */

@@ -36,7 +36,7 @@ int exec_feed_take(struct box_exec *exec, const struct exec_spec *spec, struct e
 static void feed_over(struct box_exec *exec)
 {
     exec->feeding = false;
-    if (exec->state == EXEC_RUNNING && !timer_is_set(&exec->hold))
+    if (exec->state == EXEC_RUNNING)
         exec_store_start(exec);
 }
 

@@ -69,7 +69,7 @@ struct boxes {
     struct map by_id;
     struct asks asks;
     struct list waits; /* of all commands, for drain */
-    int64_t hold_ms;   /* EXEC_HOLD_MS; a test may have more time */
+    unsigned hold_ms;  /* EXEC_HOLD_MS; a test may have more time */
     bool stopping;
     /* adopt.c */
     void (*started)(void *ctx);
@@ -200,8 +200,7 @@ struct box_exec {
     bool end_stored; /* whoever waits may be told */
     int64_t start_due_ms;
     struct box_op *starting; /* who waits for its start */
-    struct change *held;     /* its row, not yet handed in; NULL: none */
-    struct timer hold;       /* until it is */
+    struct change *held;     /* its row, while its input is not with its init; NULL: none */
     struct list readers, waits;
 
     /* input */
@@ -419,6 +418,7 @@ struct change {
     void (*settled)(struct change *change, const struct err *err); /* may be NULL */
     int (*write)(struct change *change, struct db *db, struct err *err);
     const char *event; /* type, or NULL */
+    unsigned lazy_ms;  /* so long nobody waits for it */
     bool audit;        /* no request's doing: audited here, under the event's name */
     const char *actor; /* whose doing it is then; NULL: nobody's */
     /* copies for the writer thread */

@@ -279,6 +279,7 @@ void change_submit(struct change *change)
         change->spec = spec_text(&change->arena, &change->box->spec);
     if (change->write == row_exec_insert)
         change->exec_spec = json_of(&change->arena, exec_spec_fields, &change->exec->spec);
-    change->job = (struct store_job){ .run = change_run, .done = change_done };
+    change->job =
+        (struct store_job){ .run = change_run, .done = change_done, .lazy_ms = change->lazy_ms };
     store_write(change->boxes->store, &change->job);
 }

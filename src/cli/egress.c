@@ -424,3 +424,107 @@ const struct command cmd_egress_explain = {
     .traits = CMD_REMOTE,
     .run = egress_explain_run,
 };
+
+/* ---- what went out ---- */
+
+static void put_line(struct cli *cli, const struct json *record)
+{
+    static const char *const words[] = { "at_ms", "sandbox", "verdict", "kind" };
+    struct str reason = json_text(record, "reason"), rule = json_text(record, "rule");
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        show_text(&cli->out, json_text(record, words[i]));
+        buf_putc(&cli->out, ' ');
+    }
+    show_text(&cli->out, json_text(record, "host"));
+    buf_printf(&cli->out, ":%lld ", (long long)json_num(record, "port", 0));
+    show_text(&cli->out, reason.n ? reason : rule.n ? rule : STR("-"));
+    buf_putc(&cli->out, '\n');
+}
+
+static int put_records(struct cli *cli, const struct json *page, struct err *err)
+{
+    json_each(record, json_get(page, "items"))
+    {
+        struct json_out json = json_to(&cli->out);
+
+        if (cli->json) {
+            json_put(&json, record);
+            buf_putc(&cli->out, '\n');
+        } else {
+            put_line(cli, record);
+        }
+    }
+    return cli_flush(cli, err);
+}
+
+#define LOG_PAUSE_MS 500
+
+static int egress_log_run(struct cli *cli, struct err *err)
+{
+    const char *sandbox = cli->arg_count ? cli_escape(cli, cli->args[0]) : NULL;
+    const char *path = sandbox ? arena_printf(&cli->arena, "/api/v1/sandboxes/%s/egress", sandbox)
+                               : "/api/v1/egress";
+    const char *denied = cli_has(cli, "denied") ? "&denied=true" : "";
+    int64_t since = -1, limit;
+    const struct json *page;
+
+    if (cli_int(cli, "since", 0, -1, &since, err) < 0 ||
+        cli_int(cli, "limit", 1, PAGE_DEFAULT, &limit, err) < 0)
+        return -1;
+    for (bool first = true;; first = false) {
+        const char *from =
+            since >= 0 ? arena_printf(&cli->arena, "&since=%lld", (long long)since) : "";
+
+        if (cli_get(cli, &page, err, "%s/records?limit=%lld%s%s", path,
+                    (long long)(first ? limit : PAGE_MAX), denied, from) < 0)
+            return err_wrap(err, "records");
+        bool none = !json_first(json_get(page, "items"));
+        since = json_num(page, "next", since);
+        if (put_records(cli, page, err) < 0)
+            return -1;
+        cli_forget(cli);
+        if (!cli_has(cli, "follow"))
+            return EXIT_OK;
+        if (none)
+            poll(NULL, 0, LOG_PAUSE_MS);
+    }
+}
+
+static const struct cli_flag log_flags[] = {
+    { "denied", NULL, "Only what was not let out" },
+    { "follow", NULL, "Go on with what comes" },
+    { "since", "N", "After record N, instead of the newest" },
+    { "limit", "N", "At most so many to begin with (100)" },
+    { 0 },
+};
+
+const struct command cmd_egress_log = {
+    .name = "egress log",
+    .args = "[SANDBOX]",
+    .help = "Show what a sandbox, or all of them, reached or tried to.",
+    .more = "What was denied and should not be:\n  atoll egress allow SANDBOX HOST",
+    .flags = log_flags,
+    .traits = CMD_REMOTE,
+    .run = egress_log_run,
+};
+
+static int egress_hosts_run(struct cli *cli, struct err *err)
+{
+    const struct json *reply;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/egress/hosts",
+                cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "hosts of %s", cli->args[0]);
+    if (cli->json)
+        return cli_put_reply(cli);
+    return cli_table(cli, json_get(reply, "items"), "host,>port,>denied,>allowed,>sent,>received");
+}
+
+const struct command cmd_egress_hosts = {
+    .name = "egress hosts",
+    .args = "SANDBOX",
+    .help = "Count what a sandbox reached or tried to, by host.",
+    .traits = CMD_REMOTE,
+    .run = egress_hosts_run,
+};

@@ -273,6 +273,9 @@ static void on_link(struct watch *watch, uint32_t events)
     else if (msg.verb >= WIRE_BOX_CREATE && msg.verb < WIRE_EGRESS_PEER && server.boxes) {
         boxes_heard(server.boxes, &msg, fds, count);
         count = 0;
+    } else if (msg.verb == WIRE_EGRESS_PEER && count == 1 && server.gate) {
+        gate_peer(server.gate, fds[0]);
+        count = 0;
     }
     for (unsigned i = 0; i < count; i++)
         close(fds[i]);
@@ -541,10 +544,12 @@ static void adopted(void *ctx)
 
 static void boot_done(struct store_job *job)
 {
-    if (job->rc < 0)
+    if (job->rc < 0) {
         give_up(&job->err);
-    else
-        boxes_start(server.boxes, adopted, NULL);
+        return;
+    }
+    gate_start(server.gate);
+    boxes_start(server.boxes, adopted, NULL);
 }
 
 static void on_event(void *ctx, const struct event *event)
@@ -601,6 +606,34 @@ static int build_links(struct err *err)
     return 0;
 }
 
+/* Where we listen, which no rule opens; an address that means all of them is every one's anyway. */
+static void own_listeners(struct egress_config *config)
+{
+    for (unsigned i = 0; i < server.start.listener_count; i++) {
+        struct egress_addr *own = &config->own[config->own_count];
+        struct host host;
+        uint16_t port;
+
+        if (config->own_count == EGRESS_OWN_MAX ||
+            host_port_parse(str_of(server.start.listeners[i].text), 0, &host, &port, NULL) < 0 ||
+            host.kind != HOST_ADDR)
+            continue;
+        *own = (struct egress_addr){ .family = host.addr.family, .port = port };
+        memcpy(own->bytes, host.addr.bytes, sizeof(own->bytes));
+        config->own_count++;
+    }
+}
+
+static void build_gate(void)
+{
+    struct gate_options options = { .loop = server.loop,
+                                    .store = server.store,
+                                    .boxes = server.boxes };
+
+    own_listeners(&options.config);
+    server.gate = gate_new(&options);
+}
+
 /* The key of the sealed values; made by the first start that has none. */
 static int load_key(struct err *err)
 {
@@ -631,8 +664,7 @@ static int build(struct err *err)
     server.auth = auth_new(server.loop, &auth);
     if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0)
         return -1;
-    server.gate = gate_new(&(struct gate_options){
-        .loop = server.loop, .store = server.store, .boxes = server.boxes });
+    build_gate();
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
                                .bus = server.bus,

@@ -135,6 +135,10 @@ static struct gate_box *know(struct gate *gate, const struct box *box)
     snprintf(known->id, sizeof(known->id), "%s", view.id);
     snprintf(known->tenant, sizeof(known->tenant), "%s", box_tenant(box));
     map_put(&gate->known, str_of(known->id), known);
+    struct gate_totals *before = map_del(&gate->before, str_of(known->id));
+    if (before)
+        known->totals = *before;
+    free(before);
     compile_box(gate, known, view.egress);
     return known;
 }

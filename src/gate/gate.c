@@ -12,6 +12,11 @@ struct gate *gate_new(const struct gate_options *options)
     gate->boxes = options->boxes;
     list_init(&gate->layers);
     list_init(&gate->packs);
+    list_init(&gate->records);
+    list_init(&gate->asks);
+    gate->config = options->config;
+    gate->peer.fd = -1;
+    gate->space = xmalloc(EGRESS_MSG_MAX);
     /* Later than those of an earlier life, whose policies the egress process may still hold. */
     gate->versions = (uint64_t)clock_wall_ms() * 1000;
     return gate;
@@ -19,14 +24,21 @@ struct gate *gate_new(const struct gate_options *options)
 
 int gate_load(struct gate *gate, struct db *db, struct err *err)
 {
-    return layers_load(gate, db, err) < 0 ? err_wrap(err, "layers of policy") : 0;
+    if (layers_load(gate, db, err) < 0 || records_load(gate, db, err) < 0 ||
+        questions_load(gate, db, err) < 0)
+        return err_wrap(err, "what sandboxes may reach");
+    return 0;
 }
 
 void gate_free(struct gate *gate)
 {
     if (!gate)
         return;
+    peer_close(gate);
+    questions_free(gate);
+    records_free(gate);
     effective_free(gate);
     layers_free(gate);
+    free(gate->space);
     free(gate);
 }

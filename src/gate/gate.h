@@ -21,15 +21,19 @@ struct gate_options {
     struct loop *loop;
     struct store *store;
     struct boxes *boxes;
+    struct egress_config config; /* what the egress process is told first */
 };
 
 struct gate *gate_new(const struct gate_options *options);
 void gate_free(struct gate *gate);
 /* Within the first job of a start, before anything else uses `gate`: reads the rows. */
 must_use int gate_load(struct gate *gate, struct db *db, struct err *err);
+/* The rows are read, those of sandboxes too: from now on there may be a link. */
+void gate_start(struct gate *gate);
 /* Every committed event: sandboxes that come, change and go. */
 void gate_heard(struct gate *gate, const struct event *event);
-/* Takes the descriptor: the own end of a new link to the egress process. */
+/* Takes the descriptor: the own end of a new link to the egress process. Used from gate_start on.
+ */
 void gate_peer(struct gate *gate, int fd);
 bool gate_linked(const struct gate *gate); /* is there an egress process? */
 
@@ -94,3 +98,58 @@ const struct policy *gate_policy(struct gate *gate, const struct box *box, const
 must_use int gate_try(struct gate *gate, const struct box *box, const struct egress_spec *own,
                       struct err *err);
 struct gate_totals gate_totals(struct gate *gate, const struct box *box);
+
+/* ---- records ---- */
+
+struct gate_record {
+    int64_t seq, at_ms, port, version, ended_ms, sent, received;
+    const char *sandbox, *run, *kind, *verdict, *why, *host, *rule, *reason, *method, *path, *addr;
+    bool revoked;
+};
+struct gate_filter {
+    const char *tenant;
+    const char *sandbox; /* id; NULL: all of the tenant */
+    bool denied;         /* only what was not allowed */
+    int64_t since;       /* after this number, oldest first; -1: the newest ones, oldest first */
+    unsigned limit;
+};
+must_use int gate_records(struct db *db, const struct gate_filter *filter,
+                          void (*fn)(void *ctx, const struct gate_record *row), void *ctx,
+                          struct err *err);
+struct gate_host {
+    const char *host;
+    int64_t port, allowed, denied, sent, received, first_ms, last_ms;
+};
+/* Counts by host, those that were denied most first; at most EGRESS_HOSTS_MAX. */
+must_use int gate_hosts(struct db *db, const char *tenant, const char *sandbox,
+                        void (*fn)(void *ctx, const struct gate_host *row), void *ctx,
+                        struct err *err);
+
+/* ---- asks ---- */
+
+struct ask_row {
+    const char *id, *tenant, *kind, *sandbox, *action, *hash, *state, *by, *note;
+    int64_t created_ms, expires_ms, decided_ms;
+};
+struct ask_decision {
+    bool allow;
+    const char *hash; /* of the action that was shown; NULL: not said */
+    const char *by, *note;
+};
+bool ask_state_ok(const char *state);
+must_use int ask_read(struct db *db, const char *tenant, const char *id, struct arena *arena,
+                      struct ask_row *out, struct err *err);
+/* Those in `state` (NULL: any) behind the id `after`, oldest first. */
+must_use int ask_each(struct db *db, const char *tenant, const char *state, const char *after,
+                      unsigned limit, void (*fn)(void *ctx, const struct ask_row *row), void *ctx,
+                      struct err *err);
+/*
+ * In a write job. 1: decided now; 0: it was decided so before; ERR_CONFLICT: it was decided
+ * otherwise, is over, or is not what the caller was shown.
+ */
+must_use int ask_decide(struct db *db, const char *tenant, const char *id,
+                        const struct ask_decision *what, struct arena *arena, struct ask_row *out,
+                        struct err *err);
+/* After the commit: whoever waits is told. */
+void gate_ask_decided(struct gate *gate, const char *id, bool allow);
+size_t gate_ask_waiting(struct gate *gate, const char *id); /* connections */

@@ -390,6 +390,7 @@ struct known {
 static const struct known state_files[] = {
     { "lock", false },
     { "admin.token", false },
+    { "egress.key", false },
     { "data", false },
     { "boxes", false },
     { "images", false },

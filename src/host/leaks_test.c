@@ -135,6 +135,7 @@ TEST(files_without_a_server)
     CHECK(mkdir(data, 0700) == 0);
     make(dir, "lock");
     make(dir, "admin.token");
+    make(dir, "egress.key");
     make(dir, "disks.img");
     make(data, "atoll.db");
     make(data, "atoll.db-wal");

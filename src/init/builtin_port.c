@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "init/init.h"
+#include "wire/egress.h"
 
 #define CONNECT_MS 10000
 #define SPLICE_MAX 262144
@@ -36,10 +37,12 @@ static void take_line(struct ports *ports, const char *line, bool six)
 {
     char address[33];
     unsigned port, state, uid;
+    const unsigned ours = htonl(EGRESS_SELF); /* the way out: nothing that anybody here serves */
 
     if (sscanf(line, " %*u: %32[0-9A-F]:%4x %*[0-9A-F]:%*x %2x %*s %*s %*s %u", address, &port,
                &state, &uid) != 4 ||
-        state != STATE_LISTEN || ports->count == INIT_PORTS_MAX)
+        state != STATE_LISTEN || ports->count == INIT_PORTS_MAX ||
+        (!six && strtoul(address, NULL, 16) == ours))
         return;
     ports->found[ports->count++] =
         (struct init_port){ .port = (uint16_t)port,

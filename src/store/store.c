@@ -9,7 +9,8 @@
  *
  * The writer takes what is there, and what came meanwhile, until the queue is empty or the batch
  * is full; then it commits. While it waits for the disk the next batch gathers, so batches grow
- * with the load and a lone job waits for nothing but its own fsync.
+ * with the load and a lone job waits for nothing but its own fsync. Jobs that are lazy are run at
+ * once, and the commit waits a little for one that is not.
  *
  * A job runs in a savepoint and is rolled back alone. Some errors (a full disk) make SQLite give
  * up the whole transaction; then everything in the batch so far is lost and comes back failed. A
@@ -23,6 +24,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -293,6 +295,18 @@ static bool run_jobs(struct store *store, struct jobs *taken, struct jobs *batch
     return true;
 }
 
+/* How long its commit may wait. */
+static int patience(const struct jobs *batch, int64_t began_ms)
+{
+    int64_t least = INT_MAX;
+
+    for (const struct store_job *job = batch->first; job; job = job->next)
+        least = MIN(least, (int64_t)job->lazy_ms);
+    if (least == 0 || batch->count == STORE_BATCH_MAX)
+        return 0;
+    return (int)MAX(began_ms + least - clock_mono_ms(), (int64_t)0);
+}
+
 static void count_jobs(const struct jobs *batch)
 {
     int64_t failed = 0;
@@ -311,6 +325,8 @@ static void run_batch(struct store *store, struct jobs *taken)
     struct db *db = store->writer.db;
     struct jobs batch;
     struct err err = { 0 };
+    int64_t began_ms = clock_mono_ms();
+    int wait_ms;
 
     jobs_init(&batch);
     bool damaged = is_damaged(store), good = !damaged && db_begin(db, &err) == 0;
@@ -318,6 +334,10 @@ static void run_batch(struct store *store, struct jobs *taken)
         (void)err_set(&err, ERR_UNAVAILABLE, "the store's file is damaged; restore a backup");
     if (good) {
         good = run_jobs(store, taken, &batch, &err);
+        while (good && (wait_ms = patience(&batch, began_ms)) > 0 &&
+               queue_take(&store->writes, taken, STORE_BATCH_MAX - batch.count, wait_ms) ==
+                   QUEUE_JOBS)
+            good = run_jobs(store, taken, &batch, &err);
 #ifdef ATOLL_LAZY_COMMIT /* a build that lies, to prove that the crash checker catches it */
         count_jobs(&batch);
         deliver(store, &batch);

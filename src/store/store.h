@@ -23,6 +23,7 @@ struct store_job {
     int (*run)(struct store_job *job, struct db *db, struct err *err);
     /* On the loop thread, after the commit (or the failure): rc and err say how it went. */
     void (*done)(struct store_job *job);
+    unsigned lazy_ms; /* of a write: so long its commit may wait for others to share it */
 
     int rc;
     struct err err;

@@ -535,6 +535,46 @@ TEST(closing_finishes_what_was_handed_in)
     CHECK(access(log, F_OK) < 0); /* settled into the file */
 }
 
+/* ---- jobs that can wait ---- */
+
+static void note_done(struct store_job *job)
+{
+    struct test_job *test = container_of(job, struct test_job, job);
+
+    *(int *)test->ctx += 1;
+}
+
+TEST(a_lazy_job_shares_the_commit_of_the_next_one)
+{
+    autofree char *path = test_path("db");
+    struct test_job lazy = test_job_of(add_event, &(int){ 0 });
+    int64_t before, rows;
+    struct err err;
+
+    test_open(path, NULL, NULL);
+    lazy.job.done = note_done;
+    lazy.job.lazy_ms = 60000;
+    before = metric_value("\natoll_store_commits_total ");
+    store_write(test_store, &lazy.job);
+    CHECK_OK(test_read(count_events, &rows, &err), &err);
+    CHECK(*(int *)lazy.ctx == 0 && rows == 0);
+    CHECK_OK(test_write(add_event, NULL, &err), &err); /* and is waited for */
+    CHECK_INT(*(int *)lazy.ctx, 1);
+    CHECK_INT(metric_value("\natoll_store_commits_total ") - before, 1);
+    /* Alone it waits as long as it said. */
+    lazy.job.lazy_ms = 20;
+    lazy.job.done = test_job_done;
+    store_write(test_store, &lazy.job);
+    loop_run(test_loop);
+    CHECK_INT(lazy.job.rc, 0);
+    CHECK_INT(metric_value("\natoll_store_commits_total ") - before, 2);
+    /* And when the store closes it is committed. */
+    lazy.job.lazy_ms = 60000;
+    store_write(test_store, &lazy.job);
+    test_close();
+    CHECK_INT(lazy.job.rc, 0);
+}
+
 /* ---- the log ---- */
 
 static int add_big_event(struct db *db, void *ctx, struct err *err)

@@ -29,6 +29,14 @@ static void cursor_down(struct screen *screen, const struct csi *csi)
     move_rows(screen, csi_count(csi, 0, 1), true);
 }
 
+/* VPR: a place and no move, so margins hold it up only where places are counted from them. */
+static void down_from_here(struct screen *screen, const struct csi *csi)
+{
+    unsigned row = screen->at.row + csi_count(csi, 0, 1);
+
+    control_goto(screen, screen->at.origin ? clamp(row, screen->bottom) : row, screen->at.col);
+}
+
 static void cursor_right(struct screen *screen, const struct csi *csi)
 {
     control_goto(screen, screen->at.row, screen->at.col + csi_count(csi, 0, 1));
@@ -357,7 +365,7 @@ static const struct csi_function functions[] = {
     { 0,   0,   'b', repeat },
     { 0,   0,   'c', attributes },
     { 0,   0,   'd', to_row },
-    { 0,   0,   'e', cursor_down },
+    { 0,   0,   'e', down_from_here },
     { 0,   0,   'f', to_place },
     { 0,   0,   'g', clear_tabs },
     { 0,   0,   'h', set_modes },

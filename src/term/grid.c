@@ -35,20 +35,15 @@ void grid_write_fill(struct row *row, unsigned to)
         row->cells[row->used] = row->fill;
 }
 
-/* One half of a wide character whose other half is about to be overwritten. */
-static void blank_half(struct screen *screen, struct row *row, unsigned col)
-{
-    row->cells[col] = (union cell){ .bg = row->cells[col].bg };
-    if (col == screen->cols - 1)
-        row->wrapped = false;
-}
-
+/* A wide character of which one half is about to be overwritten: the other becomes a blank too,
+ * with the background of what cuts it, as in xterm.js. */
 static void split(struct screen *screen, struct row *row, unsigned col)
 {
     if (col == 0 || col >= row->used || row->cells[col].kind != CELL_TAIL)
         return;
-    blank_half(screen, row, col - 1);
-    blank_half(screen, row, col);
+    row->cells[col - 1] = row->cells[col] = cell_blank(screen);
+    if (col == screen->cols - 1)
+        row->wrapped = false;
 }
 
 void grid_open(struct screen *screen, struct row *row, unsigned from, unsigned to)

@@ -79,6 +79,23 @@ TEST(utf8_wide_and_combining)
           { "\U0001f600\u200dx", "\U0001f600\u200dx", 0, 3 });
 }
 
+TEST(the_rest_of_a_wide_character_has_the_background_of_what_cut_it)
+{
+    static const char *const cuts[] = { "\r\033[42mx", "\033[1;2H\033[42mx", "\r\033[42m\033[X",
+                                        "\033[1;2H\033[42m\033[K" };
+
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
+        autoscreen struct screen *screen = screen_new(2, 10, 0);
+        struct screen_cell cell;
+
+        feed(screen, "\033[41m\u4e2d");
+        feed(screen, cuts[i]);
+        CHECK(screen_cell(screen, 0, i % 2 ? 0 : 1, &cell));
+        CHECK(cell.len == 0 && cell.width == 1);
+        CHECK_INT(cell.bg, 1 << 24 | 2);
+    }
+}
+
 TEST(cursor_moves_stay_on_the_screen)
 {
     LOOKS({ "\033[2;3Hx", "\n  x", 1, 3 }, { "\033[2;3fx", "\n  x", 1, 3 },
@@ -108,7 +125,8 @@ TEST(margins)
           { FULL "\033[2;3r\033[4;1H\n", "aaaa\nbbbb\ncccc\ndddd", 3, 0 },
           { "\033[2;3r\033[?6hx", "\nx", 1, 1 }, { "\033[2;3r\033[?6h\033[9;1Hx", "\n\nx", 2, 1 },
           { "\033[2;3r\033[3;1H\033[9A", "", 1, 0 }, { "\033[2;3r\033[9B", "", 2, 0 },
-          { "\033[2;3r\033[4;1H\033[9A", "", 1, 0 },
+          { "\033[2;3r\033[4;1H\033[9A", "", 1, 0 }, { "\033[2;3r\033[9e", "", 3, 0 },
+          { "\033[2;3r\033[?6h\033[9e", "", 2, 0 },
           { FULL "\033[2;3r\033[S", "aaaa\ncccc\n\ndddd", 0, 0 },
           { FULL "\033[2T", "\n\naaaa\nbbbb", 3, 4 }, { FULL "\033[99S", "", 3, 4 });
 }

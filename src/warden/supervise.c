@@ -30,6 +30,7 @@
 #include "warden/net.h"
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of linux/memfd.h */
+#define HEAR_OUT 64    /* messages, before a signal to end is acted upon */
 
 enum due {
     DUE_RESTART,  /* start the api process */
@@ -485,6 +486,17 @@ static int wait_ms(const struct warden *w)
 
 /* ---- signals ---- */
 
+/* What the api process said before the signal came: it may have become ready while we were busy. */
+static void hear_out(struct warden *w)
+{
+    for (int i = 0; i < HEAR_OUT && !w->ready && !w->condemned && w->api.pid; i++) {
+        struct pollfd link = { .fd = w->api.link, .events = POLLIN };
+
+        if (poll(&link, 1, 0) <= 0 || !hear(w))
+            return;
+    }
+}
+
 static void stop(struct warden *w, int number)
 {
     if (w->stopping) {
@@ -500,6 +512,7 @@ static void stop(struct warden *w, int number)
     socket_files_remove(w->args->listeners);
     listeners_close(w->args->listeners);
     log_info("stopping", kv_int("signal", number));
+    hear_out(w);
     if (!w->api.pid) {
         finish(w, 0);
         return;

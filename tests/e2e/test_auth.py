@@ -45,7 +45,12 @@ POLICY = {
     **{f"snapshot.{verb}": PEOPLE | {"agent"} for verb in ("list", "list_of")},
     **{f"snapshot.{verb}": STEER | {"agent"} for verb in ("create", "delete", "delete_of")},
     **{f"exec.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
-    **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
+    **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize", "cancel")},
+    **{f"egress.{what}": PEOPLE | {"agent"} for what in (
+        "policies", "explain", "pack.list", "node.read", "tenant.read", "project.read", "sandbox.read")},
+    **{f"egress.{layer}.{verb}": STEER for layer in ("node", "tenant", "project") for verb in (
+        "put", "change", "clear")},
+    **{f"egress.{what}": STEER for what in ("sandbox.put", "sandbox.change", "rule.add", "pack.put", "pack.delete")},
     **{f"terminal.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "attach", "screen", "recording")},
     **{f"terminal.{verb}": STEER | {"agent"} for verb in ("create", "kill", "signal", "resize")},
     **{f"session.{verb}": PEOPLE | {"agent"} for verb in (

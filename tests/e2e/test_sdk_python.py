@@ -502,6 +502,10 @@ def test_a_life(client):
         box.deny("b.test")
         assert box.explain("https://a.test/").verdict == "allow" and box.explain("b.test").rule == "b.test"
         assert [r.rule for r in box.egress().rules] == ["b.test", "a.test"]
+        assert box.egress_records(denied=True) == [] and box.egress_hosts() == [] and client.asks.list() == []
+        for call in (client.asks.get, client.asks.allow, client.asks.deny):
+            with pytest.raises(atoll.NotFound):
+                call("ask00000000000000000000000000")
         box.snapshot("again")
         assert box.delete_snapshot("again").name == "again"
         assert [s.name for s in client.snapshots.list()] == ["before"]

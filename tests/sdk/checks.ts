@@ -348,6 +348,13 @@ check("a life", async () => {
         await box.deny("b.test");
         assert.equal((await box.explain("https://a.test/")).verdict, "allow");
         assert.deepEqual((await box.egress()).rules.map((one) => one.rule), ["b.test", "a.test"]);
+        assert.deepEqual(await box.egressRecords({ denied: true }), []);
+        assert.deepEqual(await box.egressHosts(), []);
+        assert.deepEqual(await client.asks.list(), []);
+        const unknown = "ask00000000000000000000000000";
+        await assert.rejects(client.asks.get(unknown), atoll.NotFound);
+        await assert.rejects(client.asks.allow(unknown), atoll.NotFound);
+        await assert.rejects(client.asks.deny(unknown), atoll.NotFound);
         const copy = await box.fork({ name: "ts-copy" });
         assert.equal(await copy.files.readText("state"), "two\n");
         await copy.delete();

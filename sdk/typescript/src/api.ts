@@ -95,6 +95,11 @@ export const operations = {
     "egress.sandbox.read": { method: "GET", path: "/api/v1/sandboxes/{id}/egress" },
     "egress.explain": { method: "GET", path: "/api/v1/sandboxes/{id}/egress/explain" },
     "egress.rule.add": { method: "POST", path: "/api/v1/sandboxes/{id}/egress/rules" },
+    "egress.sandbox.records": { method: "GET", path: "/api/v1/sandboxes/{id}/egress/records" },
+    "egress.sandbox.hosts": { method: "GET", path: "/api/v1/sandboxes/{id}/egress/hosts" },
+    "ask.list": { method: "GET", path: "/api/v1/asks" },
+    "ask.read": { method: "GET", path: "/api/v1/asks/{ask}" },
+    "ask.decide": { method: "POST", path: "/api/v1/asks/{ask}/decision" },
 } satisfies Record<string, Operation>;
 
 export class Api extends Caller {
@@ -587,5 +592,35 @@ export class Api extends Caller {
     egressRuleAdd(id: string, body: models.EgressRuleAddRequest,
         options?: Options): Promise<models.EgressRuleAddResult> {
         return this.json(operations["egress.rule.add"], { id }, {}, body, options);
+    }
+
+    /** What a sandbox reached or tried to. The newest, or those after number `since`, oldest first; `denied=true`
+     *  for what was not let out. `next` is the `since` of the next page; an event egress.recorded says that there
+     *  is one. */
+    egressSandboxRecords(id: string, query: { denied?: string; since?: number; limit?: number },
+        options?: Options): Promise<Page<models.EgressRecord>> {
+        return this.json(operations["egress.sandbox.records"], { id }, query, undefined, options);
+    }
+
+    /** The same counted by host and port, the most denied first. */
+    egressSandboxHosts(id: string, options?: Options): Promise<Page<models.EgressHost>> {
+        return this.json(operations["egress.sandbox.hosts"], { id }, {}, undefined, options);
+    }
+
+    /** Questions to people, oldest first: all, or those in a `state`; a page of at most `limit` behind the id
+     *  `after`. */
+    askList(query: { state?: string; after?: string; limit?: number },
+        options?: Options): Promise<Page<models.AskInfo>> {
+        return this.json(operations["ask.list"], {}, query, undefined, options);
+    }
+
+    /** One of them. */
+    askRead(ask: string, options?: Options): Promise<models.AskInfo> {
+        return this.json(operations["ask.read"], { ask }, {}, undefined, options);
+    }
+
+    /** Allow or deny it, once. Saying the same again changes nothing; saying otherwise, or too late, is 409. */
+    askDecide(ask: string, body: models.AskDecideRequest, options?: Options): Promise<models.AskInfo> {
+        return this.json(operations["ask.decide"], { ask }, {}, body, options);
     }
 }

@@ -149,6 +149,28 @@ export class Templates {
     }
 }
 
+/** Questions to people, each decided at most once; operators decide. */
+export class Asks {
+    constructor(private readonly api: Api) {}
+
+    async list(state: string | undefined = "pending"): Promise<models.AskInfo[]> {
+        return (await this.api.askList({ state })).items;
+    }
+
+    get(ask: string): Promise<models.AskInfo> {
+        return this.api.askRead(ask);
+    }
+
+    /** For those who wait now; with the digest of what was seen, nothing else is allowed. */
+    allow(ask: string, more: { hash?: string; note?: string } = {}): Promise<models.AskInfo> {
+        return this.api.askDecide(ask, { verdict: "allow", ...more });
+    }
+
+    deny(ask: string, more: { hash?: string; note?: string } = {}): Promise<models.AskInfo> {
+        return this.api.askDecide(ask, { verdict: "deny", ...more });
+    }
+}
+
 /** Sandboxes made ahead, which a creation takes. */
 export class Pools {
     constructor(private readonly api: Api) {}
@@ -286,6 +308,7 @@ export class Client {
     readonly pools: Pools;
     readonly tokens: Tokens;
     readonly secrets: Secrets;
+    readonly asks: Asks;
     readonly events: Events;
     readonly audit: Audit;
     readonly backups: Backups;
@@ -307,6 +330,7 @@ export class Client {
         this.pools = new Pools(this.api);
         this.tokens = new Tokens(this.api);
         this.secrets = new Secrets(this.api);
+        this.asks = new Asks(this.api);
         this.events = new Events(this.api);
         this.audit = new Audit(this.api);
         this.backups = new Backups(this.api);

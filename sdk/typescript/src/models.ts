@@ -1070,3 +1070,97 @@ export interface EgressRuleAddResult {
     /** When */
     changed_at: string | null;
 }
+
+export interface EgressRecord {
+    /** Its number; rises */
+    seq: number;
+    /** When it was decided */
+    at_ms: string | null;
+    /** Who wanted it */
+    sandbox: string;
+    /** The run it belongs to; empty for none */
+    run: string;
+    /** How: a request, a tunnel by the proxy, TLS, another connection, atoll.internal */
+    kind: string;
+    /** What came of it */
+    verdict: string;
+    /** As in explain */
+    why: string;
+    /** The host; empty when none was read */
+    host: string;
+    /** The port */
+    port: number;
+    /** The rule that decided; empty for none */
+    rule: string;
+    /** For people */
+    reason: string;
+    /** Of a request that was seen */
+    method: string;
+    /** Likewise, cut off */
+    path: string;
+    /** Of the policy that decided */
+    version: number;
+    /** When it ended; null while it lasts */
+    ended_ms: string | null;
+    /** Bytes from the sandbox */
+    sent: number;
+    /** Bytes to it */
+    received: number;
+    /** Where it went; empty for nowhere */
+    addr: string;
+    /** It was closed because its rule was taken back */
+    revoked: boolean;
+}
+
+export interface EgressHost {
+    /** The host */
+    host: string;
+    /** The port */
+    port: number;
+    /** How often it was let out */
+    allowed: number;
+    /** …and not */
+    denied: number;
+    /** Bytes from the sandbox */
+    sent: number;
+    /** Bytes to it */
+    received: number;
+    /** The first time */
+    first_ms: string | null;
+    /** The last time */
+    last_ms: string | null;
+}
+
+export interface AskInfo {
+    /** ask… */
+    id: string;
+    /** egress: a connection waits */
+    kind: string;
+    /** Who asks */
+    sandbox: string;
+    /** What came of it */
+    state: string;
+    /** Exactly what is asked for */
+    action: unknown;
+    /** SHA-256 of the action's text */
+    hash: string;
+    /** When it was asked */
+    created_at: string | null;
+    /** When it is denied for want of an answer */
+    expires_at: string | null;
+    /** When it was decided; null before */
+    decided_at: string | null;
+    /** Who decided; null for nobody */
+    by: string | null;
+    /** What they said about it */
+    note: string;
+}
+
+export interface AskDecideRequest {
+    /** For those who wait now, and nobody later */
+    verdict: "allow" | "deny";
+    /** Of the action that was seen; another one is not decided */
+    hash?: string;
+    /** Why */
+    note?: string;
+}

@@ -156,6 +156,19 @@ export class Sandbox {
         await this.api.egressRuleAdd(this.id, { rule, verdict: "deny", level });
     }
 
+    /** What it reached or tried to: the newest, or those after the number `since`. */
+    async egressRecords(
+        page: { denied?: boolean; since?: number; limit?: number } = {},
+    ): Promise<models.EgressRecord[]> {
+        const { denied, ...rest } = page;
+        return (await this.api.egressSandboxRecords(this.id, { ...rest, denied: denied ? "true" : undefined })).items;
+    }
+
+    /** The same counted by host, the most denied first. */
+    async egressHosts(): Promise<models.EgressHost[]> {
+        return (await this.api.egressSandboxHosts(this.id)).items;
+    }
+
     // ---- snapshots ----
 
     /** Keeps its files as they are now, under a name. */

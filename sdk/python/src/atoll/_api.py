@@ -95,6 +95,11 @@ OPERATIONS: Dict[str, Operation] = {
     "egress.sandbox.read": Operation("GET", "/api/v1/sandboxes/{id}/egress"),
     "egress.explain": Operation("GET", "/api/v1/sandboxes/{id}/egress/explain"),
     "egress.rule.add": Operation("POST", "/api/v1/sandboxes/{id}/egress/rules"),
+    "egress.sandbox.records": Operation("GET", "/api/v1/sandboxes/{id}/egress/records"),
+    "egress.sandbox.hosts": Operation("GET", "/api/v1/sandboxes/{id}/egress/hosts"),
+    "ask.list": Operation("GET", "/api/v1/asks"),
+    "ask.read": Operation("GET", "/api/v1/asks/{ask}"),
+    "ask.decide": Operation("POST", "/api/v1/asks/{ask}/decision"),
 }
 
 
@@ -630,3 +635,33 @@ class Api(Caller):
         the opposite list of that layer is taken away."""
         body = {"rule": rule, "verdict": verdict, "level": level}
         return self._json(OPERATIONS["egress.rule.add"], {"id": id}, {}, body, models.EgressRuleAddResult, options)
+
+    def egress_sandbox_records(self, id: str, *, denied: Optional[str] = None, since: Optional[int] = None,
+                               limit: Optional[int] = None,
+                               options: Optional[Options] = None) -> Page[models.EgressRecord]:
+        """What a sandbox reached or tried to. The newest, or those after number `since`, oldest first;
+        `denied=true` for what was not let out. `next` is the `since` of the next page; an event
+        egress.recorded says that there is one."""
+        return self._page(OPERATIONS["egress.sandbox.records"], {"id": id},
+                          {"denied": denied, "since": since, "limit": limit}, None, models.EgressRecord, options)
+
+    def egress_sandbox_hosts(self, id: str, *, options: Optional[Options] = None) -> Page[models.EgressHost]:
+        """The same counted by host and port, the most denied first."""
+        return self._page(OPERATIONS["egress.sandbox.hosts"], {"id": id}, {}, None, models.EgressHost, options)
+
+    def ask_list(self, *, state: Optional[str] = None, after: Optional[str] = None, limit: Optional[int] = None,
+                 options: Optional[Options] = None) -> Page[models.AskInfo]:
+        """Questions to people, oldest first: all, or those in a `state`; a page of at most `limit` behind the id
+        `after`."""
+        return self._page(OPERATIONS["ask.list"], {}, {"state": state, "after": after, "limit": limit}, None,
+                          models.AskInfo, options)
+
+    def ask_read(self, ask: str, *, options: Optional[Options] = None) -> models.AskInfo:
+        """One of them."""
+        return self._json(OPERATIONS["ask.read"], {"ask": ask}, {}, None, models.AskInfo, options)
+
+    def ask_decide(self, ask: str, *, verdict: Literal["allow", "deny"], hash: Optional[str] = None,
+                   note: Optional[str] = None, options: Optional[Options] = None) -> models.AskInfo:
+        """Allow or deny it, once. Saying the same again changes nothing; saying otherwise, or too late, is 409."""
+        body = {"verdict": verdict, "hash": hash, "note": note}
+        return self._json(OPERATIONS["ask.decide"], {"ask": ask}, {}, body, models.AskInfo, options)

@@ -192,6 +192,28 @@ class Tokens:
         return self._api.token_revoke(id, tenant=tenant)
 
 
+class Asks:
+    """Questions to people, each decided at most once; operators decide."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def list(self, *, state: Optional[str] = "pending", after: Optional[str] = None,
+             limit: Optional[int] = None) -> List[models.AskInfo]:
+        """Oldest first; a page goes on behind the id `after`."""
+        return self._api.ask_list(state=state, after=after, limit=limit).items
+
+    def get(self, ask: str) -> models.AskInfo:
+        return self._api.ask_read(ask)
+
+    def allow(self, ask: str, *, hash: Optional[str] = None, note: Optional[str] = None) -> models.AskInfo:
+        """For those who wait now; with the digest of what was seen, nothing else is allowed."""
+        return self._api.ask_decide(ask, verdict="allow", hash=hash, note=note)
+
+    def deny(self, ask: str, *, hash: Optional[str] = None, note: Optional[str] = None) -> models.AskInfo:
+        return self._api.ask_decide(ask, verdict="deny", hash=hash, note=note)
+
+
 class Secrets:
     """Values that the server keeps sealed and never gives back, and what agents connect with."""
 
@@ -304,6 +326,7 @@ class Client:
         self.pools = Pools(self.api)
         self.tokens = Tokens(self.api)
         self.secrets = Secrets(self.api)
+        self.asks = Asks(self.api)
         self.events = Events(self.api)
         self.audit = Audit(self.api)
         self.backups = Backups(self.api)

@@ -965,14 +965,118 @@ class EgressRuleAddResult(Model):
     }
 
 
+@dataclass(frozen=True)
+class EgressRecord(Model):
+    # Its number; rises
+    seq: int = 0
+    # When it was decided
+    at_ms: Optional[datetime] = None
+    # Who wanted it
+    sandbox: str = ""
+    # The run it belongs to; empty for none
+    run: str = ""
+    # How: a request, a tunnel by the proxy, TLS, another connection, atoll.internal
+    kind: str = ""
+    # What came of it
+    verdict: str = ""
+    # As in explain
+    why: str = ""
+    # The host; empty when none was read
+    host: str = ""
+    # The port
+    port: int = 0
+    # The rule that decided; empty for none
+    rule: str = ""
+    # For people
+    reason: str = ""
+    # Of a request that was seen
+    method: str = ""
+    # Likewise, cut off
+    path: str = ""
+    # Of the policy that decided
+    version: int = 0
+    # When it ended; null while it lasts
+    ended_ms: Optional[datetime] = None
+    # Bytes from the sandbox
+    sent: int = 0
+    # Bytes to it
+    received: int = 0
+    # Where it went; empty for nowhere
+    addr: str = ""
+    # It was closed because its rule was taken back
+    revoked: bool = False
+    _special: ClassVar[Special] = {
+        "at_ms": datetime,
+        "ended_ms": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class EgressHost(Model):
+    # The host
+    host: str = ""
+    # The port
+    port: int = 0
+    # How often it was let out
+    allowed: int = 0
+    # …and not
+    denied: int = 0
+    # Bytes from the sandbox
+    sent: int = 0
+    # Bytes to it
+    received: int = 0
+    # The first time
+    first_ms: Optional[datetime] = None
+    # The last time
+    last_ms: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "first_ms": datetime,
+        "last_ms": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class AskInfo(Model):
+    # ask…
+    id: str = ""
+    # egress: a connection waits
+    kind: str = ""
+    # Who asks
+    sandbox: str = ""
+    # What came of it
+    state: str = ""
+    # Exactly what is asked for
+    action: Any = None
+    # SHA-256 of the action's text
+    hash: str = ""
+    # When it was asked
+    created_at: Optional[datetime] = None
+    # When it is denied for want of an answer
+    expires_at: Optional[datetime] = None
+    # When it was decided; null before
+    decided_at: Optional[datetime] = None
+    # Who decided; null for nobody
+    by: Optional[str] = None
+    # What they said about it
+    note: str = ""
+    _special: ClassVar[Special] = {
+        "created_at": datetime,
+        "expires_at": datetime,
+        "decided_at": datetime,
+    }
+
+
 __all__ = [
+    "AskInfo",
     "AuditVerdict",
     "BackupInfo",
     "BindMount",
     "EgressExplanation",
+    "EgressHost",
     "EgressInfo",
     "EgressPolicy",
     "EgressPolicyRule",
+    "EgressRecord",
     "EgressRuleAddResult",
     "EgressSpec",
     "ExecInfo",

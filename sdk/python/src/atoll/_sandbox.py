@@ -178,6 +178,16 @@ class Sandbox:
         """Denies a host; that wins over every allow."""
         self._api.egress_rule_add(self.id, rule=rule, verdict="deny", level=level)
 
+    def egress_records(self, *, denied: bool = False, since: Optional[int] = None,
+                       limit: Optional[int] = None) -> List[models.EgressRecord]:
+        """What it reached or tried to: the newest, or those after the number `since`."""
+        return self._api.egress_sandbox_records(self.id, denied="true" if denied else None, since=since,
+                                                limit=limit).items
+
+    def egress_hosts(self) -> List[models.EgressHost]:
+        """The same counted by host, the most denied first."""
+        return self._api.egress_sandbox_hosts(self.id).items
+
     # ---- snapshots ----
 
     def snapshot(self, name: str) -> models.SnapshotInfo:

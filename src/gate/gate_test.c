@@ -1,0 +1,625 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "gate/own.h"
+#include "store/testing.h"
+
+/* ---- two sandboxes out of rows, and an egress process that is played ---- */
+
+static struct gate *gate;
+static struct boxes *boxes;
+static char one[ID_SIZE], two[ID_SIZE];
+static int egress = -1; /* its end of the link */
+static unsigned events;
+static char last_event[4096];
+
+static int no_send(void *ctx, const struct wire_msg *msg)
+{
+    (void)ctx, (void)msg;
+    return 0;
+}
+
+static void on_event(void *ctx, const struct event *event)
+{
+    (void)ctx;
+    events++;
+    snprintf(last_event, sizeof(last_event), "%s %s %.*s", event->type, event->object,
+             STR_FMT(event->body));
+    if (gate)
+        gate_heard(gate, event);
+}
+
+static int add_sandbox(struct db *db, const char *id, int64_t slot, const char *spec,
+                       struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "INSERT INTO sandbox (id, tenant, name, slot, state, reason, spec, by,"
+                     " created_ms, changed_ms) VALUES ($1, 'default', '', $2, 'stopped', '', $3,"
+                     " 'me', 1, 1)");
+
+    query_text(q, 1, id);
+    query_i64(q, 2, slot);
+    query_text(q, 3, spec);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
+static int rows_run(struct db *db, void *ctx, struct err *err)
+{
+    (void)ctx;
+    if (add_sandbox(db, one, 1, "{\"egress\":{\"allow\":[\"one.test\"],\"mode\":\"ask\"}}", err) <
+            0 ||
+        add_sandbox(db, two, 2, "{}", err) < 0)
+        return -1;
+    return 0;
+}
+
+static int load_run(struct db *db, void *ctx, struct err *err)
+{
+    (void)ctx;
+    return boxes_load(boxes, db, err) < 0 ? -1 : gate_load(gate, db, err);
+}
+
+static void run(int (*fn)(struct db *, void *, struct err *), void *ctx)
+{
+    struct err err = { 0 };
+
+    CHECK_OK(test_write(fn, ctx, &err), &err);
+}
+
+static struct timer pause_timer;
+
+static void pause_over(struct timer *timer)
+{
+    (void)timer;
+    loop_stop(test_loop);
+}
+
+static void turn(int64_t ms)
+{
+    pause_timer = (struct timer){ .fn = pause_over };
+    timer_set(test_loop, &pause_timer, ms);
+    loop_run(test_loop);
+}
+
+static void link_up(void)
+{
+    int pair[2];
+
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    if (egress >= 0)
+        close(egress);
+    egress = pair[1];
+    gate_peer(gate, pair[0]);
+}
+
+static void life(void)
+{
+    int spool = open(test_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    CHECK(spool >= 0);
+    boxes = boxes_new(&(struct boxes_options){ .loop = test_loop,
+                                               .store = test_store,
+                                               .spool_dir = spool,
+                                               .sandboxes_max = 10,
+                                               .send = no_send });
+    gate =
+        gate_new(&(struct gate_options){ .loop = test_loop, .store = test_store, .boxes = boxes });
+    run(load_run, NULL);
+    gate_start(gate);
+    link_up();
+}
+
+static void end(void)
+{
+    gate_free(gate);
+    gate = NULL;
+    boxes_free(boxes);
+    close(egress);
+    egress = -1;
+}
+
+static void set_up(void)
+{
+    static unsigned number;
+    autofree char *name = xprintf("gate-%u.db", number++);
+    autofree char *path = test_path(name);
+
+    id_make(one, "sb");
+    id_make(two, "sb");
+    events = 0;
+    test_open(path, on_event, NULL);
+    run(rows_run, NULL);
+    life();
+}
+
+static void tear_down(void)
+{
+    end();
+    test_close();
+}
+
+/* The next message to the egress process; false: none. */
+static char space[EGRESS_MSG_MAX];
+static bool heard(struct egress_msg *msg)
+{
+    int got = egress_recv(egress, space, msg);
+
+    CHECK(got == 1 || (got < 0 && errno == EAGAIN));
+    return got == 1;
+}
+
+static void drain(void)
+{
+    struct egress_msg msg;
+
+    while (heard(&msg))
+        ;
+}
+
+static struct egress_decision decision(const char *id, const char *host, uint8_t verdict)
+{
+    static uint64_t serial;
+    struct egress_decision what = { .serial = ++serial,
+                                    .pid = 7,
+                                    .request = 1,
+                                    .version = 3,
+                                    .time_ms = clock_wall_ms(),
+                                    .port = 443,
+                                    .kind = EGRESS_KIND_TLS,
+                                    .verdict = verdict,
+                                    .reason = WHY_NO_RULE };
+
+    snprintf(what.name.id, sizeof(what.name.id), "%s", id);
+    snprintf(what.host, sizeof(what.host), "%s", host);
+    snprintf(what.rule, sizeof(what.rule), "a rule");
+    snprintf(what.text, sizeof(what.text), "for people");
+    return what;
+}
+
+static void say(uint16_t verb, uint32_t number, const struct egress_decision *what)
+{
+    struct egress_msg msg = { .head = { .verb = verb, .number = number } };
+
+    if (what)
+        msg.body.decision = *what;
+    CHECK(egress_send(egress, &msg) == 0);
+}
+
+/* Until what was said is stored. */
+static void stored(void)
+{
+    turn(EGRESS_FLUSH_MS + 60);
+    turn(60);
+}
+
+static int64_t number_of(const char *id, const char *what)
+{
+    struct gate_totals totals = gate_totals(gate, boxes_by_id(boxes, id));
+
+    return strcmp(what, "allowed") == 0  ? totals.allowed
+           : strcmp(what, "denied") == 0 ? totals.denied
+           : strcmp(what, "sent") == 0   ? totals.sent
+                                         : totals.lost;
+}
+
+/* ---- policies ---- */
+
+TEST(a_link_begins_with_everything)
+{
+    struct egress_msg msg;
+    unsigned policies = 0;
+    bool asked_one = false;
+
+    set_up();
+    CHECK(heard(&msg) && msg.head.verb == EGRESS_CONFIG);
+    while (heard(&msg) && msg.head.verb == EGRESS_POLICY) {
+        struct policy policy;
+        struct policy_answer answer;
+        struct host host;
+        struct err err = { 0 };
+
+        CHECK_OK(policy_open(&policy, msg.tail, msg.body.policy.size, &err), &err);
+        CHECK(policy.version == msg.body.policy.version);
+        CHECK(host_parse(STR("one.test"), &host, NULL) == 0);
+        policy_decide(&policy, &(struct policy_question){ .host = &host, .port = 443 }, &answer);
+        bool is_one = strcmp(msg.body.policy.name.id, one) == 0;
+        CHECK_INT(answer.verdict, is_one ? POLICY_ALLOW : POLICY_DENY);
+        asked_one |= is_one && policy.mode == POLICY_MODE_ASK;
+        policies++;
+    }
+    CHECK_INT(policies, 2);
+    CHECK(asked_one);
+    CHECK_INT(msg.head.verb, EGRESS_SYNCED);
+    CHECK(gate_linked(gate));
+    tear_down();
+}
+
+TEST(a_change_is_said_at_once_to_whom_it_concerns)
+{
+    const char *allow[] = { "x.test", NULL };
+    struct egress_spec spec = { .allow = allow, .version = 1 };
+    struct gate_layer layer = {
+        .level = LEVEL_TENANT, .tenant = "default", .name = "", .spec = &spec, .by = "me"
+    };
+    struct egress_msg msg;
+    unsigned said = 0;
+    uint64_t before;
+
+    set_up();
+    before = gate_policy(gate, boxes_by_id(boxes, one), NULL)->version;
+    drain();
+    gate_layer_set(gate, &layer);
+    while (heard(&msg)) {
+        CHECK_INT(msg.head.verb, EGRESS_POLICY);
+        CHECK(msg.body.policy.version > before);
+        said++;
+    }
+    CHECK_INT(said, 2);
+    layer.tenant = "other";
+    gate_layer_set(gate, &layer);
+    CHECK(!heard(&msg));
+    layer.level = LEVEL_PROJECT;
+    layer.name = "shop";
+    layer.tenant = "default";
+    gate_layer_set(gate, &layer);
+    CHECK(!heard(&msg)); /* neither belongs to it */
+    gate_heard(gate,
+               &(struct event){ .type = (char *)(uintptr_t) "sandbox.deleted",
+                                .object = arena_printf(&(struct arena){ 0 }, "sandbox/%s", two) });
+    CHECK(heard(&msg) && msg.head.verb == EGRESS_FORGET);
+    CHECK_STR(msg.body.forget.id, two);
+    tear_down();
+}
+
+TEST(nonsense_ends_the_link_and_another_begins_anew)
+{
+    struct egress_msg msg;
+
+    set_up();
+    drain();
+    CHECK(send(egress, "nonsense", 8, 0) == 8);
+    turn(20);
+    CHECK(!gate_linked(gate));
+    link_up();
+    CHECK(heard(&msg) && msg.head.verb == EGRESS_CONFIG);
+    CHECK(gate_linked(gate));
+    tear_down();
+}
+
+/* ---- records ---- */
+
+struct seen {
+    unsigned count;
+    struct gate_record last;
+    char addr[64], verdict[16], host[64];
+    struct gate_host hosts[4];
+    unsigned host_count;
+};
+
+static void see(void *ctx, const struct gate_record *row)
+{
+    struct seen *seen = ctx;
+
+    seen->count++;
+    seen->last = *row;
+    snprintf(seen->addr, sizeof(seen->addr), "%s", row->addr);
+    snprintf(seen->verdict, sizeof(seen->verdict), "%s", row->verdict);
+    snprintf(seen->host, sizeof(seen->host), "%s", row->host);
+}
+
+static void see_host(void *ctx, const struct gate_host *row)
+{
+    struct seen *seen = ctx;
+
+    if (seen->host_count < ARRAY_LEN(seen->hosts))
+        seen->hosts[seen->host_count] = *row;
+    seen->host_count++;
+}
+
+static struct gate_filter filter = { .tenant = "default", .since = 0, .limit = 1000 };
+
+static int look_run(struct db *db, void *ctx, struct err *err)
+{
+    if (gate_records(db, &filter, see, ctx, err) < 0)
+        return -1;
+    return gate_hosts(db, "default", one, see_host, ctx, err);
+}
+
+TEST(decisions_and_their_ends_are_kept_and_counted)
+{
+    struct egress_decision allowed, denied, stranger;
+    struct seen seen = { 0 }, only = { 0 };
+
+    set_up();
+    drain();
+    allowed = decision(one, "one.test", EGRESS_ALLOWED);
+    denied = decision(one, "evil.test", EGRESS_DENIED);
+    stranger = decision(one, "evil.test", EGRESS_DENIED);
+    memcpy(stranger.name.id, "sb0000", 6);
+    say(EGRESS_DECISION, 0, &allowed);
+    say(EGRESS_DECISION, 0, &denied);
+    say(EGRESS_DECISION, 0, &stranger);
+    stored();
+    run(look_run, &seen);
+    CHECK_INT(seen.count, 2);
+    CHECK_STR(seen.verdict, "denied");
+    CHECK_STR(seen.host, "evil.test");
+    CHECK_INT(seen.last.port, 443);
+    CHECK_INT(seen.host_count, 2);
+    CHECK(strncmp(last_event,
+                  "egress.recorded egress/records {\"first\":1,\"last\":2,\"denied\":1}", 60) == 0);
+    struct egress_msg flow = { .head.verb = EGRESS_FLOW };
+    flow.body.flow =
+        (struct egress_flow){ .name = allowed.name,
+                              .serial = allowed.serial,
+                              .pid = 7,
+                              .request = 1,
+                              .started_ms = 1,
+                              .ended_ms = clock_wall_ms(),
+                              .sent = 10,
+                              .received = 20,
+                              .kind = EGRESS_KIND_TLS,
+                              .revoked = 1,
+                              .addr = { .family = 4, .port = 443, .bytes = { 9, 9, 9, 9 } } };
+    snprintf(flow.body.flow.host, sizeof(flow.body.flow.host), "one.test");
+    CHECK(egress_send(egress, &flow) == 0);
+    stored();
+    filter.limit = 1;
+    run(look_run, &only);
+    filter.limit = 1000;
+    CHECK_STR(only.addr, "9.9.9.9:443");
+    CHECK(only.last.sent == 10 && only.last.received == 20 && only.last.revoked &&
+          only.last.ended_ms);
+    CHECK_INT(only.hosts[1].sent, 10); /* most denied first */
+    CHECK_INT(number_of(one, "allowed"), 1);
+    CHECK_INT(number_of(one, "denied"), 1);
+    CHECK_INT(number_of(one, "sent"), 10);
+    filter.denied = true;
+    seen = (struct seen){ 0 };
+    run(look_run, &seen);
+    filter.denied = false;
+    CHECK_INT(seen.count, 1);
+    filter.tenant = "other";
+    seen = (struct seen){ 0 };
+    run(look_run, &seen);
+    filter.tenant = "default";
+    CHECK_INT(seen.count, 0);
+    end(); /* and another life knows what was counted */
+    life();
+    CHECK_INT(number_of(one, "allowed"), 1);
+    CHECK_INT(number_of(one, "sent"), 10);
+    tear_down();
+}
+
+TEST(of_one_sandbox_so_many_records_are_kept_in_a_second)
+{
+    struct egress_decision what;
+    struct seen seen = { 0 };
+
+    set_up();
+    drain();
+    for (int i = 0; i <= EGRESS_RECORDS_PER_SECOND; i++) {
+        what = decision(one, "evil.test", EGRESS_DENIED);
+        records_decision(gate, &what);
+    }
+    what = decision(two, "evil.test", EGRESS_DENIED);
+    records_decision(gate, &what); /* another has its own */
+    CHECK_INT(number_of(one, "lost"), 1);
+    stored();
+    stored();
+    run(look_run, &seen);
+    CHECK_INT(seen.count, EGRESS_RECORDS_PER_SECOND + 1);
+    CHECK_INT(seen.hosts[0].denied, EGRESS_RECORDS_PER_SECOND + 1); /* counted all the same */
+    CHECK_INT(number_of(two, "lost"), 0);
+    tear_down();
+}
+
+TEST(what_waits_for_the_store_is_bounded)
+{
+    struct egress_decision what;
+
+    set_up();
+    drain();
+    for (int i = 0; i < EGRESS_WAITING_MAX; i++) {
+        what = decision(one, "evil.test", EGRESS_DENIED);
+        records_decision(gate, &what);
+    }
+    CHECK_INT(number_of(two, "lost"), 0);
+    what = decision(two, "evil.test", EGRESS_DENIED);
+    records_decision(gate, &what);
+    CHECK_INT(number_of(two, "lost"), 1);
+    tear_down();
+}
+
+/* ---- asks ---- */
+
+struct looked {
+    struct arena arena;
+    struct ask_row row;
+    struct ask_decision what;
+    unsigned count;
+    int rc;
+    struct err err;
+    const char *id;
+};
+
+static void take_ask(void *ctx, const struct ask_row *row)
+{
+    struct looked *looked = ctx;
+
+    looked->count++;
+    looked->row = *row;
+    looked->row.id = arena_strdup(&looked->arena, row->id);
+    looked->row.hash = arena_strdup(&looked->arena, row->hash);
+    looked->row.state = arena_strdup(&looked->arena, row->state);
+    looked->row.action = arena_strdup(&looked->arena, row->action);
+}
+
+static int asks_run(struct db *db, void *ctx, struct err *err)
+{
+    return ask_each(db, "default", NULL, NULL, 1000, take_ask, ctx, err);
+}
+
+static int decide_run(struct db *db, void *ctx, struct err *err)
+{
+    struct looked *looked = ctx;
+
+    (void)err;
+    looked->rc = ask_decide(db, "default", looked->id, &looked->what, &looked->arena, &looked->row,
+                            &looked->err);
+    return 0;
+}
+
+static int decide(struct looked *looked, bool allow, const char *hash)
+{
+    looked->id = looked->row.id;
+    looked->what = (struct ask_decision){ .allow = allow, .hash = hash, .by = "me" };
+    run(decide_run, looked);
+    if (looked->rc > 0)
+        gate_ask_decided(gate, looked->id, allow);
+    return looked->rc;
+}
+
+static int answer_to(uint32_t number)
+{
+    struct egress_msg msg;
+
+    if (!heard(&msg))
+        return -1;
+    CHECK_INT(msg.head.verb, EGRESS_ANSWER);
+    CHECK_INT(msg.head.number, number);
+    return (int)msg.body.answer.allow;
+}
+
+TEST(an_ask_is_decided_once_for_all_who_wait)
+{
+    struct egress_decision what;
+    struct looked looked = { 0 };
+
+    set_up();
+    drain();
+    what = decision(one, "new.test", EGRESS_ASKED);
+    say(EGRESS_ASK, 11, &what);
+    say(EGRESS_ASK, 12, &what);
+    stored();
+    CHECK(strncmp(last_event, "ask.created ", 12) == 0);
+    run(asks_run, &looked);
+    CHECK_INT(looked.count, 1);
+    CHECK_STR(looked.row.state, "pending");
+    CHECK(strstr(looked.row.action, "\"host\":\"new.test\",\"port\":443"));
+    CHECK_INT(gate_ask_waiting(gate, looked.row.id), 2);
+    CHECK_INT(answer_to(0), -1);
+    CHECK_INT(decide(&looked, true, "not the digest"), -1);
+    CHECK_INT(looked.err.code, ERR_CONFLICT);
+    CHECK_INT(decide(&looked, true, looked.row.hash), 1);
+    CHECK_INT(answer_to(11), 1);
+    CHECK_INT(answer_to(12), 1);
+    CHECK_INT(decide(&looked, true, NULL), 0);   /* a second click */
+    CHECK_INT(decide(&looked, false, NULL), -1); /* and another mind */
+    CHECK_INT(looked.err.code, ERR_CONFLICT);
+    say(EGRESS_ASK, 13, &what); /* allowed were those who waited */
+    stored();
+    run(asks_run, &looked);
+    CHECK_INT(looked.count, 3);
+    arena_free(&looked.arena);
+    tear_down();
+}
+
+TEST(a_denial_holds_until_the_ask_would_have_ended)
+{
+    struct egress_decision what;
+    struct looked looked = { 0 };
+
+    set_up();
+    drain();
+    what = decision(one, "new.test", EGRESS_ASKED);
+    say(EGRESS_ASK, 21, &what);
+    stored();
+    run(asks_run, &looked);
+    CHECK_INT(decide(&looked, false, NULL), 1);
+    CHECK_INT(answer_to(21), 0);
+    say(EGRESS_ASK, 22, &what);
+    turn(20);
+    CHECK_INT(answer_to(22), 0);
+    run(asks_run, &looked);
+    CHECK_INT(looked.count, 2); /* the same one, seen twice */
+    arena_free(&looked.arena);
+    tear_down();
+}
+
+static int hurry_run(struct db *db, void *ctx, struct err *err)
+{
+    autoquery struct query *q = db_query(db, "UPDATE ask SET expires_ms = $1");
+
+    (void)ctx;
+    query_i64(q, 1, clock_wall_ms() - 1);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
+TEST(nobody_answers_and_it_is_refused)
+{
+    struct egress_decision what;
+    struct looked looked = { 0 };
+
+    set_up();
+    drain();
+    what = decision(one, "new.test", EGRESS_ASKED);
+    say(EGRESS_ASK, 31, &what);
+    stored();
+    run(hurry_run, NULL);
+    run(asks_run, &looked);
+    CHECK_INT(decide(&looked, true, NULL), -1); /* too late, though nobody has noticed yet */
+    CHECK_INT(looked.err.code, ERR_CONFLICT);
+    end();
+    life(); /* what was open is known again, and its end comes */
+    drain();
+    turn(1100);
+    stored();
+    looked.count = 0;
+    run(asks_run, &looked);
+    CHECK_STR(looked.row.state, "expired");
+    CHECK(strncmp(last_event, "ask.expired ", 12) == 0);
+    arena_free(&looked.arena);
+    tear_down();
+}
+
+TEST(only_in_mode_ask_and_only_so_many)
+{
+    struct egress_decision what;
+    struct looked looked = { 0 };
+
+    set_up();
+    drain();
+    what = decision(two, "new.test", EGRESS_ASKED); /* its mode is deny */
+    say(EGRESS_ASK, 41, &what);
+    turn(20);
+    CHECK_INT(answer_to(41), 0);
+    for (uint32_t i = 0; i < ASKS_PENDING_MAX; i++) {
+        what = decision(one, "", EGRESS_ASKED);
+        snprintf(what.host, sizeof(what.host), "h%u.test", i);
+        say(EGRESS_ASK, 100 + i, &what);
+        turn(1);
+    }
+    turn(20);
+    CHECK_INT(answer_to(0), -1);
+    what = decision(one, "more.test", EGRESS_ASKED);
+    say(EGRESS_ASK, 99, &what);
+    turn(20);
+    CHECK_INT(answer_to(99), 0);
+    what = decision(one, "h0.test", EGRESS_ASKED);
+    for (uint32_t i = 1; i < ASKS_WAITING_MAX; i++)
+        questions_asked(gate, 1000 + i, &what);
+    CHECK_INT(answer_to(0), -1);
+    questions_asked(gate, 5000, &what);
+    CHECK_INT(answer_to(5000), 0);
+    questions_unasked(gate, 1001); /* one leaves, another fits */
+    questions_asked(gate, 5001, &what);
+    CHECK_INT(answer_to(0), -1);
+    stored();
+    run(asks_run, &looked);
+    CHECK_INT(looked.count, ASKS_PENDING_MAX);
+    arena_free(&looked.arena);
+    tear_down();
+}
