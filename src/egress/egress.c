@@ -57,6 +57,11 @@ static void on_synced(struct egress *egress, const struct egress_msg *msg)
     boxes_synced(egress);
 }
 
+static void on_answer(struct egress *egress, const struct egress_msg *msg)
+{
+    conn_answered(egress, msg->head.number, msg->body.answer.allow == 1);
+}
+
 /* clang-format off */
 static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct egress_msg *msg) = {
     [EGRESS_CONFIG] = on_config,
@@ -64,6 +69,7 @@ static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct e
     [EGRESS_FORGET] = on_forget,
     [EGRESS_INJECT] = on_inject,
     [EGRESS_SYNCED] = on_synced,
+    [EGRESS_ANSWER] = on_answer,
 };
 /* clang-format on */
 
@@ -192,6 +198,7 @@ void egress_free(struct egress *egress)
     peer_gone(egress);
     signed_close(egress);
     egress_boxes_free(egress);
+    map_free(&egress->asks);
     resolver_free(egress);
     pipes_free(egress);
     if (egress->routes >= 0)

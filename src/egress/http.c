@@ -156,10 +156,8 @@ static void connect_head(struct conn *conn, const struct h1_head *head, size_t l
         return;
     }
     buf_consume(&conn->in, len);
-    if (!conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE))
-        return;
     http_free(conn); /* from here on it is a tunnel */
-    conn_reach(conn);
+    conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
 }
 
 /* NULL: conn->host and port are who it is to. */
@@ -272,14 +270,12 @@ static void request(struct conn *conn)
         refuse(conn, "TRACE is not passed on");
         return;
     }
-    if (!conn_allowed(conn, POLICY_REQUEST, rule_method(http->head.method), http->head.target))
-        return;
     http->origin.to_head = str_is(http->head.method, "HEAD");
     http->keep = http->head.keep_alive && http->head.version == HTTP_1_1;
     http->left = http->head.body_size > 0 ? (uint64_t)http->head.body_size : 0;
     http->body_done = http->head.body_size == 0;
     http->continued = !http->head.expect_continue;
-    conn_reach(conn);
+    conn_decide(conn, POLICY_REQUEST, rule_method(http->head.method), http->head.target);
 }
 
 void http_head(struct conn *conn)
