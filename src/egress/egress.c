@@ -38,6 +38,13 @@ static void on_policy(struct egress *egress, const struct egress_msg *msg)
     box_policy(egress, &policy->name, (struct str){ msg->tail, (size_t)policy->size });
 }
 
+static void on_inject(struct egress *egress, const struct egress_msg *msg)
+{
+    const struct egress_inject *inject = &msg->body.inject;
+
+    box_inject(egress, &inject->name, (struct str){ msg->tail, (size_t)inject->size });
+}
+
 static void on_forget(struct egress *egress, const struct egress_msg *msg)
 {
     box_forget(egress, &msg->body.forget);
@@ -60,6 +67,7 @@ static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct e
     [EGRESS_CONFIG] = on_config,
     [EGRESS_POLICY] = on_policy,
     [EGRESS_FORGET] = on_forget,
+    [EGRESS_INJECT] = on_inject,
     [EGRESS_SYNCED] = on_synced,
     [EGRESS_ANSWER] = on_answer,
 };
@@ -151,10 +159,12 @@ static struct egress *egress_make(struct loop *loop)
     return egress;
 }
 
-int egress_new(struct egress **out, struct loop *loop, int link, struct err *err)
+int egress_new(struct egress **out, struct loop *loop, int link, const struct seal_private *key,
+               struct err *err)
 {
     struct egress *egress = egress_make(loop);
 
+    egress->key = *key;
     egress->link.fd = link;
     if (loop_watch(loop, &egress->link, err) < 0 || reach_open(egress, err) < 0 ||
         resolver_new(egress, err) < 0) {
@@ -194,5 +204,6 @@ void egress_free(struct egress *egress)
     if (egress->routes >= 0)
         close(egress->routes);
     free(egress->space);
+    explicit_bzero(&egress->key, sizeof(egress->key));
     free(egress);
 }

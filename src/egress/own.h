@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "egress/creds.h"
 #include "egress/egress.h"
 #include "egress/names.h"
 #include "policy/policy.h"
@@ -35,6 +36,7 @@ struct lookup;
 
 struct egress {
     struct loop *loop;
+    struct seal_private key;     /* opens what is sealed to this process */
     struct watch link;           /* the warden's */
     struct watch peer;           /* the api process's; fd -1: none yet */
     bool synced;                 /* it has said every policy there is */
@@ -66,6 +68,7 @@ struct box {
     struct buf bytes;     /* of the policy, as the api process said it */
     bool said;            /* it has said one */
     struct policy policy; /* a view of them; policy_none */
+    struct creds *creds;  /* what goes into its requests; NULL: nothing */
     struct names names;
     struct list conns;
     unsigned conn_count;
@@ -80,6 +83,8 @@ void box_goes(struct egress *egress, uint32_t slot);
 /* Of the api process. */
 void box_policy(struct egress *egress, const struct box_name *name, struct str bytes);
 void box_forget(struct egress *egress, const struct box_name *name);
+/* Of the sandboxes of which a policy was said. */
+void box_inject(struct egress *egress, const struct box_name *name, struct str bytes);
 /* Nothing more will be said of those of which nothing was. */
 void boxes_synced(struct egress *egress);
 void box_init(struct box *box, struct egress *egress, const char *id);
