@@ -303,9 +303,9 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl
 
 # ---- programs that tests talk to -------------------------------------------------------------------
 
-# testd: a server for protocol peers. screen: what our terminal shows, to compare with others. rules: policies for the
-# egress process.
-PEERS := testd screen rules
+# testd: a server for protocol peers. screen: what our terminal shows, to compare with others. rules, creds: policies
+# and sealed secrets for the egress process.
+PEERS := testd screen rules creds
 TEST_PROGRAMS += $(PEERS:%=$(BUILD)/%)
 
 $(PEERS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: tests/peers/%.c $(BUILD)/flags
