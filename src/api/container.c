@@ -94,9 +94,7 @@ static int image_list(struct call *call, struct err *err)
     struct image *image = NULL;
 
     (void)err;
-    json_open(&json, '{');
-    json_key(&json, "images");
-    json_open(&json, '[');
+    json_open_list(&json, "images");
     while ((image = image_next(call->api->boxes, call->who.tenant, image))) {
         json_open(&json, '{');
         json_kv_text(&json, "ref", image->name);
@@ -104,8 +102,7 @@ static int image_list(struct call *call, struct err *err)
         json_kv_text(&json, "description", "");
         json_close(&json, '}');
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 
