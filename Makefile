@@ -81,7 +81,8 @@ LIBS_h1_fuzz := -lhttp_parser
 
 # T=word keeps the tests whose path holds the word.
 some = $(if $(T),$(foreach x,$1,$(if $(findstring $(T),$x),$x)),$1)
-# A make below this one uses all cores, unless this one was told how many.
+# A make below this one uses all cores, unless this one was told how many. (The recipes begin with +
+# because make does not see $(MAKE) in here, and would not share its jobs.)
 SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
@@ -302,9 +303,9 @@ $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl
 
 # ---- programs that tests talk to -------------------------------------------------------------------
 
-# testd: a server for protocol peers. screen: what our terminal shows, to compare with others. rules: policies for the
-# egress process.
-PEERS := testd screen rules
+# testd: a server for protocol peers. screen: what our terminal shows, to compare with others. rules, creds: policies
+# and sealed secrets for the egress process.
+PEERS := testd screen rules creds
 TEST_PROGRAMS += $(PEERS:%=$(BUILD)/%)
 
 $(PEERS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: tests/peers/%.c $(BUILD)/flags
@@ -376,7 +377,7 @@ fuzz-programs: $(call some,$(FUZZERS))
 
 .PHONY: run deps deps-test deps-bench deps-check
 run: deps ## install what is needed, build, and serve on 127.0.0.1:8080 (ARGS="--listen …")
-	@$(SUBMAKE) all
+	+@$(SUBMAKE) all
 	@exec tools/serve $(BUILD)/atoll serve $(ARGS)
 
 deps: ## install the packages that building and running need
@@ -393,30 +394,30 @@ deps-check:
 RUN_TESTS = $(PYTHON) tools/run-tests --build $(BUILD)
 .PHONY: test unit replay e2e crash
 test: deps-test ## install what tests need, build, and run all of them
-	@$(SUBMAKE) test-programs
+	+@$(SUBMAKE) test-programs
 	@$(RUN_TESTS) --unit $(TESTS) --replay $(REPLAYS) --e2e
 
 unit: ## unit tests alone; T=word runs those whose path holds the word
-	@$(SUBMAKE) unit-programs
-	@for t in $(call some,$(TESTS)); do echo "== $$t"; timeout 300 $$t || exit 1; done
+	+@$(SUBMAKE) unit-programs
+	@$(RUN_TESTS) --unit $(call some,$(TESTS))
 
 replay: ## the fuzzers' corpora, without a fuzzer
-	@$(SUBMAKE) replay-programs
+	+@$(SUBMAKE) replay-programs
 	@$(RUN_TESTS) --replay $(call some,$(REPLAYS))
 
 e2e: ## end-to-end tests alone; T=word
-	@$(SUBMAKE) programs $(TEST_PROGRAMS)
+	+@$(SUBMAKE) programs $(TEST_PROGRAMS)
 	@$(RUN_TESTS) --e2e $(T)
 
 crash: ## kill -9 at random instants under load; CYCLES=200
-	@$(SUBMAKE) programs
+	+@$(SUBMAKE) programs
 	@$(PYTHON) tests/crash/crash.py --bin $(BUILD)/atoll --cycles $(or $(CYCLES),200)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz: ## each fuzzer for 60 s (FUZZ_SECONDS, T=word)
 	@tools/deps build check
-	@$(SUBMAKE) SAN=fuzz fuzz-programs
+	+@$(SUBMAKE) SAN=fuzz fuzz-programs
 	@$(PYTHON) tools/run-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS) \
 	    $(call some,$(FUZZ_SRC:src/%.c=build-fuzz/fuzz/%))
 
@@ -434,14 +435,14 @@ $(BUILD)/bench/screen: tests/bench/screen.c $(BUILD)/libatoll.a
 	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^ -lvterm -lm
 bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box $(BUILD)/bench/screen
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
-	@$(SUBMAKE) all bench-programs
+	+@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)
 
 # ---- check ---------------------------------------------------------------------------------------
 
 .PHONY: check
 check: deps-check ## layers, style, static analysis, binaries, docs; every check proven to fail
-	@$(SUBMAKE) all
+	+@$(SUBMAKE) all
 	@$(PYTHON) tools/run-checks $(PROGRAMS) $(if $(T),--only $(T))
 
 # ---- install -------------------------------------------------------------------------------------

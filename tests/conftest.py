@@ -84,6 +84,14 @@ def start_server():
         server.stop()
 
 
+@pytest.fixture
+def boxes(server):
+    """The server, with no sandbox before and after."""
+    yield server
+    harness.delete_boxes(server)
+    assert list((server.state / "boxes").iterdir()) == []
+
+
 @pytest.fixture(scope="session")
 def node_modules():
     """What tests/peers/package-lock.json names."""

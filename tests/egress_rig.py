@@ -20,7 +20,7 @@ HELLO, READY, PING, PONG = 1, 2, 6, 7
 VERDICTS = dict(enumerate(("allowed", "denied", "refused", "malformed", "misled", "unresolved", "unreached", "limited",
                            "asked"), 1))
 KINDS = {1: "http", 2: "connect", 3: "tls", 4: "tcp", 5: "self"}
-CONFIG, POLICY, FORGET, SYNCED, ANSWER, DECISION, FLOW, ASK, UNASK, LOST = range(1, 11)
+CONFIG, POLICY, FORGET, SYNCED, ANSWER, DECISION, FLOW, ASK, UNASK, LOST, INJECT = range(1, 12)
 
 
 def verbs():
@@ -88,19 +88,23 @@ class Egress:
         self.here, self.resolver = here, resolver
         self.boxes, self.decisions, self.flows, self.asks, self.lost = {}, [], [], [], 0
         self.policies = {}
+        self.key = os.urandom(32)
         self.start()
 
     def start(self):
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        fd = theirs.fileno()
+        fd, key = theirs.fileno(), os.memfd_create("key")
+        os.write(key, self.key)
 
         def place():
-            os.dup2(fd, 3)
-            os.set_inheritable(3, True)
+            link, private = os.dup(fd), os.dup(key)  # away from the places they go to
+            os.dup2(link, 3)
+            os.dup2(private, 4)
 
-        self.process = subprocess.Popen([str(harness.BIN), "egress", "0", "0"], pass_fds=(3,) if fd == 3 else (),
+        self.process = subprocess.Popen([str(harness.BIN), "egress", "0", "0"],
                                         close_fds=False, preexec_fn=place, stderr=subprocess.PIPE)
         theirs.close()
+        os.close(key)
         verb, _ = self.hear()
         assert verb == HELLO
         self.say(HELLO, struct.pack("<III", 1, os.getpid(), 0))
@@ -157,6 +161,13 @@ class Egress:
         data = subprocess.run([harness.BUILD / "rules", str(version)], input=written, capture_output=True,
                               check=True).stdout
         self.send(POLICY, name.encode().ljust(40, b"\0") + struct.pack("<QII", version, len(data), 0) + data)
+
+    def inject(self, name, *lines, key=None):
+        """What goes into the requests of a sandbox: lines of words that tests/peers/creds.c takes."""
+        written = "".join("\t".join(line) + "\n" for line in lines).encode()
+        data = subprocess.run([harness.BUILD / "creds", (key or self.key).hex()], input=written, capture_output=True,
+                              check=True).stdout
+        self.send(INJECT, name.encode().ljust(40, b"\0") + struct.pack("<II", len(data), 0) + data)
 
     def take(self, wait=0.0):
         """Reads what it said until nothing more comes for so long."""

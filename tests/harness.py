@@ -42,6 +42,7 @@ NO_USERNS = "build-thread" in BIN
 READY_SECONDS = 10 * SLOW
 STOP_SECONDS = 15 * SLOW
 PR_SET_CHILD_SUBREAPER = 36
+BOXES = "/api/v1/sandboxes"
 TOKEN_FILE, SOCKET_FILE = "admin.token", "atoll.sock"
 
 
@@ -88,9 +89,14 @@ def proc_status(pid):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Not one that the kernel gives to connections: a server that is away for a moment finds it free again."""
+    while True:
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", 15000 + secrets.randbelow(17000)))
+                return s.getsockname()[1]
+            except OSError:
+                pass
 
 
 def wait_until(fn, seconds, what, pause=0.01):
@@ -504,6 +510,27 @@ class Server:
         return done
 
 
+def make_box(server, **wish):
+    """A sandbox that runs; its id."""
+    reply = server.post(BOXES, wish)
+    assert reply.status == 201, reply
+    assert reply.json()["state"] == "running", reply
+    return reply.json()["id"]
+
+
+def delete_boxes(server):
+    """All of them; one that is just being paused or removed says 409 until that is over."""
+    for box in server.get(BOXES).json()["items"]:
+        wait_until(lambda: server.delete(f"{BOXES}/{box['id']}").status in (200, 404), 10, f"the end of {box}")
+
+
+def run_in(server, box, *argv, wait=60000, **wish):
+    """A command in a sandbox, as it is when it has ended (or after `wait` ms)."""
+    reply = server.post(f"{BOXES}/{box}/execs?wait={wait}", {"argv": list(argv), **wish}, timeout=10 + wait / 1000)
+    assert reply.status == 201, reply
+    return reply.json()
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout):
         super().__init__("localhost", timeout=timeout)
@@ -531,6 +558,18 @@ def read_all(sock, seconds=5):
             got += data
     except (TimeoutError, ConnectionResetError):
         pass
+    return got
+
+
+def read_pty(master):
+    """All that was written to a terminal that nobody has open any more (one read gives a piece); closes it."""
+    got = b""
+    try:
+        while data := os.read(master, 65536):
+            got += data
+    except OSError:  # EIO: that was all
+        pass
+    os.close(master)
     return got
 
 

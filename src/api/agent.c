@@ -66,9 +66,7 @@ static int agent_list(struct call *call, struct err *err)
     struct box *box = NULL;
 
     (void)err;
-    json_open(&json, '{');
-    json_key(&json, "agents");
-    json_open(&json, '[');
+    json_open_list(&json, "agents");
     while ((agent = links_next(links_of(call), call->who.tenant, agent))) {
         struct agent_view view;
 
@@ -77,8 +75,7 @@ static int agent_list(struct call *call, struct err *err)
     }
     while ((box = boxes_next(call->api->boxes, call->who.tenant, box)))
         put_box(&json, box);
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 
@@ -331,17 +328,14 @@ static int command_list(struct call *call, struct err *err)
 
     if (call_agent(call, &agent, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((command = linked_next(agent, command))) {
         struct command_view view;
 
         command_view(command, &view);
         field_encode(command_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

@@ -34,13 +34,10 @@ static int audit_get(struct call *call, struct err *err)
     if (call_query_int(call, "since", 0, INT64_MAX, -1, &since, err) < 0 ||
         call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     if (audit_list(call->db, call->who.tenant, since, (unsigned)limit, audit_one, &json, err) < 0)
         return -1;
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

@@ -190,17 +190,14 @@ static int exec_list(struct call *call, struct err *err)
 
     if (call_box(call, &box, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((exec = box_exec_next(box, exec))) {
         struct exec_view view;
 
         box_exec_view(exec, &view);
         field_encode(exec_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

@@ -19,17 +19,14 @@ static int image_list(struct call *call, struct err *err)
     struct image *image = NULL;
 
     (void)err;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((image = image_next(call->api->boxes, call->who.tenant, image))) {
         struct image_view view;
 
         image_view(image, &view);
         field_encode(image_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

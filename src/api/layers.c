@@ -247,13 +247,10 @@ const char *layers_detail(struct arena *arena, uint32_t lost)
 
     if (!lost)
         return NULL;
-    json_open(&json, '{');
-    json_key(&json, "lost");
-    json_open(&json, '[');
+    json_open_list(&json, "lost");
     for (size_t i = 0; i < BOX_LOSSES; i++)
         if (lost >> i & 1)
             json_put_str(&json, str_of(names[i]));
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return arena_memdup0(arena, text.data, text.len);
 }

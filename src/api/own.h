@@ -5,6 +5,20 @@
 #include "api/router.h"
 #include "base/list.h"
 
+/* An answer that is a list under one name: {"items":[…]}. */
+static inline void json_open_list(struct json_out *json, const char *key)
+{
+    json_open(json, '{');
+    json_key(json, key);
+    json_open(json, '[');
+}
+
+static inline void json_close_list(struct json_out *json)
+{
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 struct refusals; /* refuse.c */
 
 struct api_private {

@@ -63,17 +63,14 @@ static int pool_list(struct call *call, struct err *err)
     struct pool *pool = NULL;
 
     (void)err;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((pool = pool_next(boxes_of(call), pool))) {
         struct pool_view view;
 
         pool_view(pool, &view);
         field_encode(pool_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

@@ -71,9 +71,7 @@ static void put_ports(struct call *call, struct init_port *ports, size_t count)
     unsigned last = 0;
 
     qsort(ports, count, sizeof(*ports), by_number);
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     for (size_t i = 0; i < count; i++) {
         struct port_view view = { ports[i].port, ports[i].uid, ports[i].open ? "any" : "loopback" };
 
@@ -81,8 +79,7 @@ static void put_ports(struct call *call, struct init_port *ports, size_t count)
             field_encode(port_fields, &view, &json);
         last = ports[i].port;
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
 }
 
 static void listing_data(struct box_job *job, struct str data)

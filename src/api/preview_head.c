@@ -116,6 +116,25 @@ static void put_cookies(struct buf *out, const struct http_req *req)
         buf_puts(out, "\r\n");
 }
 
+/* What the caller offers, but for a token of ours. */
+static void put_offers(struct buf *out, struct str value)
+{
+    bool first = true;
+
+    while (value.n) {
+        struct str item = str_trim(str_cut(&value, ','));
+        char token[TOKEN_TEXT_SIZE];
+
+        if (!item.n || token_offered(item, token))
+            continue;
+        buf_puts(out, first ? "sec-websocket-protocol: " : ", ");
+        buf_str(out, item);
+        first = false;
+    }
+    if (!first)
+        buf_puts(out, "\r\n");
+}
+
 /* HTTP/2 asks for a WebSocket without a key; the program inside wants one. */
 static void put_upgrade(struct buf *out, const struct http_req *req)
 {
@@ -123,7 +142,9 @@ static void put_upgrade(struct buf *out, const struct http_req *req)
 
     buf_puts(out, "connection: upgrade\r\nupgrade: websocket\r\n");
     for (size_t i = 0; i < req->header_count; i++)
-        if (str_starts(req->headers[i].name, STR("sec-websocket-")))
+        if (str_is(req->headers[i].name, "sec-websocket-protocol"))
+            put_offers(out, req->headers[i].value);
+        else if (str_starts(req->headers[i].name, STR("sec-websocket-")))
             put_field(out, req->headers[i].name, req->headers[i].value);
     if (req->version != HTTP_2)
         return;

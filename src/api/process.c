@@ -43,9 +43,7 @@ static int put_all(struct call *call, struct str rest, struct err *err)
 {
     struct json_out json = call_json(call);
 
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while (rest.n) {
         struct init_process record;
         char state[2] = "?";
@@ -71,8 +69,7 @@ static int put_all(struct call *call, struct str rest, struct err *err)
         field_encode(process_fields, &view, &json);
         rest = str_from(rest, record.text_len);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

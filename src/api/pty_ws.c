@@ -380,7 +380,7 @@ static bool refuse_protocol(struct call *call)
 {
     struct http_header headers[] = { { STR("content-type"), STR("application/json") } };
 
-    if (!http_header(call->req, "sec-websocket-protocol").n || ws_offers(call->req, PROTOCOL) ||
+    if (!ws_offers_any(call->req) || ws_offers(call->req, PROTOCOL) ||
         ws_offers(call->req, PROTOCOL_BINARY))
         return false;
     call->req->on_gone = NULL;

@@ -30,6 +30,7 @@
     X(orchestrate_routes)                                                                          \
     X(pty_ws_routes)                                                                               \
     X(vm_routes)                                                                                   \
+    X(container_routes)                                                                            \
     X(operation_routes)                                                                            \
     X(port_routes)                                                                                 \
     X(template_routes)                                                                             \

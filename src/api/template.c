@@ -95,17 +95,14 @@ static int template_list(struct call *call, struct err *err)
     struct template *template = NULL;
 
     (void)err;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((template = template_next(call->api->boxes, call->who.tenant, template))) {
         struct template_view view;
 
         template_view(template, &view);
         field_encode(template_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

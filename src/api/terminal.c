@@ -187,9 +187,7 @@ static int terminal_list(struct call *call, struct err *err)
 
     if (call_box(call, &box, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((exec = box_exec_next(box, exec))) {
         struct terminal_view view;
 
@@ -198,8 +196,7 @@ static int terminal_list(struct call *call, struct err *err)
         view_of(exec, &view);
         field_encode(terminal_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

@@ -203,13 +203,10 @@ static int token_get(struct call *call, struct err *err)
 
     if (tenant_of(call, &tenant, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     if (token_list(call->db, tenant, list_one, &json, err) < 0)
         return -1;
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

@@ -124,16 +124,13 @@ static int volume_list(struct call *call, struct err *err)
     struct disk *disk = NULL;
 
     (void)err;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((disk = disk_next(call->api->boxes, call->who.tenant, DISK_VOLUME, NULL, disk))) {
         struct volume_view view = volume_view(call, disk);
 
         field_encode(volume_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 
@@ -292,16 +289,13 @@ static int put_snapshots(struct call *call, const char *sandbox)
     struct json_out json = call_json(call);
     struct disk *disk = NULL;
 
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_open_list(&json, "items");
     while ((disk = disk_next(call->api->boxes, call->who.tenant, DISK_SNAPSHOT, sandbox, disk))) {
         struct snapshot_view view = snapshot_view(disk);
 
         field_encode(snapshot_fields, &view, &json);
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_close_list(&json);
     return 0;
 }
 

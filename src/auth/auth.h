@@ -143,6 +143,8 @@ must_use int token_revoke(struct db *db, const char *tenant, const char *id_or_n
 must_use int token_used(struct db *db, const char *id, int64_t at_ms, struct err *err);
 /* Is it a token as token_create writes them? */
 bool token_shaped(struct str text);
+/* Is this offer of a WebSocket (http/ws.h) one? Its text, NUL-terminated, into `out`. */
+bool token_offered(struct str item, char out[TOKEN_TEXT_SIZE]);
 
 /* Loop thread, after the commit: makes the change effective. */
 void auth_token_added(struct auth *auth, const struct token_row *row);

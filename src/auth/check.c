@@ -11,7 +11,9 @@
 
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "base/metric.h"
+#include "http/ws.h"
 
 METRIC_COUNTER(checks, "atoll_auth_checks_total", "Credentials looked at", "result", "ok", "nobody",
                "refused", "signed")
@@ -25,6 +27,7 @@ struct creds {
     unsigned count[C_COUNT];
     struct str cookie; /* of ours */
     unsigned cookies;
+    char offered[8 + TOKEN_TEXT_SIZE]; /* an Authorization made of a WebSocket's offer */
 };
 
 /*
@@ -40,6 +43,35 @@ static void gather_cookie(struct creds *creds, struct str header)
             creds->cookie = value;
             creds->cookies++;
         }
+    }
+}
+
+bool token_offered(struct str item, char out[TOKEN_TEXT_SIZE])
+{
+    autobuf struct buf token = { 0 };
+
+    if (!str_starts(item, STR(WS_BEARER)) ||
+        !base64_get(&token, str_from(item, strlen(WS_BEARER))) || token.len >= TOKEN_TEXT_SIZE ||
+        !token_shaped(buf_view(&token)))
+        return false;
+    memcpy(out, token.data, token.len);
+    out[token.len] = 0;
+    return true;
+}
+
+/* From then on it is an Authorization like any other; beside one, it is one too many. */
+static void gather_offers(const struct http_req *req, struct creds *creds)
+{
+    char token[TOKEN_TEXT_SIZE];
+    struct ws_offers at = { 0 };
+    struct str item;
+
+    while (ws_wanted(req) && ws_offer_next(req, &at, &item)) {
+        if (!token_offered(item, token))
+            continue;
+        int len = snprintf(creds->offered, sizeof(creds->offered), "Bearer %s", token);
+        creds->value[C_AUTHORIZATION] = (struct str){ creds->offered, (size_t)len };
+        creds->count[C_AUTHORIZATION]++;
     }
 }
 
@@ -65,6 +97,7 @@ static void gather(const struct http_req *req, struct creds *creds)
                 creds->count[k]++;
             }
     }
+    gather_offers(req, creds);
 }
 
 /* ---- refusing ---- */

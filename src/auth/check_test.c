@@ -104,6 +104,44 @@ TEST(two_authorization_headers_are_refused_even_when_equal)
     CHECK_INT(fake.err.code, ERR_UNAUTHENTICATED);
 }
 
+/* A WebSocket that offers "bearer." and what the token of `bearer` is in base64url. */
+static enum auth_result fake_offer(struct fake *fake, const char *bearer, bool upgrade)
+{
+    static char offer[256];
+    autobuf struct buf text = { 0 };
+
+    buf_puts(&text, "atoll.v1, bearer.");
+    base64url_put(&text, bearer + 7, strlen(bearer + 7));
+    snprintf(offer, sizeof(offer), "%s", buf_cstr(&text));
+    fake_request(fake, "GET", "/api/v1/events");
+    if (upgrade)
+        fake_header(fake, "upgrade", "websocket");
+    fake_header(fake, "sec-websocket-protocol", offer);
+    return fake_check(fake);
+}
+
+TEST(a_websocket_may_offer_its_token)
+{
+    autofake struct fake fake;
+    char bearer[7 + TOKEN_TEXT_SIZE];
+
+    fake_open(&fake);
+    fake_token(&fake, &plain_wish, bearer);
+    CHECK_INT(fake_offer(&fake, bearer, true), AUTH_OK);
+    CHECK_INT(fake_offer(&fake, bearer, false), AUTH_NOBODY); /* of nothing else */
+    CHECK_INT(fake_offer(&fake, "Bearer atl_0123456789012345678901234567890123456789012", true),
+              AUTH_REFUSED);
+    (void)fake_offer(&fake, bearer, true);
+    fake_header(&fake, "authorization", bearer);
+    CHECK_INT(fake_check(&fake), AUTH_REFUSED); /* two, even when they are equal */
+    /* What is no token of ours is somebody else's business. */
+    CHECK_INT(fake_offer(&fake, "Bearer theirs", true), AUTH_NOBODY);
+    fake_header(&fake, "authorization", bearer);
+    CHECK_INT(fake_check(&fake), AUTH_OK);
+    fake_header(&fake, "sec-websocket-protocol", "bearer., bearer.?");
+    CHECK_INT(fake_check(&fake), AUTH_OK);
+}
+
 TEST(a_connection_remembers_its_token_and_no_other)
 {
     autofake struct fake fake;

@@ -33,6 +33,15 @@ enum command_trait {
 
 struct cli;
 
+/* One question whose answer is shown: for commands that are nothing else (cli_view). */
+struct cli_view {
+    const char *method; /* NULL: GET */
+    const char *path;   /* each {} is the next argument */
+    const char *member; /* of the answer, that is shown; NULL: all of it */
+    const char *table;  /* columns, when that is a list, or… */
+    const char *lines;  /* …members of the object */
+};
+
 struct command {
     const char *name; /* "token create" */
     const char *args; /* "NAME [OTHER] [MORE…]"; NULL: none */
@@ -40,10 +49,18 @@ struct command {
     const char *more; /* paragraphs for --help and the manual; may be NULL */
     const struct cli_flag *flags;
     unsigned traits;
-    int64_t timeout_ms; /* unless --timeout says otherwise; 0: CLI_TIMEOUT_MS */
+    int64_t timeout_ms;   /* unless --timeout says otherwise; 0: CLI_TIMEOUT_MS */
+    struct cli_view view; /* of cli_view */
     /* An exit status, or -1 with *err. */
     int (*run)(struct cli *cli, struct err *err);
 };
+
+/* Other names for the same commands, for those who know them from agentic. */
+struct alias {
+    const char *name, *is;
+};
+extern const struct alias aliases[]; /* ends with a NULL name */
+const struct command *command_find(const char *name);
 
 extern const struct command *const commands[]; /* NULL-terminated, in the order of help */
 extern const struct cli_flag cli_globals[];    /* ends with a NULL name */
@@ -150,6 +167,8 @@ int cli_put_reply(struct cli *cli);
 int cli_table(struct cli *cli, const struct json *items, const char *columns);
 /* Members of one object, one line each. Returns 0. */
 int cli_details(struct cli *cli, const struct json *object, const char *members);
+/* What command->view says. */
+int cli_view(struct cli *cli, struct err *err);
 /* One JSON value as a person reads it. */
 void cli_value(struct buf *out, const struct json *value, const char *key);
 /* A line on standard error that is no error. */

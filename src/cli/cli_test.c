@@ -266,6 +266,28 @@ TEST(every_command_explains_itself)
     }
 }
 
+TEST(other_names_are_the_same_commands)
+{
+    for (const struct alias *alias = aliases; alias->name; alias++) {
+        const struct command *found = command_find(alias->name);
+
+        CHECK(found && strcmp(found->name, alias->is) == 0);
+        for (const struct command *const *at = commands; *at; at++)
+            CHECK(strcmp((*at)->name, alias->name) != 0);
+    }
+    CHECK_STR(command_find("sandbox list")->name, "ls");
+    CHECK_STR(command_find("volume get")->name, "volume show");
+    CHECK_STR(command_find("volume delete")->name, "volume rm");
+    CHECK_STR(command_find("token ls")->name, "token list");
+    CHECK(!command_find("sandbox serve") && !command_find("get"));
+
+    autoran struct ran group = run("sandbox --help"), one = run("sandbox delete --help"),
+                       near = run("sandbox frob");
+    CHECK_HAS(group.out, "The same as `atoll exec`.");
+    CHECK_HAS(one.out, "Usage: atoll rm ID|NAME");
+    CHECK_INT(near.rc, EXIT_USAGE);
+}
+
 TEST(help_in_all_its_forms)
 {
     static const char *const lines[] = { "help", "--help", "-h" };
@@ -346,7 +368,7 @@ TEST(errors_of_the_server_choose_the_exit_status)
         fake_begin(&fake);
         autoran struct ran ran = run("token list"), json = run("token list --json");
         CHECK_INT(ran.rc, cases[i].rc);
-        CHECK_HAS(ran.err, "atoll: list tokens: it \\x1b is (request rq1)\n");
+        CHECK_HAS(ran.err, "atoll: token list: it \\x1b is (request rq1)\n");
         CHECK_INT(json.rc, cases[i].rc);
         CHECK_HAS(json.err, "\"field\":\"name\",\"request_id\":\"rq1\"");
         CHECK(!ran.out[0] && !json.out[0]);

@@ -1,4 +1,4 @@
-/* Every command, in the order in which help lists them. */
+/* Every command, in the order in which help lists them, and the other names of some. */
 #include "cli/cli.h"
 
 extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_whoami, cmd_login,
@@ -14,8 +14,10 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_template_rm, cmd_egress_show, cmd_egress_set, cmd_egress_allow, cmd_egress_deny,
     cmd_egress_packs, cmd_egress_pack, cmd_egress_explain, cmd_egress_log, cmd_egress_hosts,
     cmd_ask_ls, cmd_ask_show, cmd_ask_allow, cmd_ask_deny, cmd_secret_set, cmd_secret_agent,
-    cmd_secret_ls, cmd_secret_rm, cmd_proxy, cmd_agent_client, cmd_completion, cmd_help, cmd_docs,
-    cmd_keep_server;
+    cmd_secret_ls, cmd_secret_rm, cmd_proxy, cmd_agent_ls, cmd_agent_show, cmd_agent_start,
+    cmd_agent_stop, cmd_agent_rotate_secret, cmd_vm_ls, cmd_vm_show, cmd_vm_start, cmd_vm_stop,
+    cmd_vm_destroy, cmd_session_ls, cmd_operation_show, cmd_agent_client, cmd_completion, cmd_help,
+    cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
@@ -100,11 +102,68 @@ const struct command *const commands[] = {
     &cmd_secret_ls,
     &cmd_secret_rm,
     &cmd_proxy,
+    &cmd_agent_ls,
+    &cmd_agent_show,
+    &cmd_agent_start,
+    &cmd_agent_stop,
+    &cmd_agent_rotate_secret,
+    &cmd_vm_ls,
+    &cmd_vm_show,
+    &cmd_vm_start,
+    &cmd_vm_stop,
+    &cmd_vm_destroy,
+    &cmd_session_ls,
+    &cmd_operation_show,
     &cmd_agent_client,
     &cmd_completion,
     &cmd_help,
     &cmd_docs,
     &cmd_keep_server,
     NULL,
+};
+
+const struct alias aliases[] = {
+    { "sandbox run", "run" },
+    { "sandbox create", "create" },
+    { "sandbox ls", "ls" },
+    { "sandbox show", "show" },
+    { "sandbox exec", "exec" },
+    { "sandbox execs", "execs" },
+    { "sandbox shell", "shell" },
+    { "sandbox attach", "attach" },
+    { "sandbox logs", "logs" },
+    { "sandbox ps", "ps" },
+    { "sandbox cp", "cp" },
+    { "sandbox port", "port" },
+    { "sandbox pause", "pause" },
+    { "sandbox resume", "resume" },
+    { "sandbox stop", "stop" },
+    { "sandbox start", "start" },
+    { "sandbox fork", "fork" },
+    { "sandbox rollback", "rollback" },
+    { "sandbox set", "set" },
+    { "sandbox rm", "rm" },
+    { "sandbox prune", "prune" },
+    { "sandbox stats", "stats" },
+    { "sandbox top", "top" },
+    { "container ls", "ls" },
+    { "container show", "show" },
+    { "container start", "start" },
+    { "container stop", "stop" },
+    { "container rm", "rm" },
+    { "config set-context", "context set" },
+    { "config use-context", "context use" },
+    { "config contexts", "context list" },
+    { "config whoami", "whoami" },
+    { "agents", "agent ls" },
+    { "agent shell", "shell" },
+    { "agent exec", "exec" },
+    { "health status", "health" },
+    { "ops get", "operation show" },
+    { "audit-log tail", "audit tail" },
+    { "server start", "serve" },
+    { "server status", "health" },
+    { "completions", "completion" },
+    { 0 },
 };
 /* clang-format on */

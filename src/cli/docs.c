@@ -350,6 +350,11 @@ static void page_commands(struct buf *out)
         if (command->flags)
             md_flags(out, command->flags);
     }
+    buf_puts(out,
+             "\n## Other names\n\nFor those who know them from elsewhere. `list`, `get` and "
+             "`delete` are `ls`, `show` and `rm` of every noun.\n\n| name | is |\n|---|---|\n");
+    for (const struct alias *alias = aliases; alias->name; alias++)
+        buf_printf(out, "| `atoll %s` | `atoll %s` |\n", alias->name, alias->is);
 }
 
 static void page_settings(struct buf *out)

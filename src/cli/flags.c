@@ -62,22 +62,50 @@ int cli_usage(struct cli *cli, struct err *err, const char *fmt, ...)
 
 /* ---- the command ---- */
 
-static const struct command *find_command(const char *name)
+static const struct command *named(const char *name)
 {
+    for (const struct alias *alias = aliases; alias->name; alias++)
+        if (strcmp(alias->name, name) == 0)
+            name = alias->is;
     for (const struct command *const *at = commands; *at; at++)
         if (strcmp((*at)->name, name) == 0)
             return *at;
     return NULL;
 }
 
+/* By its name, another name of it, or with another word for the same verb. */
+const struct command *command_find(const char *name)
+{
+    static const char *const verbs[][2] = {
+        { "list", "ls" }, { "ls", "list" }, { "get", "show" }, { "delete", "rm" }
+    };
+    const char *verb = strrchr(name, ' ');
+    const struct command *found = named(name);
+
+    for (size_t i = 0; !found && verb && i < ARRAY_LEN(verbs); i++) {
+        if (strcmp(verb + 1, verbs[i][0]) != 0)
+            continue;
+        autofree char *other = xprintf("%.*s %s", (int)(verb - name), name, verbs[i][1]);
+        found = named(other);
+    }
+    return found;
+}
+
+static bool begins_with_word(const char *text, struct str word)
+{
+    struct str name = str_of(text);
+
+    return name.n > word.n && name.p[word.n] == ' ' && str_starts(name, word);
+}
+
 bool command_is_group(struct str word)
 {
-    for (const struct command *const *at = commands; *at; at++) {
-        struct str name = str_of((*at)->name);
-
-        if (name.n > word.n && name.p[word.n] == ' ' && str_starts(name, word))
+    for (const struct alias *alias = aliases; alias->name; alias++)
+        if (begins_with_word(alias->name, word))
             return true;
-    }
+    for (const struct command *const *at = commands; *at; at++)
+        if (begins_with_word((*at)->name, word))
+            return true;
     return false;
 }
 
@@ -116,7 +144,7 @@ static int take_word(struct cli *cli, const char *word, struct err *err)
 {
     autofree char *both = cli->group ? xprintf("%s %s", cli->group, word) : xstrdup(word);
 
-    cli->command = find_command(both);
+    cli->command = command_find(both);
     if (cli->command)
         return 1;
     if (!cli->group && command_is_group(str_of(word))) {
@@ -289,7 +317,7 @@ static int take_one(struct cli *cli, char ***at, bool *only_args, struct err *er
     if (*only_args || word[0] != '-' || !word[1])
         return cli->command ? take_arg(cli, word, err) : take_word(cli, word, err);
     if (!cli->command && strcmp(word, "--version") == 0) {
-        cli->command = find_command("version");
+        cli->command = command_find("version");
         return 0;
     }
     if (strcmp(word, "--") == 0) {

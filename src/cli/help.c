@@ -108,6 +108,14 @@ static void put_commands(struct buf *out, const char *group)
                                       command->args ? command->args : "");
         put_pair(out, left, command->help);
     }
+    for (const struct alias *alias = aliases; group && alias->name; alias++) {
+        struct str rest = str_of(alias->name);
+
+        if (!str_is(str_cut(&rest, ' '), group) || !rest.n)
+            continue;
+        autofree char *right = xprintf("The same as `atoll %s`.", alias->is);
+        put_pair(out, alias->name, right);
+    }
 }
 
 void help_group(struct buf *out, const char *group)
@@ -138,11 +146,11 @@ static int help_run(struct cli *cli, struct err *err)
         help_all(&cli->out);
         return EXIT_OK;
     }
-    for (const struct command *const *at = commands; *at; at++)
-        if (strcmp((*at)->name, buf_cstr(&name)) == 0) {
-            help_command(&cli->out, *at);
-            return EXIT_OK;
-        }
+    const struct command *command = command_find(buf_cstr(&name));
+    if (command) {
+        help_command(&cli->out, command);
+        return EXIT_OK;
+    }
     if (!command_is_group(buf_view(&name)))
         return cli_usage(cli, err, "there is no command '%s'", buf_cstr(&name));
     help_group(&cli->out, buf_cstr(&name));

@@ -268,23 +268,14 @@ const struct command cmd_image_build_debian = {
 
 /* ---- looking, removing ---- */
 
-static int ls_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/images") < 0)
-        return err_wrap(err, "list images");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     "name,format,architecture,>bytes,>sandboxes,created_at");
-}
-
 const struct command cmd_image_ls = {
     .name = "image ls",
     .help = "List images, oldest first.",
     .traits = CMD_REMOTE,
-    .run = ls_run,
+    .view = { .path = "/api/v1/images",
+              .member = "items",
+              .table = "name,format,architecture,>bytes,>sandboxes,created_at" },
+    .run = cli_view,
 };
 
 static int show_run(struct cli *cli, struct err *err)

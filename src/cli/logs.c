@@ -260,23 +260,13 @@ const struct command cmd_logs = {
 
 /* ---- what runs ---- */
 
-static int ps_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/processes", cli_escape(cli, cli->args[0])) <
-        0)
-        return err_wrap(err, "processes of sandbox %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     ">pid,>parent,>uid,state,>threads,>rss,>cpu_us,command");
-}
-
 const struct command cmd_ps = {
     .name = "ps",
     .args = "ID|NAME",
     .help = "List the processes in a sandbox.",
     .traits = CMD_REMOTE,
-    .run = ps_run,
+    .view = { .path = "/api/v1/sandboxes/{}/processes",
+              .member = "items",
+              .table = ">pid,>parent,>uid,state,>threads,>rss,>cpu_us,command" },
+    .run = cli_view,
 };

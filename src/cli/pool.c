@@ -51,21 +51,12 @@ const struct command cmd_pool_set = {
     .run = pool_set_run,
 };
 
-static int pool_ls_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/pools") < 0)
-        return err_wrap(err, "list pools");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     "name,>ready,>size,image,user,storage,>taken,>missed,error");
-}
-
 const struct command cmd_pool_ls = {
     .name = "pool ls",
     .help = "List the pools of warm sandboxes.",
     .traits = CMD_REMOTE,
-    .run = pool_ls_run,
+    .view = { .path = "/api/v1/pools",
+              .member = "items",
+              .table = "name,>ready,>size,image,user,storage,>taken,>missed,error" },
+    .run = cli_view,
 };

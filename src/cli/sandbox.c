@@ -341,44 +341,26 @@ const struct command cmd_show = {
     .run = show_run,
 };
 
-static int stats_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/stats", cli_escape(cli, cli->args[0])) < 0)
-        return err_wrap(err, "stats of sandbox %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_details(cli, reply, "cpu_us,memory,memory_peak,pids,oom_kills");
-}
-
 const struct command cmd_stats = {
     .name = "stats",
     .args = "ID|NAME",
     .help = "Show what a sandbox uses now.",
     .traits = CMD_REMOTE,
-    .run = stats_run,
+    .view = { .path = "/api/v1/sandboxes/{}/stats",
+              .lines = "cpu_us,memory,memory_peak,pids,oom_kills" },
+    .run = cli_view,
 };
-
-static int execs_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/execs", cli_escape(cli, cli->args[0])) < 0)
-        return err_wrap(err, "commands of sandbox %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     "id,state,>exit_code,argv,user,>stdout_bytes,>stderr_bytes,started_at,"
-                     "ended_at");
-}
 
 const struct command cmd_execs = {
     .name = "execs",
     .args = "ID|NAME",
     .help = "List the commands of a sandbox, oldest first.",
     .traits = CMD_REMOTE,
-    .run = execs_run,
+    .view = { .path = "/api/v1/sandboxes/{}/execs",
+              .member = "items",
+              .table = "id,state,>exit_code,argv,user,>stdout_bytes,>stderr_bytes,"
+                       "started_at,ended_at" },
+    .run = cli_view,
 };
 
 /* ---- changes ---- */

@@ -121,23 +121,14 @@ const struct command cmd_secret_agent = {
     .run = secret_agent_run,
 };
 
-static int secret_ls_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/secrets") < 0)
-        return err_wrap(err, "list secrets");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     "name,kind,use,hosts,fingerprint,>version,changed_at,by");
-}
-
 const struct command cmd_secret_ls = {
     .name = "secret ls",
     .help = "List secrets by name; never a value.",
     .traits = CMD_REMOTE,
-    .run = secret_ls_run,
+    .view = { .path = "/api/v1/secrets",
+              .member = "items",
+              .table = "name,kind,use,hosts,fingerprint,>version,changed_at,by" },
+    .run = cli_view,
 };
 
 static int secret_rm_run(struct cli *cli, struct err *err)

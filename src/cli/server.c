@@ -86,22 +86,12 @@ const struct command cmd_version = {
     .run = version_run,
 };
 
-static int whoami_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/whoami") < 0)
-        return err_wrap(err, "whoami");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_details(cli, reply, "id,name,role,tenant,scopes,via,expires_at");
-}
-
 const struct command cmd_whoami = {
     .name = "whoami",
     .help = "Show who the server takes you for, and what you may do.",
     .traits = CMD_REMOTE,
-    .run = whoami_run,
+    .view = { .path = "/api/v1/whoami", .lines = "id,name,role,tenant,scopes,via,expires_at" },
+    .run = cli_view,
 };
 
 /* ---- login ---- */

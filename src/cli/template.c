@@ -36,22 +36,12 @@ const struct command cmd_template_set = {
     .run = template_set_run,
 };
 
-static int template_ls_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/templates") < 0)
-        return err_wrap(err, "list templates");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"), "name,by,changed_at");
-}
-
 const struct command cmd_template_ls = {
     .name = "template ls",
     .help = "List templates, by name.",
     .traits = CMD_REMOTE,
-    .run = template_ls_run,
+    .view = { .path = "/api/v1/templates", .member = "items", .table = "name,by,changed_at" },
+    .run = cli_view,
 };
 
 static int template_show_run(struct cli *cli, struct err *err)

@@ -147,26 +147,16 @@ const struct command cmd_shell = {
 
 /* ---- terminal ls, kill, record ---- */
 
-static int ls_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/terminals", cli_escape(cli, cli->args[0])) <
-        0)
-        return -1;
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     "id,name,state,argv,>rows,>cols,>viewers,>controllers,>end,>exit_code,"
-                     "started_at");
-}
-
 const struct command cmd_terminal_ls = {
     .name = "terminal ls",
     .args = "ID|NAME",
     .help = "List the terminals of a sandbox, oldest first.",
     .traits = CMD_REMOTE,
-    .run = ls_run,
+    .view = { .path = "/api/v1/sandboxes/{}/terminals",
+              .member = "items",
+              .table = "id,name,state,argv,>rows,>cols,>viewers,>controllers,>end,"
+                       ">exit_code,started_at" },
+    .run = cli_view,
 };
 
 static int kill_run(struct cli *cli, struct err *err)

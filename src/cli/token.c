@@ -68,23 +68,14 @@ const struct command cmd_token_create = {
     .run = create_run,
 };
 
-static int list_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/tokens") < 0)
-        return err_wrap(err, "list tokens");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"),
-                     "id,name,role,tenant,scopes,expires_at,used_at,revoked_at");
-}
-
 const struct command cmd_token_list = {
     .name = "token list",
     .help = "List tokens, oldest first, without the tokens themselves.",
     .traits = CMD_REMOTE,
-    .run = list_run,
+    .view = { .path = "/api/v1/tokens",
+              .member = "items",
+              .table = "id,name,role,tenant,scopes,expires_at,used_at,revoked_at" },
+    .run = cli_view,
 };
 
 static int revoke_run(struct cli *cli, struct err *err)

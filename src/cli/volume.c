@@ -62,41 +62,24 @@ const struct command cmd_volume_create = {
     .run = volume_create_run,
 };
 
-static int volume_ls_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/volumes") < 0)
-        return err_wrap(err, "list volumes");
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_table(cli, json_get(reply, "items"), "id,name,state,>bytes,sandboxes,created_at");
-}
-
 const struct command cmd_volume_ls = {
     .name = "volume ls",
     .help = "List volumes, oldest first.",
     .traits = CMD_REMOTE,
-    .run = volume_ls_run,
+    .view = { .path = "/api/v1/volumes",
+              .member = "items",
+              .table = "id,name,state,>bytes,sandboxes,created_at" },
+    .run = cli_view,
 };
-
-static int volume_show_run(struct cli *cli, struct err *err)
-{
-    const struct json *reply;
-
-    if (cli_get(cli, &reply, err, "/api/v1/volumes/%s", cli_escape(cli, cli->args[0])) < 0)
-        return err_wrap(err, "show volume %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_details(cli, reply, "id,name,state,bytes,used,sandboxes,by,created_at");
-}
 
 const struct command cmd_volume_show = {
     .name = "volume show",
     .args = "NAME|ID",
     .help = "Show a volume, how much of it is used, and by whom.",
     .traits = CMD_REMOTE,
-    .run = volume_show_run,
+    .view = { .path = "/api/v1/volumes/{}",
+              .lines = "id,name,state,bytes,used,sandboxes,by,created_at" },
+    .run = cli_view,
 };
 
 static int volume_rm_run(struct cli *cli, struct err *err)

@@ -1,7 +1,7 @@
 /*
- * The start of the egress process: hello, jail, loop. It gets one descriptor and two numbers, and
- * everything else over that descriptor (wire/egress.h). There is nothing to drain: who kills it
- * loses connections and nothing else.
+ * The start of the egress process: hello, jail, loop. It gets its link, its key and two numbers,
+ * and everything else over that link (wire/egress.h). There is nothing to drain: who kills it loses
+ * connections and nothing else.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 
+#include "base/id.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -45,6 +46,21 @@ static int greet(struct err *err)
     return 0;
 }
 
+/*
+ * The key is read once; the descriptor is closed before anybody is heard. Without one there is a
+ * key that nothing is sealed to: then no secret opens, and all else works.
+ */
+static void read_key(struct seal_private *out)
+{
+    ssize_t got = pread(EGRESS_FD_KEY, out, sizeof(*out), 0);
+
+    close(EGRESS_FD_KEY);
+    if (got == (ssize_t)sizeof(*out))
+        return;
+    log_warn("no key was given, secrets do not go into requests");
+    random_bytes(out, sizeof(*out));
+}
+
 /* Landlock is a second wall around a process that can open no file anyway. */
 static int enter_jail(struct err *err)
 {
@@ -61,10 +77,13 @@ static int run(struct err *err)
 {
     struct loop *loop = NULL;
     struct egress *egress = NULL;
-    int rc = loop_new(&loop, err);
+    struct seal_private key;
 
+    read_key(&key); /* first: its number may be anybody's afterwards */
+    int rc = loop_new(&loop, err);
     if (rc == 0)
-        rc = egress_new(&egress, loop, EGRESS_FD_LINK, err);
+        rc = egress_new(&egress, loop, EGRESS_FD_LINK, &key, err);
+    explicit_bzero(&key, sizeof(key));
     if (rc == 0)
         rc = greet(err);
     if (rc == 0)

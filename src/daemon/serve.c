@@ -39,14 +39,14 @@ struct prelude {
     int listeners[LISTENERS_MAX];
     int64_t api_uid; /* -1: ours */
     int64_t ids;     /* of the user namespace that we are in, or ROOTLESS_NONE */
-    int warden_fd, atoll_fd, start_fd, settings_fd;
+    int warden_fd, atoll_fd, start_fd, settings_fd, key_fd;
     bool killed;   /* the server before us did not end by itself */
     int waited_ms; /* for its listeners */
 };
 
 static void prelude_free(struct prelude *p)
 {
-    const int fds[] = { p->warden_fd, p->atoll_fd, p->start_fd, p->settings_fd };
+    const int fds[] = { p->warden_fd, p->atoll_fd, p->start_fd, p->settings_fd, p->key_fd };
 
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         if (fds[i] >= 0)
@@ -190,7 +190,7 @@ static int find_programs(struct prelude *p, struct err *err)
 /* The descriptors have been placed: the numbers we knew mean something else now. */
 static void prelude_forget(struct prelude *p)
 {
-    p->warden_fd = p->atoll_fd = p->start_fd = p->settings_fd = -1;
+    p->warden_fd = p->atoll_fd = p->start_fd = p->settings_fd = p->key_fd = -1;
     p->start.listener_count = 0;
     p->state = STATE_NONE;
 }
@@ -211,8 +211,8 @@ static int become_warden(struct prelude *p, int argc, char **argv, struct err *e
         p->ids,
         conf_int(p->conf, "disks_size"),
     };
-    int fds[PLACE_MAX] = { p->start_fd,     p->settings_fd,   p->atoll_fd,
-                           p->state.dir_fd, p->state.lock_fd, p->state.data_fd };
+    int fds[PLACE_MAX] = { p->start_fd,      p->settings_fd,   p->atoll_fd, p->state.dir_fd,
+                           p->state.lock_fd, p->state.data_fd, p->key_fd };
     unsigned count = WARDEN_FD_LISTENERS - WARDEN_FD_START;
 
     if (argc - 1 > SERVE_ARGS_MAX)
@@ -262,7 +262,8 @@ static int prepare(struct prelude *p, struct err *err)
     p->start.state_named = conf_source(p->conf, "state", NULL) != CONF_DEFAULT;
     p->start.owner_uid = geteuid();
     if (state_token(&p->state, p->start.admin_hash, err) < 0 ||
-        state_egress_key(&p->state, &p->start.egress_key, err) < 0 || listen_all(p, err) < 0)
+        state_egress_key(&p->state, &p->start.egress_key, &p->key_fd, err) < 0 ||
+        listen_all(p, err) < 0)
         return -1;
     start_pack(&p->start, p->conf, &start);
     p->start_fd = sealed_make("atoll-start", buf_view(&start), err);
@@ -289,7 +290,8 @@ int serve_main(struct conf *conf, int argc, char **argv)
                          .warden_fd = -1,
                          .atoll_fd = -1,
                          .start_fd = -1,
-                         .settings_fd = -1 };
+                         .settings_fd = -1,
+                         .key_fd = -1 };
     struct err err = { 0 };
 
     fill_stdio();

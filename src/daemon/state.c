@@ -329,7 +329,7 @@ int state_token(const struct state *state, unsigned char hash[SHA256_SIZE], stru
 
 /* ---- the key of the egress process ---- */
 
-int state_egress_key(const struct state *state, struct seal_public *out, struct err *err)
+int state_egress_key(const struct state *state, struct seal_public *out, int *fd, struct err *err)
 {
     struct seal_key key;
     struct seal_private mine;
@@ -340,7 +340,10 @@ int state_egress_key(const struct state *state, struct seal_public *out, struct 
     int rc = seal_public_of(&mine, out, err);
     explicit_bzero(&key, sizeof(key));
     explicit_bzero(&mine, sizeof(mine));
-    return rc;
+    if (rc < 0)
+        return -1;
+    *fd = openat(state->dir_fd, STATE_EGRESS_KEY, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return *fd < 0 ? err_sys(err, "open %s/%s", state->dir, STATE_EGRESS_KEY) : 0;
 }
 
 /* ---- the Unix socket ---- */

@@ -38,8 +38,12 @@ void state_close(struct state *state);
 must_use int state_token(const struct state *state, unsigned char hash[SHA256_SIZE],
                          struct err *err);
 
-/* The public half of the egress process's key; makes the key if there is none. */
-must_use int state_egress_key(const struct state *state, struct seal_public *out, struct err *err);
+/*
+ * The public half of the egress process's key, and the key itself as an open file; makes it if
+ * there is none.
+ */
+must_use int state_egress_key(const struct state *state, struct seal_public *out, int *fd,
+                              struct err *err);
 
 /* The listening Unix socket, however long the path of the directory is. */
 must_use int state_listen(const struct state *state, int backlog, struct err *err);

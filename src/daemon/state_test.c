@@ -148,17 +148,22 @@ TEST(the_key_of_the_egress_process_is_made_once)
     autofree char *dir = xprintf("%s/state", test_dir());
     autofree char *path = xprintf("%s/%s", dir, STATE_EGRESS_KEY);
     struct state state = STATE_NONE;
-    struct seal_public first, again;
+    struct seal_public first, again, of_file;
+    struct seal_private mine;
+    autoclose int fd = -1, other = -1;
     struct stat st;
     struct err err;
 
     CHECK_OK(state_open(&state, dir, -1, &err), &err);
-    CHECK_OK(state_egress_key(&state, &first, &err), &err);
-    CHECK_OK(state_egress_key(&state, &again, &err), &err);
+    CHECK_OK(state_egress_key(&state, &first, &fd, &err), &err);
+    CHECK_OK(state_egress_key(&state, &again, &other, &err), &err);
     CHECK(memcmp(&first, &again, sizeof(first)) == 0);
+    CHECK(pread(fd, &mine, sizeof(mine), 0) == (ssize_t)sizeof(mine));
+    CHECK_OK(seal_public_of(&mine, &of_file, &err), &err);
+    CHECK(memcmp(&first, &of_file, sizeof(first)) == 0);
     CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600);
     CHECK(chmod(path, 0640) == 0);
-    CHECK(state_egress_key(&state, &again, &err) < 0);
+    CHECK(state_egress_key(&state, &again, &fd, &err) < 0);
     CHECK(strstr(err.msg, STATE_EGRESS_KEY) && strstr(err.msg, dir));
     state_close(&state);
 }

@@ -123,7 +123,8 @@ static const struct list {
     size_t limited_count;
     const struct refused *refused;
     size_t refused_count;
-} of_api = { allowed, ARRAY_LEN(allowed), limited, ARRAY_LEN(limited), refused, ARRAY_LEN(refused) },
+} of_api = { allowed, ARRAY_LEN(allowed), limited, ARRAY_LEN(limited), refused,
+             ARRAY_LEN(refused), },
   of_egress = { egress_allowed, ARRAY_LEN(egress_allowed),
                 egress_limited, ARRAY_LEN(egress_limited),
                 egress_refused, ARRAY_LEN(egress_refused) };

@@ -49,6 +49,7 @@ static void box_drop(struct box *box)
         return;
     map_del(&box->egress->by_id, str_of(box->id));
     box->egress->boxes--;
+    creds_free(box->creds);
     buf_free(&box->bytes);
     free(box);
 }
@@ -273,8 +274,24 @@ void box_forget(struct egress *egress, const struct box_name *name)
     box->said = false;
     box->policy = policy_none;
     buf_clear(&box->bytes);
+    creds_free(box->creds);
+    box->creds = NULL;
     judge_again(box);
     box_drop(box);
+}
+
+/* Whatever goes wrong, nothing goes into its requests: no error says more than which secret. */
+void box_inject(struct egress *egress, const struct box_name *name, struct str bytes)
+{
+    struct box *box = map_get(&egress->by_id, str_of(name->id));
+    struct err err = { 0 };
+
+    if (!box || !box->said)
+        return;
+    creds_free(box->creds);
+    box->creds = NULL;
+    if (bytes.n && creds_new(&box->creds, &egress->key, bytes, &err) < 0)
+        log_error("no credentials for a sandbox", kv_str("box", box->id), kv_str("error", err.msg));
 }
 
 void boxes_synced(struct egress *egress)
@@ -293,6 +310,7 @@ void egress_boxes_free(struct egress *egress)
         struct box *box = slot->value;
 
         sockets_close(box);
+        creds_free(box->creds);
         buf_free(&box->bytes);
         free(box);
     }

@@ -24,6 +24,7 @@
 #define DNS_ASK_MAX 512
 
 static void begin(struct conn *conn);
+static void ask_give_up(struct conn *conn);
 static void connect_next(struct conn *conn);
 
 /* ---- waiting ---- */
@@ -83,6 +84,7 @@ void conn_close(struct conn *conn)
     struct box *box = conn->box;
 
     relay_free(conn);
+    ask_give_up(conn);
     conn_up_close(conn);
     http_free(conn);
     timer_cancel(box->egress->loop, &conn->timer);
@@ -177,7 +179,61 @@ void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct po
 
 /* ---- deciding ---- */
 
-bool conn_allowed(struct conn *conn, enum policy_view view, uint8_t method, struct str path)
+static struct str ask_key(const uint32_t *number)
+{
+    return (struct str){ (const char *)number, sizeof(*number) };
+}
+
+/* Nobody waits for an answer any more. */
+static void ask_over(struct conn *conn)
+{
+    if (conn->ask)
+        map_del(&conn->box->egress->asks, ask_key(&conn->ask));
+    conn->ask = 0;
+}
+
+static void ask_give_up(struct conn *conn)
+{
+    if (conn->ask)
+        record_unask(conn);
+    ask_over(conn);
+}
+
+static void ask(struct conn *conn, const struct policy_answer *answer)
+{
+    struct egress *egress = conn->box->egress;
+    int64_t wait_s = conn->box->policy.ask_s ? conn->box->policy.ask_s : EGRESS_ASK_S;
+
+    if (++egress->asked == 0)
+        egress->asked = 1;
+    conn->ask = egress->asked;
+    map_put(&egress->asks, ask_key(&conn->ask), conn);
+    if (!record_ask(conn, answer)) {
+        ask_over(conn);
+        conn_refuse(conn, EGRESS_DENIED, answer, "nobody can be asked now");
+        return;
+    }
+    conn_stage(conn, STAGE_ASK, wait_s * 1000);
+    conn_wants(conn, 0, 0);
+}
+
+void conn_answered(struct egress *egress, uint32_t number, bool allow)
+{
+    struct conn *conn = map_get(&egress->asks, ask_key(&number));
+
+    if (!conn)
+        return; /* it did not wait so long */
+    ask_over(conn);
+    if (!allow) {
+        conn_refuse(conn, EGRESS_DENIED, NULL, "denied by whoever was asked");
+        return;
+    }
+    conn->granted = true;
+    record_decision(conn, EGRESS_ALLOWED, NULL, "allowed by whoever was asked");
+    conn_reach(conn);
+}
+
+void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path)
 {
     const struct policy_question question = {
         .host = &conn->host, .port = conn->port, .view = view, .method = method, .path = path
@@ -187,12 +243,15 @@ bool conn_allowed(struct conn *conn, enum policy_view view, uint8_t method, stru
     conn->request++;
     policy_decide(&conn->box->policy, &question, &answer);
     conn->unchecked = answer.unchecked;
-    if (answer.verdict != POLICY_ALLOW) {
+    conn->granted = false;
+    if (answer.verdict == POLICY_ASK) {
+        ask(conn, &answer);
+    } else if (answer.verdict != POLICY_ALLOW) {
         conn_refuse(conn, EGRESS_DENIED, &answer, NULL);
-        return false;
+    } else {
+        record_decision(conn, EGRESS_ALLOWED, &answer, NULL);
+        conn_reach(conn);
     }
-    record_decision(conn, EGRESS_ALLOWED, &answer, NULL);
-    return true;
 }
 
 /* Of all that was looked up: any that may not be reached, and none is. */
@@ -221,6 +280,8 @@ void conn_judge_again(struct conn *conn)
     if (!out && !conn->flowing)
         return; /* it has not been judged yet, or is over */
     policy_decide(&conn->box->policy, &question, &answer);
+    if (answer.verdict == POLICY_ASK && conn->granted)
+        answer.verdict = POLICY_ALLOW; /* it was, and nobody has said otherwise since */
     if (answer.verdict == POLICY_ALLOW && conn->flowing)
         policy_addr(&conn->box->policy, &conn->addrs[conn->addr_at], conn->port, &answer);
     if (answer.verdict == POLICY_ALLOW)
@@ -384,8 +445,8 @@ static void hello_woken(struct conn *conn)
         conn->ahead = conn->in;
         conn->in = (struct buf){ 0 };
         relay_start(conn);
-    } else if (conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE)) {
-        conn_reach(conn);
+    } else {
+        conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
 }
 
@@ -425,6 +486,7 @@ static void woken(struct conn *conn, bool down, uint32_t events)
 {
     switch (conn->stage) {
     case STAGE_POLICY:
+    case STAGE_ASK:
     case STAGE_LOOKUP:
         conn_close(conn); /* nothing was asked for: it is gone */
         break;
@@ -474,6 +536,10 @@ static void on_timer(struct timer *timer)
     case STAGE_POLICY:
         begin(conn); /* without one */
         break;
+    case STAGE_ASK:
+        ask_give_up(conn);
+        conn_refuse(conn, EGRESS_DENIED, NULL, "nobody has answered in time whether it may");
+        break;
     case STAGE_LOOKUP:
         conn_refuse(conn, EGRESS_UNRESOLVED, NULL, "the resolver does not answer");
         break;
@@ -515,8 +581,8 @@ static void begin_transparent(struct conn *conn)
         conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
     } else if (conn->kind == EGRESS_KIND_TLS) {
         conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
-    } else if (conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE)) {
-        conn_reach(conn);
+    } else {
+        conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
 }
 

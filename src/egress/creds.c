@@ -29,6 +29,7 @@ struct value {
 };
 
 struct creds {
+    unsigned refs;    /* besides the first */
     struct buf bytes; /* as they came; no secret can be read in them */
     size_t line_count, value_count, needle_count;
     struct line lines[INJECT_RULES_MAX];
@@ -44,9 +45,16 @@ static void overwrite(struct buf *buf)
     buf_free(buf);
 }
 
+struct creds *creds_ref(struct creds *creds)
+{
+    if (creds)
+        creds->refs++;
+    return creds;
+}
+
 void creds_free(struct creds *creds)
 {
-    if (!creds)
+    if (!creds || creds->refs-- > 0)
         return;
     for (size_t i = 0; i < creds->line_count; i++)
         overwrite(&creds->lines[i].value);

@@ -20,12 +20,14 @@ struct creds;
 /* Opens what is sealed. ERR_INVALID, ERR_INTERNAL (another key); then there are none at all. */
 must_use int creds_new(struct creds **out, const struct seal_private *key, struct str bytes,
                        struct err *err);
-void creds_free(struct creds *creds); /* and overwrites */
+/* Shared: a request that is on its way keeps what it was made with. The last one overwrites. */
+struct creds *creds_ref(struct creds *creds); /* NULL is fine */
+void creds_free(struct creds *creds);
 
 /* The rules that hold for one request. Without any, the request passes as it is. */
 struct creds_plan {
-    const struct creds *creds;
-    uint64_t rules; /* bit n: rule n */
+    const struct creds *creds; /* borrowed */
+    uint64_t rules;            /* bit n: rule n */
 };
 struct creds_plan creds_plan(const struct creds *creds, const struct inject_question *question);
 

@@ -201,6 +201,21 @@ TEST(a_body_in_pieces_shows_no_part_of_a_secret)
     }
 }
 
+TEST(a_request_on_its_way_keeps_what_it_was_made_with)
+{
+    autocreds struct creds *held = NULL;
+    struct creds *creds;
+    char text[] = "echo " SECRET_A;
+    struct err err;
+
+    CHECK_OK(make(&creds, &err), &err);
+    held = creds_ref(creds);
+    creds_free(creds); /* the sandbox's own: its rules changed */
+    creds_hide(held, text, sizeof(text) - 1);
+    CHECK_STR(text, "echo ******************");
+    CHECK(!creds_ref(NULL));
+}
+
 TEST(with_another_key_there_are_none)
 {
     static const struct inject_rule rule = { STR_INIT("a.org"), STR_INIT("A"),

@@ -38,6 +38,13 @@ static void on_policy(struct egress *egress, const struct egress_msg *msg)
     box_policy(egress, &policy->name, (struct str){ msg->tail, (size_t)policy->size });
 }
 
+static void on_inject(struct egress *egress, const struct egress_msg *msg)
+{
+    const struct egress_inject *inject = &msg->body.inject;
+
+    box_inject(egress, &inject->name, (struct str){ msg->tail, (size_t)inject->size });
+}
+
 static void on_forget(struct egress *egress, const struct egress_msg *msg)
 {
     box_forget(egress, &msg->body.forget);
@@ -50,12 +57,19 @@ static void on_synced(struct egress *egress, const struct egress_msg *msg)
     boxes_synced(egress);
 }
 
+static void on_answer(struct egress *egress, const struct egress_msg *msg)
+{
+    conn_answered(egress, msg->head.number, msg->body.answer.allow == 1);
+}
+
 /* clang-format off */
 static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct egress_msg *msg) = {
     [EGRESS_CONFIG] = on_config,
     [EGRESS_POLICY] = on_policy,
     [EGRESS_FORGET] = on_forget,
+    [EGRESS_INJECT] = on_inject,
     [EGRESS_SYNCED] = on_synced,
+    [EGRESS_ANSWER] = on_answer,
 };
 /* clang-format on */
 
@@ -145,10 +159,12 @@ static struct egress *egress_make(struct loop *loop)
     return egress;
 }
 
-int egress_new(struct egress **out, struct loop *loop, int link, struct err *err)
+int egress_new(struct egress **out, struct loop *loop, int link, const struct seal_private *key,
+               struct err *err)
 {
     struct egress *egress = egress_make(loop);
 
+    egress->key = *key;
     egress->link.fd = link;
     if (loop_watch(loop, &egress->link, err) < 0 || reach_open(egress, err) < 0 ||
         resolver_new(egress, err) < 0) {
@@ -182,10 +198,12 @@ void egress_free(struct egress *egress)
     peer_gone(egress);
     signed_close(egress);
     egress_boxes_free(egress);
+    map_free(&egress->asks);
     resolver_free(egress);
     pipes_free(egress);
     if (egress->routes >= 0)
         close(egress->routes);
     free(egress->space);
+    explicit_bzero(&egress->key, sizeof(egress->key));
     free(egress);
 }

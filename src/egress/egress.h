@@ -9,14 +9,19 @@
  */
 #pragma once
 
+#include "base/seal.h"
 #include "base/str.h"
 #include "loop/loop.h"
 #include "wire/egress.h"
 
 struct egress;
 
-/* Before the jail: everything that needs a file or an unusual socket. `link` is the warden's. */
-must_use int egress_new(struct egress **out, struct loop *loop, int link, struct err *err);
+/*
+ * Before the jail: everything that needs a file or an unusual socket. `link` is the warden's; `key`
+ * opens the secrets that are to go into requests.
+ */
+must_use int egress_new(struct egress **out, struct loop *loop, int link,
+                        const struct seal_private *key, struct err *err);
 
 /* Not for sandboxes: one listener, to which callers bring signed tokens (signed.c, policy/grant.h).
  */

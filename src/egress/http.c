@@ -27,12 +27,15 @@ struct http {
     struct arena arena; /* of the head */
     struct origin origin;
     struct h1_chunks chunks;
-    uint64_t left;  /* of the request's body, if it is not in chunks */
-    bool body_done; /* all of it was taken from inside */
-    bool continued; /* 100 was said, or is not waited for */
-    bool begun;     /* the answer's head went out */
-    bool in_chunks; /* the answer goes out in chunks */
-    bool keep;      /* another request may follow */
+    struct creds *creds;    /* shared: those of the sandbox when it was composed */
+    struct creds_plan plan; /* which of them go into it */
+    struct buf held;        /* of the answer's body: what may be the beginning of a secret */
+    uint64_t left;          /* of the request's body, if it is not in chunks */
+    bool body_done;         /* all of it was taken from inside */
+    bool continued;         /* 100 was said, or is not waited for */
+    bool begun;             /* the answer's head went out */
+    bool in_chunks;         /* the answer goes out in chunks */
+    bool keep;              /* another request may follow */
 };
 
 void http_free(struct conn *conn)
@@ -40,6 +43,8 @@ void http_free(struct conn *conn)
     if (!conn->http)
         return;
     arena_free(&conn->http->arena);
+    buf_free(&conn->http->held);
+    creds_free(conn->http->creds);
     origin_free(&conn->http->origin);
     free(conn->http);
     conn->http = NULL;
@@ -151,10 +156,8 @@ static void connect_head(struct conn *conn, const struct h1_head *head, size_t l
         return;
     }
     buf_consume(&conn->in, len);
-    if (!conn_allowed(conn, POLICY_OPAQUE, 0, STR_NONE))
-        return;
     http_free(conn); /* from here on it is a tunnel */
-    conn_reach(conn);
+    conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
 }
 
 /* NULL: conn->host and port are who it is to. */
@@ -191,23 +194,51 @@ static bool passed_on(const struct h1_head *head, const struct http_header *fiel
     return true;
 }
 
+/* As it came, with a credential in the place of its placeholder, or not at all. */
+static void put_field(struct conn *conn, const struct http_header *field)
+{
+    const struct creds_plan *plan = &conn->http->plan;
+    size_t start = conn->ahead.len;
+
+    if (creds_any(plan) && str_eq_nocase(field->name, STR("accept-encoding")))
+        return; /* the answer is looked through, so it must come as it is */
+    buf_str(&conn->ahead, field->name);
+    buf_puts(&conn->ahead, ": ");
+    switch (creds_header(plan, field->name, field->value, &conn->ahead)) {
+    case CREDS_DROP:
+        conn->ahead.len = start;
+        return;
+    case CREDS_KEEP:
+        buf_str(&conn->ahead, field->value);
+        break;
+    case CREDS_CHANGED:
+        break;
+    }
+    buf_puts(&conn->ahead, "\r\n");
+}
+
 static void compose(struct conn *conn)
 {
     const struct h1_head *head = &conn->http->head;
     char name[HOST_PORT_SIZE];
 
+    conn->http->creds = creds_ref(conn->box->creds);
+    conn->http->plan = creds_plan(conn->http->creds,
+                                  &(struct inject_question){ .host = &conn->host,
+                                                             .port = conn->port,
+                                                             .method = rule_method(head->method),
+                                                             .path = head->target });
     host_port_text(&conn->host, conn->port == 80 ? 0 : conn->port, name);
     buf_str(&conn->ahead, head->method);
     buf_putc(&conn->ahead, ' ');
     buf_str(&conn->ahead, head->target);
     buf_printf(&conn->ahead, " HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", name);
     for (size_t i = 0; i < head->count; i++)
-        if (passed_on(head, &head->fields[i])) {
-            buf_str(&conn->ahead, head->fields[i].name);
-            buf_puts(&conn->ahead, ": ");
-            buf_str(&conn->ahead, head->fields[i].value);
-            buf_puts(&conn->ahead, "\r\n");
-        }
+        if (passed_on(head, &head->fields[i]))
+            put_field(conn, &head->fields[i]);
+    creds_add(&conn->http->plan, &conn->ahead);
+    if (creds_any(&conn->http->plan))
+        buf_puts(&conn->ahead, "Accept-Encoding: identity\r\n");
     if (head->body_size < 0)
         buf_puts(&conn->ahead, "Transfer-Encoding: chunked\r\n");
     else if (head->body_size > 0 || str_is(head->method, "POST") || str_is(head->method, "PUT"))
@@ -239,14 +270,12 @@ static void request(struct conn *conn)
         refuse(conn, "TRACE is not passed on");
         return;
     }
-    if (!conn_allowed(conn, POLICY_REQUEST, rule_method(http->head.method), http->head.target))
-        return;
     http->origin.to_head = str_is(http->head.method, "HEAD");
     http->keep = http->head.keep_alive && http->head.version == HTTP_1_1;
     http->left = http->head.body_size > 0 ? (uint64_t)http->head.body_size : 0;
     http->body_done = http->head.body_size == 0;
     http->continued = !http->head.expect_continue;
-    conn_reach(conn);
+    conn_decide(conn, POLICY_REQUEST, rule_method(http->head.method), http->head.target);
 }
 
 void http_head(struct conn *conn)
@@ -352,6 +381,7 @@ static void answer_head(struct conn *conn)
 {
     struct http *http = conn->http;
     const struct origin *origin = &http->origin;
+    size_t start = conn->out.len;
 
     http->begun = true;
     http->in_chunks = (origin->framing == FRAMED_CHUNKED || origin->framing == FRAMED_CLOSE) &&
@@ -378,6 +408,40 @@ static void answer_head(struct conn *conn)
     else if (origin->framing == FRAMED_LENGTH)
         buf_printf(&conn->out, "Content-Length: %llu\r\n", (unsigned long long)origin->left);
     buf_puts(&conn->out, http->keep ? "\r\n" : "Connection: close\r\n\r\n");
+    creds_hide(http->creds, conn->out.data + start, conn->out.len - start);
+}
+
+static void put_body(struct conn *conn, struct str piece)
+{
+    if (!piece.n)
+        return;
+    if (conn->http->in_chunks)
+        put_chunk(&conn->out, piece);
+    else
+        buf_str(&conn->out, piece);
+}
+
+/* What could be the beginning of a secret is held back until more has come. */
+static void answer_body(struct conn *conn, struct str piece, bool end)
+{
+    struct http *http = conn->http;
+
+    if (!creds_any(&http->plan)) {
+        put_body(conn, piece);
+        return;
+    }
+    buf_str(&http->held, piece);
+    size_t pass = creds_scrub(http->creds, http->held.data, http->held.len, end);
+    put_body(conn, (struct str){ http->held.data, pass });
+    buf_consume(&http->held, pass);
+}
+
+static void answer_end(struct conn *conn)
+{
+    answer_body(conn, STR_NONE, true);
+    if (conn->http->in_chunks)
+        buf_puts(&conn->out, "0\r\n\r\n");
+    finished(conn);
 }
 
 /* False: the connection is no more. */
@@ -398,15 +462,10 @@ static bool answer_take(struct conn *conn, struct str data)
             answer_head(conn);
             break;
         case ORIGIN_DATA:
-            if (http->in_chunks)
-                put_chunk(&conn->out, piece);
-            else
-                buf_str(&conn->out, piece);
+            answer_body(conn, piece, false);
             break;
         case ORIGIN_END:
-            if (http->in_chunks)
-                buf_puts(&conn->out, "0\r\n\r\n");
-            finished(conn);
+            answer_end(conn);
             return false;
         }
     }
@@ -422,9 +481,7 @@ static void answer_over(struct conn *conn)
     } else if (!origin_closed(&http->origin)) {
         conn_close(conn); /* cut, so that nobody takes it for whole */
     } else {
-        if (http->in_chunks)
-            buf_puts(&conn->out, "0\r\n\r\n");
-        finished(conn);
+        answer_end(conn);
     }
 }
 

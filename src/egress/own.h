@@ -8,6 +8,8 @@
  *                      ├─▶ (other ports) ────────┘      │               ├─▶ HELLO (in a tunnel)
  *                      └─▶ DNS                          └─▶ END         └─▶ TUNNEL
  *
+ * (A decision may be to ask somebody: ASK, which ends as if it had been made then.)
+ *
  * Nothing is looked up before a decision allowed it, nothing is connected to that was not looked at
  * after the lookup, and what comes out of a lookup is used once.
  */
@@ -19,6 +21,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "egress/creds.h"
 #include "egress/egress.h"
 #include "egress/names.h"
 #include "policy/policy.h"
@@ -33,6 +36,7 @@ struct lookup;
 
 struct egress {
     struct loop *loop;
+    struct seal_private key;     /* opens what is sealed to this process */
     struct watch link;           /* the warden's */
     struct watch peer;           /* the api process's; fd -1: none yet */
     bool synced;                 /* it has said every policy there is */
@@ -40,6 +44,8 @@ struct egress {
     struct box *slots[BOX_SLOTS];
     struct map by_id; /* struct box */
     unsigned boxes;
+    uint32_t asked;  /* number of the last question */
+    struct map asks; /* struct conn, by the number of what it waits for */
     uint64_t serial; /* of the last connection */
     uint64_t lost;   /* records that nobody took */
     char *space;     /* EGRESS_MSG_MAX bytes to read a message into */
@@ -62,6 +68,7 @@ struct box {
     struct buf bytes;     /* of the policy, as the api process said it */
     bool said;            /* it has said one */
     struct policy policy; /* a view of them; policy_none */
+    struct creds *creds;  /* what goes into its requests; NULL: nothing */
     struct names names;
     struct list conns;
     unsigned conn_count;
@@ -76,6 +83,8 @@ void box_goes(struct egress *egress, uint32_t slot);
 /* Of the api process. */
 void box_policy(struct egress *egress, const struct box_name *name, struct str bytes);
 void box_forget(struct egress *egress, const struct box_name *name);
+/* Of the sandboxes of which a policy was said. */
+void box_inject(struct egress *egress, const struct box_name *name, struct str bytes);
 /* Nothing more will be said of those of which nothing was. */
 void boxes_synced(struct egress *egress);
 void box_init(struct box *box, struct egress *egress, const char *id);
@@ -91,6 +100,7 @@ enum stage {
     STAGE_HEAD,   /* reads a request */
     STAGE_HELLO,  /* reads the first message of TLS */
     STAGE_DNS,    /* questions over TCP */
+    STAGE_ASK,    /* somebody is asked whether it may */
     STAGE_LOOKUP,
     STAGE_CONNECT,
     STAGE_TUNNEL,
@@ -124,6 +134,8 @@ struct conn {
     uint32_t request;
     struct host host; /* who it is to */
     uint16_t port;
+    uint32_t ask;              /* number of the question that waits for an answer; 0: none */
+    bool granted;              /* it was allowed by an answer */
     bool unchecked;            /* any bytes may go to port 443 there */
     struct buf in, out, ahead; /* read from inside; to be written inside, to the far end */
     struct lookup *lookup;
@@ -149,9 +161,11 @@ void conn_stage(struct conn *conn, enum stage stage, int64_t ms);
 void conn_wants(struct conn *conn, uint32_t down, uint32_t up);
 /* Reads from inside into conn->in; false when nothing more comes, or it was closed. */
 must_use bool conn_read(struct conn *conn, size_t max);
-/* Asks the policy about host and port; if they are denied, the connection is over. */
-must_use bool conn_allowed(struct conn *conn, enum policy_view view, uint8_t method,
-                           struct str path);
+/* Asks the policy about host and port, perhaps somebody too; it goes on (conn_reach), or is over.
+ */
+void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path);
+/* Of the api process: what it was asked by this number may be, or may not. */
+void conn_answered(struct egress *egress, uint32_t number, bool allow);
 /* Looks the host up and connects to it; conn_connected, or the end. */
 void conn_reach(struct conn *conn);
 /* Ends it with a record; what is said inside depends on its kind. */
@@ -222,3 +236,6 @@ void conn_resolved(struct conn *conn, const char *error);
 void record_decision(struct conn *conn, enum egress_verdict verdict,
                      const struct policy_answer *answer, const char *text);
 void record_flow(struct conn *conn);
+/* False: nobody can be asked now. */
+must_use bool record_ask(struct conn *conn, const struct policy_answer *answer);
+void record_unask(struct conn *conn);

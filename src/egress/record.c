@@ -38,11 +38,9 @@ static void put_text(char *out, size_t size, struct str text)
     out[len] = 0;
 }
 
-void record_decision(struct conn *conn, enum egress_verdict verdict,
-                     const struct policy_answer *answer, const char *text)
+static void fill(struct egress_decision *one, struct conn *conn, enum egress_verdict verdict,
+                 const struct policy_answer *answer, const char *text)
 {
-    struct egress_msg msg = { .head.verb = EGRESS_DECISION };
-    struct egress_decision *one = &msg.body.decision;
     char why[POLICY_TEXT_SIZE];
 
     memcpy(one->name.id, conn->box->id, BOX_ID_SIZE);
@@ -63,7 +61,32 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
     }
     if (text)
         put_text(one->text, sizeof(one->text), str_of(text));
+}
+
+void record_decision(struct conn *conn, enum egress_verdict verdict,
+                     const struct policy_answer *answer, const char *text)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_DECISION };
+
+    fill(&msg.body.decision, conn, verdict, answer, text);
     tell(conn->box, &msg);
+}
+
+bool record_ask(struct conn *conn, const struct policy_answer *answer)
+{
+    struct egress_msg msg = { .head = { .verb = EGRESS_ASK, .number = conn->ask } };
+
+    fill(&msg.body.decision, conn, EGRESS_ASKED, answer, NULL);
+    return send_one(conn->box->egress, &msg);
+}
+
+/* Not said, the answer finds nobody: that is all. */
+void record_unask(struct conn *conn)
+{
+    struct egress_msg msg = { .head = { .verb = EGRESS_UNASK, .number = conn->ask } };
+
+    msg.body.asked.serial = conn->serial;
+    (void)send_one(conn->box->egress, &msg);
 }
 
 void record_flow(struct conn *conn)

@@ -24,6 +24,19 @@ struct ws_ops {
 bool ws_wanted(const struct http_req *req);
 /* Is it a proper one? For who passes it on instead of accepting it. */
 must_use int ws_check(const struct http_req *req, struct err *err);
+/*
+ * A page cannot send Authorization with a WebSocket, so it offers its token as a subprotocol:
+ * "bearer." and the token in base64url (auth.h, token_offered).
+ */
+#define WS_BEARER "bearer."
+/* One subprotocol after the other: struct ws_offers at = { 0 }; while (ws_offer_next(…)) */
+struct ws_offers {
+    size_t header;
+    struct str rest;
+};
+bool ws_offer_next(const struct http_req *req, struct ws_offers *at, struct str *item);
+/* Does the client offer any that is not a bearer's? */
+bool ws_offers_any(const struct http_req *req);
 /* Is `protocol` among the subprotocols that the client offers? */
 bool ws_offers(const struct http_req *req, const char *protocol);
 

@@ -43,6 +43,39 @@ bool ws_wanted(const struct http_req *req)
            header_has(req, "upgrade", "websocket", true);
 }
 
+bool ws_offer_next(const struct http_req *req, struct ws_offers *at, struct str *item)
+{
+    for (;;) {
+        while (at->rest.n) {
+            *item = str_trim(str_cut(&at->rest, ','));
+            if (item->n)
+                return true;
+        }
+        if (at->header == req->header_count)
+            return false;
+        const struct http_header *header = &req->headers[at->header++];
+        if (str_is(header->name, "sec-websocket-protocol"))
+            at->rest = header->value;
+    }
+}
+
+/* The last offer that is a bearer's, or that is not; none: n is 0. */
+static struct str last_offer(const struct http_req *req, bool bearer)
+{
+    struct ws_offers at = { 0 };
+    struct str item, last = STR_NONE;
+
+    while (ws_offer_next(req, &at, &item))
+        if (str_starts(item, STR(WS_BEARER)) == bearer)
+            last = item;
+    return last;
+}
+
+bool ws_offers_any(const struct http_req *req)
+{
+    return last_offer(req, false).n > 0;
+}
+
 bool ws_offers(const struct http_req *req, const char *protocol)
 {
     return header_has(req, "sec-websocket-protocol", protocol, false);
@@ -113,6 +146,8 @@ int ws_check(const struct http_req *req, struct err *err)
 void ws_hello_answer(struct http_req *req, const char *protocol)
 {
     struct http_header headers[4];
+    /* A browser ends a connection for which none of its offers was chosen. */
+    struct str chosen = protocol ? str_of(protocol) : last_offer(req, true);
     size_t count = 0;
 
     if (req->version == HTTP_1_1) {
@@ -122,8 +157,8 @@ void ws_hello_answer(struct http_req *req, const char *protocol)
         headers[count++] =
             (struct http_header){ STR("Sec-WebSocket-Accept"), accept_value(req, key) };
     }
-    if (protocol)
-        headers[count++] = (struct http_header){ STR("Sec-WebSocket-Protocol"), str_of(protocol) };
+    if (chosen.n)
+        headers[count++] = (struct http_header){ STR("Sec-WebSocket-Protocol"), chosen };
     http_reply_begin(req, req->version == HTTP_1_1 ? 101 : 200, headers, count);
 }
 

@@ -350,7 +350,7 @@ const struct field exec_spec_fields[] = {
           .help = "More input will follow; otherwise it ends with stdin, or is empty"),
     FIELD(exec_spec, stdin, F_STRING, 0, .max = EXEC_STDIN_INLINE_MAX,
           .help = "Its input, as text; of a terminal: what is typed first"),
-    FIELD(exec_spec, stdin_base64, F_STRING, 0, .max = EXEC_STDIN_BASE64_MAX,
+    FIELD(exec_spec, stdin_base64, F_STRING, 0, .max = (int64_t)EXEC_STDIN_BASE64_MAX,
           .help = "The same for any bytes, in base64; instead of stdin"),
     FIELD(exec_spec, rows, F_INT, 0, .min = 1, .max = SCREEN_ROWS_MAX,
           .help = "Of the terminal (24)"),

@@ -26,7 +26,7 @@ TEST(the_arguments_that_serve_writes_are_read)
     struct warden_args args;
 
     CHECK_INT(
-        PARSE(&args, "3", "64200", "64201", "3", "1", "1", "12000", "-1", "0", "serve", "--x"), 0);
+        PARSE(&args, "4", "64200", "64201", "3", "1", "1", "12000", "-1", "0", "serve", "--x"), 0);
     CHECK_INT(args.api_uid, 64200);
     CHECK_INT(args.api_gid, 64201);
     CHECK_INT(args.listeners, 3);
@@ -36,7 +36,7 @@ TEST(the_arguments_that_serve_writes_are_read)
     CHECK_STR(args.serve[0], "serve");
     CHECK_STR(args.serve[1], "--x");
     CHECK(!args.serve[2]);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "33", "0", "0", "0", "-1", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "33", "0", "0", "0", "-1", "0", "serve"), 0);
     CHECK_INT(args.api_uid, -1);
 }
 
@@ -45,33 +45,33 @@ TEST(other_arguments_are_refused)
     struct warden_args args;
 
     CHECK_INT(PARSE(&args, "1"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-1"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-1", "0", "served"), -1);
-    CHECK_INT(PARSE(&args, "2", "-1", "-1", "1", "0", "0", "0", "-1", "0", "serve"),
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1", "0", "served"), -1);
+    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-1", "0", "serve"),
               -1); /* layout */
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "0", "5", "1", "0", "0", "0", "-1", "0", "serve"),
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "0", "5", "1", "0", "0", "0", "-1", "0", "serve"),
               -1); /* root is no api */
-    CHECK_INT(PARSE(&args, "3", "5", "0", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-2", "-2", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "4294967295", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "0", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "34", "0", "0", "0", "-1", "0", "serve"),
+    CHECK_INT(PARSE(&args, "4", "5", "0", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-2", "-2", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "4294967295", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "0", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "34", "0", "0", "0", "-1", "0", "serve"),
               -1); /* LISTENERS_MAX+1 */
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1x", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "4", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "2", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "700001", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "700000", "-1", "0", "serve"), 0);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-2", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "4294967295", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "5", "5", "1", "0", "0", "0", "65536", "0", "serve"),
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1x", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "4", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "2", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "700001", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "700000", "-1", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-2", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "4294967295", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "5", "5", "1", "0", "0", "0", "65536", "0", "serve"),
               -1); /* or root */
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "65536", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "65536", "0", "serve"), 0);
     CHECK_INT(args.ids, 65536);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-1", "-1", "serve"), -1);
-    CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-1", "2147483648", "serve"), 0);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1", "2147483648", "serve"), 0);
     CHECK_INT(args.disks_size, 2147483648);
 }
 
@@ -104,7 +104,7 @@ TEST(ids_are_shared_out_so_that_many_boxes_have_enough)
 TEST(as_many_words_as_can_be_repeated_on_reload)
 {
     static char *argv[WARDEN_ARGS + SERVE_ARGS_MAX + 2];
-    static char words[][8] = { "atoll-w", "3", "-1", "-1", "1",     "0",
+    static char words[][8] = { "atoll-w", "4", "-1", "-1", "1",     "0",
                                "0",       "0", "-1", "0",  "serve", "--x" };
     struct warden_args args;
     int argc = 0;

@@ -220,14 +220,16 @@ static _Noreturn void api_child(const struct warden_args *args, int link, pid_t 
     role_child(args, ROLE_API, fds, count, argv, parent);
 }
 
-/* It is told how to log, and gets nothing but its link. */
+/* It is told how to log, and gets its link and its key. */
 static _Noreturn void egress_child(const struct warden_args *args, int link, pid_t parent)
 {
     const char level[] = { (char)('0' + args->log_level), 0 },
                format[] = { (char)('0' + args->log_format), 0 };
     const char *const argv[] = { "atoll", "egress", level, format, NULL };
 
-    role_child(args, ROLE_EGRESS, &link, 1, argv, parent);
+    const int fds[] = { link, WARDEN_FD_KEY };
+
+    role_child(args, ROLE_EGRESS, fds, ARRAY_LEN(fds), argv, parent);
 }
 
 static _Noreturn void resolve_child(const struct warden_args *args, int out_fd, pid_t parent)

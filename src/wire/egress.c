@@ -13,6 +13,7 @@ _Static_assert(sizeof(struct egress_head) == 16, "fixed");
 _Static_assert(sizeof(struct egress_addr) == 20, "fixed");
 _Static_assert(sizeof(struct egress_box) == 48, "fixed");
 _Static_assert(sizeof(struct egress_policy) == 56, "fixed");
+_Static_assert(sizeof(struct egress_inject) == 48, "fixed");
 _Static_assert(sizeof(struct egress_decision) == 872, "fixed");
 _Static_assert(sizeof(struct egress_flow) == 368, "fixed");
 
@@ -42,6 +43,12 @@ static bool policy_ok(const union egress_body *body)
 {
     return box_name_ok(&body->policy.name) && body->policy.size <= EGRESS_POLICY_MAX &&
            body->policy.zero == 0;
+}
+
+static bool inject_ok(const union egress_body *body)
+{
+    return box_name_ok(&body->inject.name) && body->inject.size <= EGRESS_POLICY_MAX &&
+           body->inject.zero == 0;
 }
 
 static bool forget_ok(const union egress_body *body)
@@ -84,6 +91,7 @@ static const struct verb {
 } verbs[EGRESS_VERBS] = {
     [EGRESS_CONFIG]   = { sizeof(struct egress_config), config_ok },
     [EGRESS_POLICY]   = { sizeof(struct egress_policy), policy_ok },
+    [EGRESS_INJECT]   = { sizeof(struct egress_inject), inject_ok },
     [EGRESS_FORGET]   = { sizeof(struct box_name), forget_ok },
     [EGRESS_SYNCED]   = { 0, any },
     [EGRESS_ANSWER]   = { sizeof(struct egress_answer), answer_ok },
@@ -103,7 +111,9 @@ static bool verb_ok(unsigned verb)
 /* Bytes behind the body. */
 static size_t tail_of(const struct egress_msg *msg)
 {
-    return msg->head.verb == EGRESS_POLICY ? msg->body.policy.size : 0;
+    return msg->head.verb == EGRESS_POLICY   ? msg->body.policy.size
+           : msg->head.verb == EGRESS_INJECT ? msg->body.inject.size
+                                             : 0;
 }
 
 int egress_send(int fd, struct egress_msg *msg)

@@ -16,6 +16,8 @@
  *   EGRESS_CONFIG     api → egress   egress_config      resolver, addresses that are never reached
  *   EGRESS_POLICY     api → egress   egress_policy, then `size` bytes of src/policy's own form:
  *                                                       all that holds for this sandbox from now on
+ *   EGRESS_INJECT     api → egress   egress_inject, then `size` bytes of policy/inject.h: what goes
+ *                                                       into its requests; sealed. 0 bytes: nothing
  *   EGRESS_FORGET     api → egress   box_name           the sandbox is gone, or has no policy
  *   EGRESS_SYNCED     api → egress   -                  every policy there is was said
  *   EGRESS_ANSWER     api → egress   egress_answer      of an EGRESS_ASK, by its number
@@ -82,6 +84,7 @@ enum egress_verb {
     EGRESS_ASK,
     EGRESS_UNASK,
     EGRESS_LOST,
+    EGRESS_INJECT,
     EGRESS_VERBS
 };
 
@@ -111,6 +114,13 @@ struct egress_policy {
     struct box_name name;
     uint64_t version; /* rises with every change; repeated in decisions */
     uint32_t size;    /* of the bytes behind this */
+    uint32_t zero;
+};
+
+/* After the sandbox's POLICY, and as long as that holds. */
+struct egress_inject {
+    struct box_name name;
+    uint32_t size; /* of the bytes behind this; EGRESS_POLICY_MAX at most */
     uint32_t zero;
 };
 
@@ -186,6 +196,7 @@ struct egress_lost {
 union egress_body {
     struct egress_config config;
     struct egress_policy policy;
+    struct egress_inject inject;
     struct box_name forget;
     struct egress_answer answer;
     struct egress_decision decision; /* and ASK */
@@ -197,12 +208,12 @@ union egress_body {
 struct egress_msg {
     struct egress_head head;
     union egress_body body;
-    const void *tail; /* of a POLICY: its bytes, in the buffer of egress_recv */
+    const void *tail; /* of POLICY and INJECT: the bytes, in the buffer of egress_recv */
 };
 
 /*
- * One message; `tail` with `msg->body.policy.size` bytes goes behind a POLICY. Magic, version and
- * sizes are filled in. -1 with errno: EAGAIN when the other side does not read, EINVAL.
+ * One message; `tail` with as many bytes as the body says goes behind POLICY and INJECT. Magic,
+ * version and sizes are filled in. -1 with errno: EAGAIN when the other side does not read, EINVAL.
  */
 must_use int egress_send(int fd, struct egress_msg *msg);
 /*

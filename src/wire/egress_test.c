@@ -56,6 +56,15 @@ static struct egress_msg policy(uint32_t size)
                                 .tail = bytes };
 }
 
+static struct egress_msg inject(uint32_t size)
+{
+    static char bytes[EGRESS_POLICY_MAX];
+
+    return (struct egress_msg){ .head.verb = EGRESS_INJECT,
+                                .body.inject = { .name.id = "sb1", .size = size },
+                                .tail = bytes };
+}
+
 static void check_through(struct egress_msg msg)
 {
     struct egress_msg got;
@@ -179,6 +188,15 @@ TEST(egress_messages_of_another_size_are_none)
     check_refused((struct egress_msg){ .head.verb = EGRESS_SYNCED }, 0, 1);
     check_refused((struct egress_msg){ .head.verb = EGRESS_VERBS }, 0, 0);
     check_refused((struct egress_msg){ .head.verb = 0 }, 0, 0);
+}
+
+TEST(egress_secrets_are_as_long_as_their_message_says)
+{
+    check_through(inject(0));
+    check_through(inject(EGRESS_POLICY_MAX));
+    check_refused(inject(10), sizeof(struct egress_inject), 9);
+    check_refused(inject(10), sizeof(struct egress_inject), 11);
+    check_unsendable(inject(EGRESS_POLICY_MAX + 1));
 }
 
 TEST(egress_descriptors_beside_a_message_are_refused_and_closed)

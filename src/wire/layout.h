@@ -17,6 +17,7 @@ enum warden_fd {
     WARDEN_FD_STATE,     /* O_PATH of the state directory */
     WARDEN_FD_LOCK,      /* STATE/lock, flocked */
     WARDEN_FD_DATA,      /* STATE/data, for the api process */
+    WARDEN_FD_KEY,       /* STATE/egress.key, for the egress process; the warden does not read it */
     WARDEN_FD_LISTENERS, /* and on */
 };
 
@@ -30,7 +31,10 @@ enum api_fd {
 };
 
 /* warden → egress; 0 to 2 as above */
-#define EGRESS_FD_LINK 3
+enum egress_fd {
+    EGRESS_FD_LINK = 3, /* wire.h */
+    EGRESS_FD_KEY,      /* its private key; read by pread, others have the same open file */
+};
 
 /* warden → `atoll serve --resolve`: where it writes the new settings */
 #define RESOLVE_FD_OUT 3
@@ -44,7 +48,7 @@ enum api_fd {
  * besides one's own in the user namespace that serve has entered, from 1 on; -1: it has entered
  * none. DISKS is the size of the image of all disks, when it is made; 0: most of what is free.
  */
-#define WARDEN_LAYOUT 3 /* of all this; serve and warden must agree */
+#define WARDEN_LAYOUT 4 /* of all this; serve and warden must agree */
 #define WARDEN_ARGS 10  /* before "serve", argv[0] included */
 
 /*

@@ -242,8 +242,8 @@ def test_a_new_secret_comes_over_the_link(server, client, agent_id):
     assert row["rotation_pending"]
     client.kill9()
     client.start()
-    row = next(s for s in server.get("/api/v1/secrets").json()["items"] if s["name"] == agent_id)
-    assert not row["rotation_pending"]
+    harness.wait_until(lambda: not next(s for s in server.get("/api/v1/secrets").json()["items"]
+                                        if s["name"] == agent_id)["rotation_pending"], 10, "the end of the rotation")
     stale = Peer(server, agent_id, old)
     assert stale.end() == (grpc.StatusCode.UNAUTHENTICATED, "Invalid agent secret")
     stale.close()

@@ -12,15 +12,6 @@ BOXES, IMAGES = "/api/v1/sandboxes", "/api/v1/images"
 
 
 @pytest.fixture
-def boxes(server):
-    """The server, with no sandbox before and after."""
-    yield server
-    for box in server.get(BOXES).json()["items"]:
-        assert server.delete(f"{BOXES}/{box['id']}").status == 200
-    assert list((server.state / "boxes").iterdir()) == []
-
-
-@pytest.fixture
 def box(boxes):
     reply = boxes.post(BOXES, {"storage": "memory"})
     assert reply.status == 201, reply

@@ -440,3 +440,63 @@ def test_the_one_exception_answers_who_asks(here, egress):
     assert address(box, "atoll.internal") == egress_rig.SELF
     assert b'"sandbox":"one"' in get(box, "http://atoll.internal/"), "by way of the proxy too"
     assert b" 403 " in talk(box, PROXY, b"CONNECT atoll.internal:443 HTTP/1.1\r\n\r\n")
+
+
+# ---- asked ----
+
+def asking(box, data=b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"):
+    def inside():
+        sock = socket.create_connection(PROXY, 10)
+        sock.sendall(data)
+        return sock
+
+    return box.run(inside)
+
+
+def asked(egress):
+    end = time.monotonic() + 10
+    while not egress.asks and time.monotonic() < end:
+        egress.take(0.05)
+    return egress.asks.pop(0)
+
+
+def test_a_connection_waits_for_the_answer_and_gets_it(here, egress):
+    box = egress.add("one", "mode ask", "deny bad.example")
+    sock = asking(box)
+    ask = asked(egress)
+    assert (ask["host"], ask["port"], ask["verdict"], ask["box"]) == ("good.example", 80, "asked", "one")
+    assert not closed(sock, 0.3) and not here.lookups
+    egress.send(egress_rig.ANSWER, struct.pack("<II", 1, 0), ask["number"] + 1)
+    assert not closed(sock, 0.3), "somebody else's answer"
+    sock.settimeout(10)
+    egress.send(egress_rig.ANSWER, struct.pack("<II", 1, 0), ask["number"])
+    assert read_all(sock).startswith(b"HTTP/1.1 200")
+    again = asking(box)
+    egress.send(egress_rig.ANSWER, struct.pack("<II", 0, 0), asked(egress)["number"])
+    assert read_all(again).startswith(b"HTTP/1.1 403")
+    assert get(box, "http://bad.example/").startswith(b"HTTP/1.1 403") and not egress.asks, "a deny is no question"
+    assert [d["verdict"] for d in egress.decided(3)] == ["allowed", "denied", "denied"]
+
+
+def test_an_answer_allows_one_tunnel_until_a_rule_forbids_it(here, egress):
+    box = egress.add("one", "mode ask")
+    sock = asking(box, b"CONNECT good.example:9000 HTTP/1.1\r\n\r\n")
+    egress.send(egress_rig.ANSWER, struct.pack("<II", 1, 0), asked(egress)["number"])
+    assert b" 200 " in sock.recv(4096)
+    egress.policy("one", "mode ask", "allow other.example", version=2)
+    assert not closed(sock, 0.5)
+    egress.policy("one", "mode ask", "deny good.example", version=3)
+    assert closed(sock, 2)
+    sock.close()
+
+
+def test_an_answer_to_somebody_who_left_is_nothing(here, egress):
+    box = egress.add("one", "mode ask")
+    sock = asking(box)
+    number = asked(egress)["number"]
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+    time.sleep(0.3)
+    egress.send(egress_rig.ANSWER, struct.pack("<II", 1, 0), number)
+    assert not here.lookups and get(box, "http://atoll.internal/").startswith(b"HTTP/1.1 200")
+    assert not here.packets

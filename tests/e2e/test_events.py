@@ -1,6 +1,7 @@
 """The event log as its readers see it: at once, complete, in order, across crashes, and told when it
 cannot be."""
 import asyncio
+import base64
 import json
 import re
 import sqlite3
@@ -276,6 +277,26 @@ def test_the_same_events_over_a_websocket(server):
     assert [e["seq"] for e in got] == list(range(first + 1, first + 6))
     page = server.get(f"/api/v1/events?since={first}").json()["items"]
     assert got == page
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_websocket_may_offer_its_token(server, peer, good):
+    """As a page does, which cannot send a header: as a subprotocol, never in the address."""
+    token = server.token if good else "atl_" + "0" * 43
+    offer = "bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+    async def run():
+        url = f"ws://{server.host}/api/v1/events?since=0"
+        async with websockets.connect(url, subprotocols=[offer], local_addr=(peer, 0)) as ws:
+            assert ws.subprotocol == offer, "a browser wants one of its offers to be chosen"
+            return json.loads(await asyncio.wait_for(ws.recv(), 5))
+
+    if good:
+        assert asyncio.run(run())["seq"] == 1
+        return
+    with pytest.raises(websockets.InvalidStatusCode) as refusal:
+        asyncio.run(run())
+    assert refusal.value.status_code == 401
 
 
 def test_a_websocket_needs_credentials(server, peer):

@@ -673,7 +673,6 @@ def test_cp_shows_progress_on_a_terminal(box, place, tmp_path):
     done = subprocess.run([box.server.binary, "cp", tmp_path / "big", f"{box.id}:{place()}"], stderr=slave,
                           stdin=subprocess.DEVNULL, env=env, timeout=30)
     os.close(slave)
-    shown = os.read(master, 4096).decode()
-    os.close(master)
+    shown = harness.read_pty(master).decode()
     assert done.returncode == 0 and "5.0 MB" in shown
     assert "MB" not in cp(box, tmp_path / "big", f"{box.id}:{place()}").stderr

@@ -11,6 +11,7 @@ import urllib.parse
 import harness
 import images
 import pytest
+from harness import make_box as make
 from images import entry, folder, hardlink, symlink, tar
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -68,16 +69,8 @@ def remove(server, name):
     return server.delete(path_of(name))
 
 
-def make(server, **wish):
-    reply = server.post(BOXES, wish)
-    assert reply.status == 201, reply
-    return reply.json()["id"]
-
-
 def run(server, box, *argv, **wish):
-    reply = server.post(f"{BOXES}/{box}/execs?wait=20000", {"argv": list(argv), **wish})
-    assert reply.status == 201, reply
-    told = reply.json()
+    told = harness.run_in(server, box, *argv, **wish)
     assert told["exit_code"] == 0, told
     return told["output"]
 

@@ -68,8 +68,9 @@ def testd_tls(pem):
 
 
 def run_script(script, *args):
-    result = subprocess.run(["node", f"{script}.mjs", *args], cwd=PEERS, text=True, timeout=150,
-                            stdout=subprocess.PIPE, env={**os.environ, "NODE_NO_WARNINGS": "1"})
+    result = subprocess.run(["node", f"{script}.mjs", *args], cwd=PEERS, text=True, timeout=150 * harness.SLOW,
+                            stdout=subprocess.PIPE,
+                            env={**os.environ, "NODE_NO_WARNINGS": "1", "SLOW": str(harness.SLOW)})
     lines = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "not ok "))]
     assert lines, result.stdout
     return lines
@@ -117,18 +118,18 @@ def channel(testd):
 
 
 def test_grpcio_unary(channel):
-    assert method(channel, "Unary")(b"hello", timeout=10) == b"hello"
-    calls = [method(channel, "Unary").future(os.urandom(i * 50), timeout=10) for i in range(200)]
+    assert method(channel, "Unary")(b"hello", timeout=10 * harness.SLOW) == b"hello"
+    calls = [method(channel, "Unary").future(os.urandom(i * 50), timeout=10 * harness.SLOW) for i in range(200)]
     assert [len(call.result()) for call in calls] == [i * 50 for i in range(200)]
 
 
 def test_grpcio_streams(channel):
-    numbers = method(channel, "Count", "unary_stream")(b"5000", timeout=20)
+    numbers = method(channel, "Count", "unary_stream")(b"5000", timeout=20 * harness.SLOW)
     assert list(numbers) == [b"%d" % i for i in range(5000)]
     chat = method(channel, "Chat", "stream_stream")
     sent = [os.urandom(60000) for _ in range(50)]
-    assert list(chat(iter(sent), timeout=20)) == sent
-    assert method(channel, "Collect", "stream_unary")(iter([b"a", b"", b"b"]), timeout=10) == b"ab"
+    assert list(chat(iter(sent), timeout=20 * harness.SLOW)) == sent
+    assert method(channel, "Collect", "stream_unary")(iter([b"a", b"", b"b"]), timeout=10 * harness.SLOW) == b"ab"
 
 
 @pytest.mark.parametrize("name,message,code", [

@@ -459,6 +459,19 @@ def test_a_websocket_that_the_program_refuses_is_an_ordinary_answer(box):
         assert sock.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_token_that_a_websocket_offers_does_not_go_inside(box):
+    offer = "bearer." + base64.urlsafe_b64encode(box.server.token.encode()).decode().rstrip("=")
+    with box.server.connect() as sock:
+        sock.sendall(f"GET {box.path('echo')} HTTP/1.1\r\nHost: {box.server.host}\r\nConnection: Upgrade, close\r\n"
+                     f"Upgrade: websocket\r\n{KEY}"
+                     f"Sec-WebSocket-Protocol: chat, {offer}, bearer.theirs\r\n\r\n".encode())
+        got = b""
+        while b"bearer.theirs" not in got and (piece := sock.recv(65536)):
+            got += piece
+    assert got.startswith(b"HTTP/1.1 200 ") and b"chat, bearer.theirs" in got, got
+    assert offer.encode() not in got
+
+
 def test_a_tunnel_is_bytes_both_ways(box):
     box.start("python3 -c \"import socket; s=socket.create_server(('127.0.0.1',8020));\n"
               "while True:\n c=s.accept()[0]; d=b''\n while x:=c.recv(65536): d+=x\n c.sendall(d[::-1]); c.close()\"")

@@ -11,6 +11,8 @@ import time
 
 import harness
 import pytest
+from harness import make_box as make
+from harness import run_in as run
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else"),
               pytest.mark.skipif(harness.NO_USERNS, reason="a sanitizer's thread is in the way")]
@@ -79,18 +81,6 @@ def user_server():
             for pid in server.inits():
                 os.kill(pid, signal.SIGKILL)
             shutil.rmtree(server.dir)
-
-
-def make(server, **wish):
-    reply = server.post(BOXES, wish)
-    assert reply.status == 201, reply
-    return reply.json()["id"]
-
-
-def run(server, box, *argv, **wish):
-    reply = server.post(f"{BOXES}/{box}/execs?wait=20000", {"argv": list(argv), **wish})
-    assert reply.status == 201, reply
-    return reply.json()
 
 
 def applied(server, box):

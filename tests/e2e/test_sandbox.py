@@ -10,6 +10,7 @@ import time
 
 import harness
 import pytest
+from harness import run_in as run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
@@ -19,8 +20,7 @@ BOXES = "/api/v1/sandboxes"
 def boxes(server):
     """The server, with no sandbox before and after."""
     yield server
-    for box in server.get(BOXES).json()["items"]:
-        assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    harness.delete_boxes(server)
     leftovers(server)
 
 
@@ -34,22 +34,13 @@ def leftovers(server):
 
 
 def make(server, **wish):
-    reply = server.post(BOXES, wish)
-    assert reply.status == 201, reply
-    box = reply.json()
-    assert box["state"] == "running"
-    server.__dict__.setdefault("made", []).append(box["id"])
-    return box["id"]
+    box = harness.make_box(server, **wish)
+    server.__dict__.setdefault("made", []).append(box)
+    return box
 
 
 def start(server, box, *argv, **wish):
     reply = server.post(f"{BOXES}/{box}/execs", {"argv": list(argv), **wish})
-    assert reply.status == 201, reply
-    return reply.json()
-
-
-def run(server, box, *argv, wait=20000, **wish):
-    reply = server.post(f"{BOXES}/{box}/execs?wait={wait}", {"argv": list(argv), **wish})
     assert reply.status == 201, reply
     return reply.json()
 

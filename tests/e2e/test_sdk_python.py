@@ -158,6 +158,8 @@ def test_times_and_signals(box):
     process = box.spawn("sleep 1000 & wait")
     process.kill()
     assert process.wait(10).exit_code == 137
+    gone = box.spawn("sleep 1000 & wait").cancel()
+    assert gone.exit_code == 137 and not gone.oom and not gone.timed_out
 
 
 def test_input(box):

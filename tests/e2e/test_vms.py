@@ -1,8 +1,11 @@
 """Sandboxes as agentic's clients see them: VMs, agents, operations. Root only."""
 import os
+import pathlib
 import re
+import subprocess
 
 import harness
+import images
 import pytest
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -113,3 +116,71 @@ def test_an_operation_that_fails_says_why_and_survives(start_server):
     server.wait_ready()
     assert server.get(f"/api/v1/operations/{failed['id']}").json() == failed
     server.delete(f"{VMS}/agent-a?force=true")
+
+
+# ---- containers ----
+
+CONTAINERS = "/api/v1/containers"
+
+
+def test_a_container_is_a_sandbox(vms):
+    box = vms.post("/api/v1/sandboxes", {"name": "one", "storage": "disk"}).json()
+    listed = vms.get(CONTAINERS).json()
+    assert listed == {"containers": [{"id": box["id"], "name": "one", "image": None, "status": "running"}], "total": 1}
+    assert vms.get(f"{CONTAINERS}/one").json()["id"] == box["id"]
+    reply = vms.get(f"{CONTAINERS}/two")
+    assert (reply.status, reply.json()["error"]) == (404, "container not found: two")
+    assert vms.get(f"{CONTAINERS}?status=frozen").status == 400
+    stopped = {"name": "one", "action": "stop", "status": "stopped", "timeout": 3}
+    for _ in range(2):  # also when it is so already
+        reply = vms.post(f"{CONTAINERS}/one/stop?timeout=3")
+        assert (reply.status, reply.json()) == (200, stopped)
+    one = vms.get(f"{CONTAINERS}/one").json()
+    assert one["status"] == "stopped" and one["finished_at"]
+    assert vms.get(f"{CONTAINERS}?status=running").json()["total"] == 0
+    assert vms.get(f"{CONTAINERS}?status=stopped").json()["total"] == 1
+    assert vms.post(f"{CONTAINERS}/one/start").json() == {"name": "one", "action": "start", "status": "running"}
+    assert vms.delete(f"{CONTAINERS}/one").json() == {"name": "one", "deleted": True}
+    assert vms.delete(f"{CONTAINERS}/one").status == 404
+
+
+def test_a_container_of_an_image(vms, tmp_path):
+    archive = tmp_path / "small.tar"
+    archive.write_bytes(images.tar(images.folder("bin"),
+                                   images.entry("bin/sh", pathlib.Path("/bin/busybox").read_bytes(), mode=0o755)))
+    done = subprocess.run([vms.binary, "image", "import", str(archive), "--name", "small"], capture_output=True,
+                          env={**os.environ, "ATOLL_STATE": str(vms.state)})
+    assert done.returncode == 0, done
+    assert [i["ref"] for i in vms.get("/api/v1/container-images").json()["images"]] == ["small"]
+    wish = {"name": "boxed", "image": "small", "env": ["A=1", {"key": "B", "value": "2"}]}
+    reply = vms.post(CONTAINERS, wish)
+    assert reply.status == 201 and reply.json()["status"] == "running", reply
+    ran = vms.post("/api/v1/sandboxes/boxed/execs?wait=10000", {"argv": ["/bin/sh", "-c", "echo $A$B$AGENT_ID"]}).json()
+    assert ran["output"] == "12boxed\n", ran
+    assert vms.post(CONTAINERS, wish).status == 409
+    for bad, status in (({"image": "none"}, 404), ({"env": {"A": "1"}}, 400), ({"env": ["A"]}, 400),
+                        ({"name": ""}, 400), ({"mounts": ["/etc:/etc"]}, 400), ({"network": "host"}, 400),
+                        ({"cmd": ["sh"]}, 400)):
+        assert vms.post(CONTAINERS, {**wish, "name": "other", **bad}).status == status, bad
+    assert vms.delete(f"{CONTAINERS}/boxed").status == 200
+    assert vms.delete("/api/v1/images/small").status == 200
+
+
+# ---- the command line ----
+
+def test_the_tree_of_nouns(vms):
+    def cli(*args):
+        done = subprocess.run([vms.binary, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "ATOLL_STATE": str(vms.state)})
+        assert done.returncode == 0, done
+        return done.stdout
+
+    made = cli("sandbox", "create", "--name", "noun", "--storage", "disk").strip()
+    for words in (["sandbox", "list"], ["vm", "list"], ["agent", "list"], ["agents"], ["container", "list"]):
+        assert "noun" in cli(*words), words
+    for words in (["sandbox", "get"], ["vm", "get"], ["agent", "get"]):
+        assert made in cli(*words, "noun"), words
+    assert "stopped" in cli("vm", "destroy", "noun") and "running" in cli("agent", "start", "noun")
+    assert cli("sandbox", "exec", made[:12], "--", "echo", "hi") == "hi\n", "the beginning of an id is enough"
+    assert cli("session", "list") and cli("server", "status") and cli("config", "whoami")
+    cli("sandbox", "delete", "noun")

@@ -1,7 +1,7 @@
 // Node's own HTTP/2 client, and WebSocket over HTTP/2 (RFC 8441) by hand on top of it.
 import http2 from "node:http2";
 import { randomBytes } from "node:crypto";
-import { address, assert, check, once, run } from "./checks.mjs";
+import { address, assert, check, once, run, slow } from "./checks.mjs";
 
 const url = process.argv[3] === "tls" ? `https://${address}` : `http://${address}`;
 
@@ -24,7 +24,7 @@ function ask(client, headers, body) {
       got.body = Buffer.concat(got.chunks);
       resolve(got);
     });
-    setTimeout(() => reject(new Error("no answer")), 15000).unref();
+    setTimeout(() => reject(new Error("no answer")), 15000 * slow).unref();
     if (body !== undefined) stream.end(body);
   });
 }

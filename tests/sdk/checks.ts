@@ -115,6 +115,8 @@ check("times, signals and terminals", inBox(async (box) => {
     const tree = await box.spawn("sleep 1000 & wait");
     await tree.kill();
     assert.equal((await tree.wait(10_000)).exitCode, 137);
+    const gone = await (await box.spawn("echo so far; sleep 1000 & wait")).cancel();
+    assert.deepEqual([gone.exitCode, gone.oom, gone.timedOut], [137, false, false]);
     const term = await box.spawn("stty size; read x; stty size", { tty: true, rows: 33, cols: 77, stdin_open: true });
     while (!text(await term.read()).includes("33 77"));
     await term.resize(44, 88);

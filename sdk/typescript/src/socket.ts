@@ -61,10 +61,17 @@ export class Inbox {
     }
 }
 
-/** Over the platform's WebSocket, which sends cookies but no headers of ours: for pages that are logged in. */
-export const platformSocket: OpenSocket = (url, _headers, timeoutMs) => new Promise((done, fail) => {
+/** A token as a subprotocol: a page's WebSocket sends no headers, and an address is no place for a token. */
+function bearer(headers: Record<string, string>): string[] {
+    const token = /^Bearer (.+)$/.exec(headers["authorization"] ?? headers["Authorization"] ?? "")?.[1];
+    if (token === undefined) return [];
+    return [`bearer.${btoa(token).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "")}`];
+}
+
+/** Over the platform's WebSocket, which sends the cookies of a page that is logged in, or a token as a subprotocol. */
+export const platformSocket: OpenSocket = (url, headers, timeoutMs) => new Promise((done, fail) => {
     const base = url.startsWith("/") ? new URL(url, globalThis.location.href).href : url;
-    const socket = new WebSocket(base.replace(/^http/, "ws"));
+    const socket = new WebSocket(base.replace(/^http/, "ws"), bearer(headers));
     const inbox = new Inbox();
     const timer = setTimeout(() => {
         fail(new RequestTimeout(`no WebSocket within ${timeoutMs} ms`));
