@@ -120,8 +120,8 @@ int ask_read(struct db *db, const char *tenant, const char *id, struct arena *ar
              struct ask_row *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(db, "SELECT id, tenant, kind, sandbox, action, hash, state, created_ms, expires_ms,"
-                     " decided_ms, by, note FROM ask WHERE tenant = $1 AND id = $2");
+        db_query(db, "SELECT id, tenant, kind, sandbox, action, hash, state, created_ms,"
+                     " expires_ms, decided_ms, by, note FROM ask WHERE tenant = $1 AND id = $2");
 
     query_text(q, 1, tenant);
     query_text(q, 2, id);
