@@ -259,6 +259,7 @@ class World:
         self.zone = {}
         self.lookups, self.packets, self.requests, self.streams = [], [], [], []
         self.pages = {}  # (host, path) → (content type, bytes), or a function of the Request
+        self.strict = set()  # hosts that have these pages and no others
         self.sockets = []
         self.cleanup = contextlib.ExitStack()
 
@@ -405,6 +406,8 @@ class World:
         page = self.pages.get((host, request.target.split("?")[0]))
         if callable(page):
             page = page(request)
+        if page is None and host in self.strict:
+            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         if page is None:
             page = ("application/json", json.dumps({
                 "address": request.address, "port": request.port, "host": request.host, "tls": request.tls_name,
