@@ -66,6 +66,14 @@ def children(pid):
     return found
 
 
+def cgroups_of(pid):
+    """As /proc says them; "" of a process that is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def descendants(pid):
     found, todo = [], [pid]
     while todo:

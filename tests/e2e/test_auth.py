@@ -46,8 +46,12 @@ POLICY = {
     **{f"snapshot.{verb}": STEER | {"agent"} for verb in ("create", "delete", "delete_of")},
     **{f"exec.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
     **{f"exec.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize", "cancel")},
+    **{f"container{what}": PEOPLE | {"agent"} for what in (".list", ".read", "_image.list")},
+    **{f"container.{verb}": STEER | {"agent"} for verb in ("create", "start", "stop")}, "container.delete": {"admin"},
     **{f"egress.{what}": PEOPLE | {"agent"} for what in (
-        "policies", "explain", "pack.list", "node.read", "tenant.read", "project.read", "sandbox.read")},
+        "policies", "explain", "pack.list", "node.read", "tenant.read", "project.read", "sandbox.read", "records",
+        "sandbox.records", "sandbox.hosts")},
+    "ask.list": PEOPLE, "ask.read": PEOPLE, "ask.decide": STEER,
     **{f"egress.{layer}.{verb}": STEER for layer in ("node", "tenant", "project") for verb in (
         "put", "change", "clear")},
     **{f"egress.{what}": STEER for what in ("sandbox.put", "sandbox.change", "rule.add", "pack.put", "pack.delete")},

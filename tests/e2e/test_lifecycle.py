@@ -172,7 +172,7 @@ def test_an_init_that_is_killed_leaves_a_sandbox_that_can_be_started(disks):
     box = make(disks, storage="disk")
     assert sh(disks, box, "echo kept > file; sync") == ""
     pid = min(p for p in harness.descendants(disks.warden_pid)
-              if f"/{box}" in pathlib.Path(f"/proc/{p}/cgroup").read_text())
+              if f"/{box}" in harness.cgroups_of(p))
     os.kill(pid, 9)
     harness.wait_until(lambda: state(disks, box) == "stopped", 5, "stopped")
     assert "killed" in disks.get(f"{BOXES}/{box}").json()["reason"]

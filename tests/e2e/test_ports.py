@@ -647,8 +647,7 @@ def test_output_is_printed_by_position_and_followed(box):
 
 def test_what_ended_is_pruned(server):
     stays, fails = [server.post(BOXES, {"storage": "memory", "ttl_ms": 600000}).json()["id"] for _ in range(2)]
-    inits = [p for p in harness.descendants(server.warden_pid)
-             if f"/{fails}" in pathlib.Path(f"/proc/{p}/cgroup").read_text()]
+    inits = [p for p in harness.descendants(server.warden_pid) if f"/{fails}" in harness.cgroups_of(p)]
     os.kill(min(inits), 9)
     wait_until(lambda: server.get(f"{BOXES}/{fails}").json()["state"] == "failed", 10, "its end")
     assert server.cli("prune", "--dry-run", check=True).stdout.split() == [fails]

@@ -3,7 +3,6 @@ a trace. Root only: an ordinary user's kernel does not allow them everywhere."""
 import base64
 import json
 import os
-import pathlib
 import subprocess
 import threading
 import time
@@ -235,7 +234,7 @@ def test_a_lifetime_ends_it(boxes):
 def test_an_init_that_is_killed_is_told(boxes, storage, state):
     box = make(boxes, storage=storage)
     inits = [p for p in harness.descendants(boxes.warden_pid)
-             if f"/{box}" in pathlib.Path(f"/proc/{p}/cgroup").read_text()]
+             if f"/{box}" in harness.cgroups_of(p)]
     os.kill(min(inits), 9)
     harness.wait_until(lambda: boxes.get(f"{BOXES}/{box}").json()["state"] == state, 5, state)
     assert "killed" in boxes.get(f"{BOXES}/{box}").json()["reason"]

@@ -576,6 +576,9 @@ def test_tokens_and_who_one_is(server, client):
 
 def test_secrets(client):
     assert client.secrets.put("sdk-key", "hush").version == 1 and client.secrets.put("sdk-key", "hush!").version == 2
+    bound = client.secrets.put("sdk-token", "hush-hush", hosts=["api.example.com"], use="request")
+    assert bound.use == "request" and bound.hosts == ["api.example.com"]
+    client.secrets.delete("sdk-token")
     made = client.secrets.create_for_agent("sdk-agent")
     assert made.secret and made.agent_id == "sdk-agent"
     assert {s.name for s in client.secrets.list()} >= {"sdk-key", made.name}

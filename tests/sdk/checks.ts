@@ -402,6 +402,9 @@ check("the other nouns", async () => {
     assert.ok((await client.pools.list()).some((p) => p.name === "ts-pool"));
     await client.pools.set("ts-pool", { size: 0 });
     await client.secrets.put("ts-key", "hush");
+    const bound = await client.secrets.put("ts-token", "hush-hush", { hosts: ["api.example.com"] });
+    assert.equal(bound.use, "request");
+    await client.secrets.delete("ts-token");
     const secret = await client.secrets.createForAgent("ts-agent");
     assert.deepEqual((await client.secrets.list()).map((s) => s.name).sort(), [secret.name, "ts-key"].sort());
     await client.secrets.delete("ts-key");

@@ -207,8 +207,9 @@ export class Tokens {
 export class Secrets {
     constructor(private readonly api: Api) {}
 
-    put(name: string, value: string): Promise<models.SecretInfo> {
-        return this.api.secretPut(name, { value });
+    /** With hosts it is for requests to them, and the process that makes these is the only one that can open it. */
+    put(name: string, value: string, how: Omit<models.SecretPutRequest, "value"> = {}): Promise<models.SecretInfo> {
+        return this.api.secretPut(name, { value, ...how });
     }
 
     /** The secret itself is in the answer, this once. */

@@ -220,8 +220,10 @@ class Secrets:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def put(self, name: str, value: str) -> models.SecretInfo:
-        return self._api.secret_put(name, value=value)
+    def put(self, name: str, value: str, *, hosts: Optional[Sequence[str]] = None,
+            use: Optional[Literal["server", "request"]] = None) -> models.SecretInfo:
+        """With hosts it is for requests to them, and the process that makes these is the only one that can open it."""
+        return self._api.secret_put(name, value=value, hosts=hosts, use=use)
 
     def create_for_agent(self, agent_id: str) -> models.NewSecret:
         """The secret itself is in the answer, this once."""
