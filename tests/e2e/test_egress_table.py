@@ -26,7 +26,7 @@ def here():
 
 @pytest.fixture(scope="module")
 def server(here):
-    made = egress_box.start_server(here)
+    made = egress_box.start_server()
     yield made
     made.stop()
 
