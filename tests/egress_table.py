@@ -294,6 +294,13 @@ for host in ("@.none.example", "@.loop.alias.example"):
     get(host, 502, verdict="unresolved", looked=[host])
 get("@.mute.example", 502, verdict="unresolved", looked=["@.mute.example"])
 
+# ---- to 443 nothing goes in clear, unless that host was loosened ----
+
+get("@.ok.example", 400, 443, verdict="malformed")
+get("@.ok.example", 400, 443, method="POST", more="Content-Length: 2\r\n", body="hi", verdict="malformed")
+get("@.evil.example", 403, 443)
+get("@.loose.example", 502, 443, **allowed("@.loose.example", 443))
+
 # ---- in a tunnel to 443 there is TLS, to the host that was allowed ----
 
 BYTES = {"plain HTTP": head("/", "@.ok.example"), "SSH": "SSH-2.0-OpenSSH_9\r\n", "nothing known": "\0" * 64,

@@ -425,7 +425,9 @@ class World:
             if kind == 4:  # PACKET_OUTGOING: our own answers
                 continue
             found = first_packet(proto, packet)
-            if found and found[1:] != (RESOLVER, 53):
+            # A name server's late answer finds nobody: that is what the kernel tells it.
+            late = found and found[:2] == ("icmp", RESOLVER) and packet[(packet[0] & 15) * 4] == 3
+            if found and not late and found[1:] != (RESOLVER, 53):
                 self.packets.append(found)
 
     def settle(self):

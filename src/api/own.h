@@ -132,7 +132,7 @@ must_use bool port_host(const struct api *api, struct str host, struct str *id, 
 must_use int port_host_who(struct call *call, struct err *err);
 extern const struct route port_host_route;
 
-/* dispatch.c: is it one of the values of Host that are ours? */
+/* may.c: is it one of the values of Host that are ours? */
 bool api_host_known(const struct api *api, struct str host);
 
 /* socket.c, terminal_cast.c: likewise for WebSockets and recordings. */

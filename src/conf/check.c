@@ -1,5 +1,5 @@
 /*
- * Checks across settings, and the reading of listener addresses. Only literal addresses are taken:
+ * Checks across settings, and the reading of addresses. Only literal addresses are taken:
  * a name would be resolved at start and could quietly mean something wider than what was written.
  */
 #include <arpa/inet.h>
@@ -7,6 +7,9 @@
 
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "policy/host.h"
+
+#define DNS_PORT 53
 
 static int bad(const char *text, const char *why, struct err *err)
 {
@@ -118,6 +121,37 @@ static int check_listen(const struct conf *conf, const char *const *list, size_t
     return 0;
 }
 
+int conf_resolver_parse(const char *text, struct host *out, uint16_t *port, struct err *err)
+{
+    struct host host;
+
+    if (host_port_parse(str_of(text), DNS_PORT, &host, port, err) < 0 || host.kind != HOST_ADDR)
+        return err_field(err, "egress_resolver",
+                         "egress_resolver '%s': write ADDRESS or ADDRESS:PORT, IPv6 in [brackets]",
+                         text);
+    *out = host;
+    return 0;
+}
+
+static int check_resolvers(const struct conf *conf, struct err *err)
+{
+    const char *const *list = conf_list(conf, "egress_resolver");
+    const char *where;
+    struct host host;
+    uint16_t port;
+    size_t count = 0;
+    int rc = 0;
+
+    for (; rc == 0 && list[count]; count++)
+        rc = conf_resolver_parse(list[count], &host, &port, err);
+    if (rc == 0 && count > CONF_RESOLVERS_MAX)
+        rc = err_field(err, "egress_resolver", "egress_resolver: at most %d", CONF_RESOLVERS_MAX);
+    if (rc == 0)
+        return 0;
+    conf_source(conf, "egress_resolver", &where);
+    return err_wrap(err, "%s", where);
+}
+
 int conf_check(const struct conf *conf, struct err *err)
 {
     bool cert = conf_text(conf, "tls_cert")[0], key = conf_text(conf, "tls_key")[0];
@@ -132,5 +166,5 @@ int conf_check(const struct conf *conf, struct err *err)
             conf_source(conf, "listen", &where);
             return err_wrap(err, "%s", where);
         }
-    return 0;
+    return check_resolvers(conf, err);
 }

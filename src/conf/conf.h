@@ -66,7 +66,7 @@ must_use int conf_args(struct conf *conf, char **args, struct err *err);
 /* The file named by `config`, or else CONF_FILE_SYSTEM or (not root) the user's own, if there. */
 #define CONF_FILE_SYSTEM "/etc/atoll/atoll.conf"
 must_use int conf_load(struct conf *conf, struct err *err);
-/* What no single setting can say: listeners parse, auth=open stays on loopback, TLS is whole. */
+/* What no single setting can say: addresses parse, auth=open stays on loopback, TLS is whole. */
 must_use int conf_check(const struct conf *conf, struct err *err);
 
 /* The setting's value as text; lists joined by commas; "" when unset. Borrowed. */
@@ -91,6 +91,12 @@ void conf_env_name(const struct conf_key *key, struct buf *out);  /* "ATOLL_LOG_
 
 /* Where state lives when nobody says: /var/lib/atoll for root, else below the home directory. */
 char *conf_state_default(void); /* gives */
+
+/* One entry of `egress_resolver`: ADDRESS[:PORT], 53 unless said; the host is an address. */
+#define CONF_RESOLVERS_MAX 3
+struct host;
+must_use int conf_resolver_parse(const char *text, struct host *out, uint16_t *port,
+                                 struct err *err);
 
 /*
  * One entry of `listen`: [http://|https://]ADDRESS:PORT or unix:PATH. The address is a literal

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/test.h"
+#include "policy/host.h"
 
 static void conf_drop(struct conf **conf)
 {
@@ -353,6 +354,31 @@ TEST(conf_listeners)
     CHECK(check_of("listen=127.0.0.1:1,localhost:1", &err) < 0);
     CHECK_HAS(err.msg, "listed twice");
     CHECK_OK(check_of("listen=127.0.0.1:0,127.0.0.1:0", &err), &err);
+}
+
+TEST(conf_resolvers)
+{
+    struct err err = { 0 };
+    struct host host;
+    uint16_t port;
+
+    CHECK_OK(conf_resolver_parse("10.1.2.3", &host, &port, &err), &err);
+    CHECK_INT(port, 53);
+    CHECK_INT(host.addr.bytes[3], 3);
+    CHECK_OK(conf_resolver_parse("[2001:db8::1]:5353", &host, &port, &err), &err);
+    CHECK_INT(port, 5353);
+    CHECK_INT(host.addr.family, 6);
+    static const char *const bad[] = { "ns.example", "localhost:53", "10.1:53",      "10.0.0.1:",
+                                       "10.0.0.1:0", "::1",          "1.1.1.1:65536" };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        autofree char *text = xprintf("egress_resolver=%s", bad[i]);
+
+        CHECK(check_of(text, &err) < 0);
+        CHECK_STR(err.field, "egress_resolver");
+    }
+    CHECK_OK(check_of("egress_resolver=1.1.1.1,1.1.1.2:54,[::1]", &err), &err);
+    CHECK(check_of("egress_resolver=1.1.1.1,1.1.1.2,1.1.1.3,1.1.1.4", &err) < 0);
+    CHECK_HAS(err.msg, "at most 3");
 }
 
 TEST(conf_names)

@@ -47,6 +47,9 @@ const struct conf_key conf_table[] = {
     { "pool_default", CONF_INT, "2", NULL, "0..64", false, "N",
       "Sandboxes in memory that stand ready for whoever wants one, unless `atoll pool set default` "
       "says otherwise; 0 for none." },
+    { "egress_resolver", CONF_LIST, "", "those of /etc/resolv.conf", NULL, false, "ADDR",
+      "Name servers that are asked for the hosts a sandbox may reach, three at most: ADDRESS or "
+      "ADDRESS:PORT, IPv6 in [brackets]. Unless said, those of the machine." },
     { "readers", CONF_INT, "2", NULL, "1..32", false, "N",
       "Threads that read from the database; writes always share one." },
     { "head_timeout", CONF_MS, "10s", NULL, "100ms..5m", false, "TIME",

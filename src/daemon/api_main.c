@@ -624,14 +624,35 @@ static void own_listeners(struct egress_config *config)
     }
 }
 
-static void build_gate(void)
+_Static_assert(CONF_RESOLVERS_MAX == EGRESS_RESOLVERS, "all of the setting can be said");
+
+/* Whom the egress process asks for names; checked when the settings were read. */
+static int resolvers(struct egress_config *config, struct err *err)
+{
+    const char *const *list = conf_list(server.settings.conf, "egress_resolver");
+    struct host host;
+    uint16_t port;
+
+    for (size_t i = 0; i < EGRESS_RESOLVERS && list[i]; i++) {
+        if (conf_resolver_parse(list[i], &host, &port, err) < 0)
+            return -1;
+        config->resolvers[i] = (struct egress_addr){ .family = host.addr.family, .port = port };
+        memcpy(config->resolvers[i].bytes, host.addr.bytes, sizeof(host.addr.bytes));
+    }
+    return 0;
+}
+
+static int build_gate(struct err *err)
 {
     struct gate_options options = { .loop = server.loop,
                                     .store = server.store,
                                     .boxes = server.boxes };
 
     own_listeners(&options.config);
+    if (resolvers(&options.config, err) < 0)
+        return -1;
     server.gate = gate_new(&options);
+    return 0;
 }
 
 /* The key of the sealed values; made by the first start that has none. */
@@ -662,9 +683,8 @@ static int build(struct err *err)
         return -1;
     struct auth_options auth = auth_options();
     server.auth = auth_new(server.loop, &auth);
-    if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0)
+    if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0 || build_gate(err) < 0)
         return -1;
-    build_gate();
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
                                .bus = server.bus,

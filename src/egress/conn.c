@@ -233,6 +233,13 @@ void conn_answered(struct egress *egress, uint32_t number, bool allow)
     conn_reach(conn);
 }
 
+/* What a tunnel may not do, a request may not either: port 443 is for TLS, unless it was loosened.
+ */
+static bool in_clear(const struct conn *conn)
+{
+    return conn->kind == EGRESS_KIND_HTTP && conn->port == 443 && !conn->unchecked;
+}
+
 void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path)
 {
     const struct policy_question question = {
@@ -244,10 +251,12 @@ void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struc
     policy_decide(&conn->box->policy, &question, &answer);
     conn->unchecked = answer.unchecked;
     conn->granted = false;
-    if (answer.verdict == POLICY_ASK) {
-        ask(conn, &answer);
-    } else if (answer.verdict != POLICY_ALLOW) {
+    if (answer.verdict == POLICY_DENY) {
         conn_refuse(conn, EGRESS_DENIED, &answer, NULL);
+    } else if (in_clear(conn)) {
+        conn_refuse(conn, EGRESS_MALFORMED, NULL, "port 443, and not TLS");
+    } else if (answer.verdict == POLICY_ASK) {
+        ask(conn, &answer);
     } else {
         record_decision(conn, EGRESS_ALLOWED, &answer, NULL);
         conn_reach(conn);

@@ -102,26 +102,16 @@ TEST(grant_matches_hosts_as_its_clients_expect)
         uint16_t port;
         bool want;
     } rows[] = {
-        { "pkg.test", 443, true },
-        { "Pkg.Test", 80, true },
-        { "pkg.test", 8443, false },
-        { "www.pkg.test", 443, false },
-        { "xpkg.test", 443, false },
-        { "a.example.com", 443, true },
-        { "a.b.example.com", 443, true },
-        { "example.com", 443, true },
-        { "badexample.com", 443, false },
-        { "example.com.evil.example", 443, false },
-        { "build.example", 8443, true },
-        { "build.example", 443, false },
-        { "10.0.0.5", 443, false },
-        { "anything.example", 443, false },
-        { "dot.example", 443, false },
-        { "x.dot.example", 443, false },
-        { "any.example", 443, false },
-        { "get.example", 443, false },
-        { "169.254.169.254", 443, false },
-        { "[2600::1]", 443, false },
+        { "pkg.test", 443, true },         { "Pkg.Test", 80, true },
+        { "pkg.test", 8443, false },       { "www.pkg.test", 443, false },
+        { "xpkg.test", 443, false },       { "a.example.com", 443, true },
+        { "a.b.example.com", 443, true },  { "example.com", 443, true },
+        { "badexample.com", 443, false },  { "example.com.evil.example", 443, false },
+        { "build.example", 8443, true },   { "build.example", 443, false },
+        { "10.0.0.5", 443, false },        { "anything.example", 443, false },
+        { "dot.example", 443, false },     { "x.dot.example", 443, false },
+        { "any.example", 443, false },     { "get.example", 443, false },
+        { "169.254.169.254", 443, false }, { "[2600::1]", 443, false },
         { "files.pkg.test", 443, false }, /* of agentbox's defaults */
     };
     struct grant grant = { 0 };

@@ -94,7 +94,7 @@ def here():
 
 @pytest.fixture(scope="module")
 def box(here):
-    server = egress_box.start_server(here)
+    server = egress_box.start_server()
     made = egress_box.Box(server, {"allow": HOSTS})
     made.put("/workspace/ca.pem", here.authority.path.read_bytes())
     made.put("/workspace/Get.java", JAVA.encode())

@@ -79,7 +79,7 @@ def here():
 
 @pytest.mark.timeout(120)
 def test_a_killed_egress_process_is_back_and_nothing_got_out(here):
-    server = egress_box.start_server(here)
+    server = egress_box.start_server()
     box = egress_box.Box(server, {"allow": ["*.ok.example"]})
     box.put("/workspace/load.py", LOAD.encode())
     reply = server.post(f"{box.base}/execs", {"command": "python3 /workspace/load.py > /workspace/result"})
