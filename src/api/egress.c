@@ -338,12 +338,12 @@ static const char *const no_rules[] = { NULL };
 
 static struct pack_view pack_view(const struct pack *built_in, const struct gate_pack *own)
 {
-    bool said = own && own->help[0];
+    const char *help = built_in ? built_in->help : NULL;
 
+    if (own && own->help[0])
+        help = own->help;
     return (struct pack_view){ .name = built_in ? built_in->name : own->name,
-                               .help = said       ? own->help
-                                       : built_in ? built_in->help
-                                                  : NULL,
+                               .help = help,
                                .by = own ? own->by : NULL,
                                .rules = built_in ? built_in->rules : no_rules,
                                .added = own ? (const char *const *)own->rules : no_rules,

@@ -161,7 +161,7 @@ static void drain(void)
 static struct egress_decision decision(const char *id, const char *host, uint8_t verdict)
 {
     static uint64_t serial;
-    struct egress_decision what = { .serial = ++serial,
+    struct egress_decision what = { .serial = serial,
                                     .pid = 7,
                                     .request = 1,
                                     .version = 3,
@@ -171,6 +171,7 @@ static struct egress_decision decision(const char *id, const char *host, uint8_t
                                     .verdict = verdict,
                                     .reason = WHY_NO_RULE };
 
+    serial++;
     snprintf(what.name.id, sizeof(what.name.id), "%s", id);
     snprintf(what.host, sizeof(what.host), "%s", host);
     snprintf(what.rule, sizeof(what.rule), "a rule");

@@ -79,7 +79,8 @@ def test_nothing_went_where_no_row_was_allowed(done):
     """Packets are of nobody in particular, so all rows together answer for them."""
     expected = set().union(*(row.went for row in ROWS))
     assert done.packets <= expected, done.packets - expected
-    assert done.others == []
+    # The machine's own word to its resolver about an answer that came when nobody waited any more.
+    assert [other for other in done.others if other[:2] != ("icmp", world.RESOLVER)] == []
 
 
 def test_no_name_was_looked_up_but_those_allowed(done):
