@@ -433,7 +433,10 @@ $(BUILD)/bench/box: tests/bench/box.c $(filter-out %/main.o %/supervise.o,$(WARD
 $(BUILD)/bench/screen: tests/bench/screen.c $(BUILD)/libatoll.a
 	@mkdir -p $(@D)
 	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^ -lvterm -lm
-bench-programs: $(BUILD)/bench/append $(BUILD)/bench/fanout $(BUILD)/bench/box $(BUILD)/bench/screen
+$(BUILD)/bench/decide: tests/bench/decide.c $(BUILD)/libatoll.a
+	@mkdir -p $(@D)
+	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^
+bench-programs: $(addprefix $(BUILD)/bench/,append fanout box screen tunnel decide) $(BUILD)/rules
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	+@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)

@@ -1,0 +1,315 @@
+/*
+ * tunnel - the two ends of what is measured about ways out of a sandbox.
+ *
+ *   tunnel serve PORT                            the other end: whoever says "b" gets bytes without
+ * end, everybody else is heard until he goes tunnel bulk VIA TARGET SECONDS STREAMS       megabytes
+ * per second that come back tunnel open VIA TARGET COUNT TOGETHER        connections per second
+ * until each could be used, and the median of their microseconds tunnel hold VIA TARGET COUNT opens
+ * them, says "ready", and keeps them until its input ends
+ *
+ * VIA is a proxy that is asked to CONNECT, as ADDRESS:PORT, or "-": straight to TARGET. Whatever is
+ * not a 200 is an error.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STREAMS_MAX 64
+#define PIECE (256 << 10)
+
+static char piece[PIECE];
+
+struct way {
+    struct sockaddr_in first; /* who is connected to */
+    char ask[128];            /* what it is told; empty: nothing */
+};
+
+enum state { IDLE, CONNECTING, ASKED, OPEN };
+
+struct dial {
+    int fd;
+    enum state state;
+    double since;
+    size_t got;
+    char reply[512];
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "tunnel: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static struct sockaddr_in place(const char *text)
+{
+    struct sockaddr_in out = { .sin_family = AF_INET };
+    char address[64];
+    unsigned port;
+
+    if (sscanf(text, "%63[0-9.]:%u", address, &port) != 2 ||
+        inet_pton(AF_INET, address, &out.sin_addr) != 1)
+        die(text);
+    out.sin_port = htons((uint16_t)port);
+    return out;
+}
+
+static struct way way_of(const char *via, const char *target)
+{
+    struct way way = { .first = place(strcmp(via, "-") ? via : target) };
+
+    if (strcmp(via, "-"))
+        snprintf(way.ask, sizeof(way.ask), "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target,
+                 target);
+    return way;
+}
+
+/* ---- opening ---- */
+
+static void dial_begin(struct dial *dial, const struct way *way)
+{
+    *dial = (struct dial){ .state = CONNECTING, .since = now() };
+    dial->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (dial->fd < 0)
+        die("socket");
+    if (connect(dial->fd, (const struct sockaddr *)&way->first, sizeof(way->first)) < 0 &&
+        errno != EINPROGRESS)
+        die("connect");
+}
+
+static short dial_wants(const struct dial *dial)
+{
+    return dial->state == CONNECTING ? POLLOUT : POLLIN;
+}
+
+static void dial_connected(struct dial *dial, const struct way *way)
+{
+    int error = 0;
+    socklen_t size = sizeof(error);
+
+    if (getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error) {
+        errno = error;
+        die("connect");
+    }
+    dial->state = way->ask[0] ? ASKED : OPEN;
+    if (way->ask[0] && write(dial->fd, way->ask, strlen(way->ask)) != (ssize_t)strlen(way->ask))
+        die("write");
+}
+
+static void dial_told(struct dial *dial)
+{
+    ssize_t got = read(dial->fd, dial->reply + dial->got, sizeof(dial->reply) - 1 - dial->got);
+
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0)
+        die(got ? "read" : "the proxy closed the connection");
+    dial->got += (size_t)got;
+    dial->reply[dial->got] = 0;
+    if (!strstr(dial->reply, "\r\n\r\n"))
+        return;
+    if (strncmp(dial->reply, "HTTP/1.", 7) != 0 || strncmp(dial->reply + 8, " 200", 4) != 0) {
+        dial->reply[64] = 0;
+        die(dial->reply);
+    }
+    dial->state = OPEN;
+}
+
+static void dial_woken(struct dial *dial, const struct way *way)
+{
+    if (dial->state == CONNECTING)
+        dial_connected(dial, way);
+    else
+        dial_told(dial);
+}
+
+static int dial_whole(const struct way *way)
+{
+    struct dial dial;
+
+    dial_begin(&dial, way);
+    while (dial.state != OPEN) {
+        struct pollfd poller = { .fd = dial.fd, .events = dial_wants(&dial) };
+
+        if (poll(&poller, 1, 20000) != 1)
+            die("no answer");
+        dial_woken(&dial, way);
+    }
+    return dial.fd;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int open_many(const struct way *way, size_t count, size_t together)
+{
+    struct dial dials[STREAMS_MAX] = { 0 };
+    struct pollfd pollers[STREAMS_MAX];
+    double *took = calloc(count, sizeof(*took)), start = now();
+    size_t begun = 0, done = 0;
+
+    if (!took || together > STREAMS_MAX || together > count)
+        die("how many");
+    for (; begun < together; begun++)
+        dial_begin(&dials[begun], way);
+    while (done < count) {
+        for (size_t i = 0; i < together; i++)
+            pollers[i] = (struct pollfd){ .fd = dials[i].state == IDLE ? -1 : dials[i].fd,
+                                          .events = dial_wants(&dials[i]) };
+        if (poll(pollers, together, 20000) <= 0)
+            die("no answer");
+        for (size_t i = 0; i < together; i++) {
+            if (!pollers[i].revents)
+                continue;
+            dial_woken(&dials[i], way);
+            if (dials[i].state != OPEN)
+                continue;
+            took[done++] = now() - dials[i].since;
+            close(dials[i].fd);
+            dials[i].state = IDLE;
+            if (begun++ < count)
+                dial_begin(&dials[i], way);
+        }
+    }
+    double whole = now() - start;
+    qsort(took, count, sizeof(*took), by_size);
+    printf("%.1f %.1f\n", (double)count / whole, took[count / 2] * 1e6);
+    free(took);
+    return 0;
+}
+
+static int hold(const struct way *way, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        (void)dial_whole(way);
+    puts("ready");
+    fflush(stdout);
+    while (read(0, piece, sizeof(piece)) > 0)
+        ;
+    return 0;
+}
+
+static int bulk(const struct way *way, double seconds, size_t streams)
+{
+    struct pollfd pollers[STREAMS_MAX];
+    double bytes = 0;
+
+    if (streams > STREAMS_MAX)
+        die("how many");
+    for (size_t i = 0; i < streams; i++) {
+        pollers[i] = (struct pollfd){ .fd = dial_whole(way), .events = POLLIN };
+        if (write(pollers[i].fd, "b", 1) != 1)
+            die("write");
+    }
+    double start = now(), end = start + seconds;
+    while (now() < end) {
+        if (poll(pollers, streams, 5000) <= 0)
+            die("nothing comes");
+        for (size_t i = 0; i < streams; i++) {
+            ssize_t got = pollers[i].revents ? read(pollers[i].fd, piece, sizeof(piece)) : 0;
+
+            if (pollers[i].revents && (got == 0 || (got < 0 && errno != EAGAIN)))
+                die("it ended");
+            bytes += got > 0 ? (double)got : 0;
+        }
+    }
+    printf("%.1f\n", bytes / (now() - start) / 1e6);
+    return 0;
+}
+
+/* ---- the other end ---- */
+
+static void watch(int poller, int op, int fd, uint32_t events)
+{
+    struct epoll_event event = { .events = events, .data.fd = fd };
+
+    if (epoll_ctl(poller, op, fd, &event) < 0)
+        die("epoll");
+}
+
+static void answer(int poller, int fd, uint32_t events)
+{
+    char said[64];
+    ssize_t got = 1;
+
+    if (events & EPOLLIN) {
+        got = read(fd, said, sizeof(said));
+        if (got > 0 && said[0] == 'b')
+            watch(poller, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT);
+    } else if (events & EPOLLOUT) {
+        got = write(fd, piece, sizeof(piece));
+    }
+    if (got == 0 || (got < 0 && errno != EAGAIN) || events & EPOLLERR)
+        close(fd);
+}
+
+static _Noreturn void serve(unsigned long port)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int poller = epoll_create1(EPOLL_CLOEXEC);
+    const int on = 1;
+
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 4096) < 0)
+        die("listen");
+    watch(poller, EPOLL_CTL_ADD, listener, EPOLLIN);
+    puts("ready");
+    fflush(stdout);
+    for (;;) {
+        struct epoll_event events[64];
+        int count = epoll_wait(poller, events, 64, -1);
+
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.fd != listener) {
+                answer(poller, events[i].data.fd, events[i].events);
+                continue;
+            }
+            for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+                watch(poller, EPOLL_CTL_ADD, fd, EPOLLIN);
+        }
+    }
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: tunnel serve PORT | bulk VIA TARGET SECONDS STREAMS | "
+                    "open VIA TARGET COUNT TOGETHER | hold VIA TARGET COUNT\n");
+    return 64;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    if (argc == 3 && strcmp(argv[1], "serve") == 0)
+        serve(strtoul(argv[2], NULL, 10));
+    if (argc < 5)
+        return usage();
+    struct way way = way_of(argv[2], argv[3]);
+    if (argc == 6 && strcmp(argv[1], "bulk") == 0)
+        return bulk(&way, strtod(argv[4], NULL), strtoul(argv[5], NULL, 10));
+    if (argc == 6 && strcmp(argv[1], "open") == 0)
+        return open_many(&way, strtoul(argv[4], NULL, 10), strtoul(argv[5], NULL, 10));
+    if (argc == 5 && strcmp(argv[1], "hold") == 0)
+        return hold(&way, strtoul(argv[4], NULL, 10));
+    return usage();
+}
