@@ -210,7 +210,7 @@ static int egress_set_run(struct cli *cli, struct err *err)
     autobuf struct buf body = { 0 };
     struct json_out json = json_to(&body);
     const struct json *reply;
-    const char *path;
+    const char *path = NULL;
     const char *method = cli_has(cli, "replace") ? "PUT" : "PATCH";
 
     if (layer_path(cli, &path, err) < 0)

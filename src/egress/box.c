@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,7 +21,7 @@ static void on_hold(struct timer *timer);
 void box_init(struct box *box, struct egress *egress, const char *id)
 {
     box->egress = egress;
-    memcpy(box->id, id, strnlen(id, BOX_ID_SIZE - 1));
+    snprintf(box->id, sizeof(box->id), "%.*s", BOX_ID_SIZE - 1, id);
     for (size_t i = 0; i < LISTENERS; i++)
         box->listeners[i].fd = -1;
     box->dns.fd = -1;
@@ -228,7 +229,7 @@ void box_comes(struct egress *egress, const struct egress_box *what, const int *
     box->slot = what->slot;
     egress->slots[box->slot] = box;
     int rc = watch_one(box, &box->dns, fds[count - 1], on_dns, &err);
-    for (unsigned i = 0; i + 1 < count; i++)
+    for (unsigned i = 0; i + 1 < count && i < LISTENERS; i++)
         rc |= watch_one(box, &box->listeners[i], fds[i], on_listener[i], &err);
     if (rc < 0)
         log_error("a sandbox has no egress", kv_str("box", box->id), kv_str("error", err.msg));

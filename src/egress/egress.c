@@ -111,8 +111,8 @@ static void on_message(struct egress *egress, const struct wire_msg *msg, int *f
 {
     struct wire_msg pong = { .verb = WIRE_PONG, .number = msg->number };
 
-    if (msg->verb == WIRE_EGRESS_BOX && count >= 2 && box_name_ok(&msg->egress.name) &&
-        msg->egress.slot < BOX_SLOTS) {
+    if (msg->verb == WIRE_EGRESS_BOX && count >= 2 && count <= LISTENERS + 1 &&
+        box_name_ok(&msg->egress.name) && msg->egress.slot < BOX_SLOTS) {
         box_comes(egress, &msg->egress, fds, count);
         return;
     }

@@ -19,8 +19,8 @@
 #include "base/seal.h"
 #include "policy/host.h"
 
-#define MINT_CA_S (90 * 86400)
-#define MINT_LEAF_S (7 * 86400)
+#define MINT_CA_S (90 * 86400ll)
+#define MINT_LEAF_S (7 * 86400ll)
 #define MINT_BACK_S 3600 /* how long ago both began: clocks differ */
 #define MINT_LEAVES_MAX 64
 

@@ -27,7 +27,7 @@
 #include "policy/policy.h"
 #include "wire/wire.h"
 
-#define LISTENERS (WIRE_FDS_MAX - 1)
+#define LISTENERS 3 /* of a sandbox, at most */
 
 struct resolver;
 struct signer;

@@ -58,7 +58,7 @@ static struct policy_layer layer_of(const struct gate *gate, const char *tenant,
     while (spec->packs && spec->packs[layer.pack_count])
         layer.pack_count++;
     layer.packs = named = arena_alloc(arena, (layer.pack_count + 1) * sizeof(*named));
-    for (size_t i = 0; i < layer.pack_count; i++)
+    for (size_t i = 0; spec->packs && i < layer.pack_count; i++)
         named[i] =
             (struct policy_pack){ spec->packs[i], pack_rules(gate, tenant, spec->packs[i], arena) };
     return layer;

@@ -51,7 +51,7 @@ static int next_byte(struct str *rest)
     int high = rest->n > 2 ? hex_digit(rest->p[1]) : -1;
     int low = rest->n > 2 ? hex_digit(rest->p[2]) : -1;
     int value = high * 16 + low;
-    if (high < 0 || low < 0 || value < ' ' || value == 0x7f || memchr("/\\.%", value, 4))
+    if (high < 0 || low < 0 || value < ' ' || value == 0x7f || strchr("/\\.%", value))
         return -2;
     *rest = str_from(*rest, 3);
     return value;

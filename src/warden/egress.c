@@ -288,7 +288,9 @@ static void hear(void)
 
 static void start_later(void)
 {
-    due_in(DUE_START, MIN(restart_delay_ms(++egress.deaths), (int64_t)EGRESS_RESTART_MAX_MS));
+    int64_t delay_ms = restart_delay_ms(++egress.deaths);
+
+    due_in(DUE_START, MIN(delay_ms, (int64_t)EGRESS_RESTART_MAX_MS));
 }
 
 static void start(void)
