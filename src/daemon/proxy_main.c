@@ -9,6 +9,7 @@
 
 #include "base/auto.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
 #include "egress/egress.h"
@@ -45,8 +46,10 @@ static int run(const struct egress_signed *how, struct err *err)
         rc = egress_new_signed(&egress, loop, how, err);
     if (rc == 0)
         rc = jail_enter(&jail, err);
-    if (rc >= 0)
+    if (rc >= 0) {
+        mem_untraced();
         loop_run(loop);
+    }
     egress_free(egress);
     loop_free(loop);
     return rc;

@@ -266,9 +266,9 @@ TEST(a_change_is_said_at_once_to_whom_it_concerns)
     layer.tenant = "default";
     gate_layer_set(gate, &layer);
     CHECK(!heard(&msg)); /* neither belongs to it */
+    autofree char *object = xprintf("sandbox/%s", two);
     gate_heard(gate,
-               &(struct event){ .type = (char *)(uintptr_t) "sandbox.deleted",
-                                .object = arena_printf(&(struct arena){ 0 }, "sandbox/%s", two) });
+               &(struct event){ .type = (char *)(uintptr_t) "sandbox.deleted", .object = object });
     CHECK(heard(&msg) && msg.head.verb == EGRESS_FORGET);
     CHECK_STR(msg.body.forget.id, two);
     tear_down();
