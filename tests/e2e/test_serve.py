@@ -320,7 +320,7 @@ def test_a_terminal_that_goes_away_ends_the_server():
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     try:
-        argv = [server.binary, "serve", "--listen", server.host, "--state", str(server.state)]
+        argv = [server.binary, "serve", "--listen", server.host, "--state", str(server.state), "--pool-default", "0"]
         with open(server.log_path, "ab") as log:
             server.process = subprocess.Popen(argv, stdin=slave, stdout=log, stderr=log,
                                               preexec_fn=own_terminal)
@@ -461,7 +461,7 @@ def test_the_whole_server_as_an_ordinary_user():
     server.binary = shutil.which("setpriv")
     try:
         argv = [server.binary, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", real,
-                "serve", "--listen", server.host, "--state", str(server.state)]
+                "serve", "--listen", server.host, "--state", str(server.state), "--pool-default", "0"]
         with open(server.log_path, "ab") as log:
             server.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         server.wait_ready()
