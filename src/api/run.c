@@ -5,6 +5,8 @@
  */
 #include "api/dispatch.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/metric.h"
 
@@ -128,6 +130,7 @@ static void launch_later(struct running *run)
 
     const struct route *route = run->call.route;
 
+    assert(route); /* nothing is put off before it was found */
     if ((route->flags & ROUTE_AWAKE ? call_awake(&run->call, route->fn, &err)
                                     : route->fn(&run->call, &err)) < 0)
         call_finish(&run->call, &err);
