@@ -349,7 +349,7 @@ class Server:
             self.stop(check=True, remove=False)
         return self.start(ready)
 
-    def wait_gone(self, seconds=5):
+    def wait_gone(self, seconds=5 * SLOW):
         """Nothing that ever belonged to it may be alive."""
         wait_until(lambda: not [p for p in self.seen if alive(p)], seconds,
                    f"the end of {[p for p in self.seen if alive(p)]}")

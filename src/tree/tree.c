@@ -40,6 +40,8 @@ const char *tree_why_text(uint32_t why)
 
 /* ---- opening ---- */
 
+#define OPEN_TRIES 100
+
 static int open_how(int dir, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
     struct open_how how = { .flags = (uint32_t)flags | O_CLOEXEC, .resolve = resolve };
@@ -51,7 +53,14 @@ static int open_how(int dir, const char *path, int flags, mode_t mode, uint64_t 
         how.flags |= O_NOCTTY;
     if (flags & O_CREAT)
         how.mode = mode;
-    return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    /* With ".." in a path the kernel gives up when anybody anywhere renames just then. */
+    int fd = -1;
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+        if (fd >= 0 || errno != EAGAIN)
+            break;
+    }
+    return fd;
 }
 
 int tree_open(int dir, const char *path, int flags, mode_t mode)
