@@ -1,6 +1,7 @@
 /* Thin over clock_gettime, so that nobody picks the wrong clock by accident. */
 #include "base/clock.h"
 
+#include <string.h>
 #include <time.h>
 
 static int64_t read_us(clockid_t id)
@@ -64,4 +65,20 @@ void clock_text(int64_t wall_ms, char out[CLOCK_TEXT_SIZE])
     at = put_digits(at, of_day % 1000, 3);
     *at++ = 'Z';
     *at = 0;
+}
+
+void clock_naive(int64_t wall_ms, char out[CLOCK_NAIVE_SIZE])
+{
+    char text[CLOCK_TEXT_SIZE];
+    size_t len = strlen("2026-11-15T09:14:07");
+
+    clock_text(wall_ms, text);
+    if (memcmp(text + len, ".000", 4) != 0)
+        len += 4;
+    memcpy(out, text, len);
+    if (text[len] == 'Z') {
+        memcpy(out + len, "000", 3);
+        len += 3;
+    }
+    out[len] = 0;
 }

@@ -10,3 +10,7 @@ int64_t clock_wall_ms(void);
 #define CLOCK_TEXT_SIZE 25
 /* "2026-11-15T09:14:07.512Z"; times before 1970 or after 9999 show as the nearest within. */
 void clock_text(int64_t wall_ms, char out[CLOCK_TEXT_SIZE]);
+
+#define CLOCK_NAIVE_SIZE 27
+/* "2026-11-15T09:14:07.512000", UTC; without a fraction when that is 0. */
+void clock_naive(int64_t wall_ms, char out[CLOCK_NAIVE_SIZE]);

@@ -8,7 +8,8 @@
 
 #include "base/str.h"
 
-#define ID_SIZE 40 /* with the NUL; a prefix has at most 8 characters */
+#define ID_SIZE 40      /* with the NUL; a prefix has at most 8 characters */
+#define ID_PREFIX_MIN 3 /* of the beginning of one that stands for all of it */
 
 void id_make(char out[ID_SIZE], const char *prefix);
 

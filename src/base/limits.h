@@ -43,6 +43,8 @@
 #define GRPC_MESSAGE_MAX 4194304
 #define RPC_FIELDS_MAX 16384          /* of one message, those inside it included */
 #define RPC_DEPTH_MAX 8               /* messages inside one another */
+#define METRICS_MS 5000               /* between two metrics_update of the same agent */
+#define HEALTH_WATCHES_MAX 64         /* at once; anybody may open one */
 #define RPC_STREAM_BYTES_MAX 16777216 /* of memory for all messages of one stream from a client */
 
 /* JSON */
@@ -110,6 +112,11 @@
 #define SUBSCRIBERS_MAX 16384
 #define SSE_KEEPALIVE_MS 15000
 #define SSE_RETRY_MS 1000
+#define STATS_WATCHED_MAX 100  /* sandboxes that one socket follows */
+#define STATS_WATCHERS_MAX 64  /* such sockets */
+#define STATS_EVERY_MS 2000    /* between its messages, unless said… */
+#define STATS_EVERY_MIN_MS 500 /* …and within these */
+#define STATS_EVERY_MAX_MS 60000
 
 /* Supervision */
 #define API_RESTART_MIN_MS 50 /* first restart after a crash */
@@ -125,6 +132,8 @@
 #define WIRE_PER_SECOND_MAX 200
 #define EGRESS_RESTART_MAX_MS 800  /* until an egress process that died is started again */
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
+#define SERVER_NOFILE 131072       /* descriptors of each process of a server, if that may be had */
+#define BOX_FDS_SPARE 256          /* of the warden's, which no new sandbox gets */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
 #define BOX_SHM (64ull << 20) /* /dev/shm of a box on a disk */
@@ -150,6 +159,10 @@
 #define SANDBOX_MEMORY_MAX (4ll << 40)
 #define SANDBOX_PIDS_MIN 8
 #define SANDBOX_PIDS_MAX 32768
+#define SANDBOX_IO_BYTES_MIN (64ll << 10) /* a second */
+#define SANDBOX_IO_BYTES_MAX (1ll << 40)
+#define SANDBOX_IO_OPS_MIN 10
+#define SANDBOX_IO_OPS_MAX 10000000
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
 #define POOLS_MAX 16
@@ -170,6 +183,8 @@
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
 #define EXEC_HOLD_MS 10     /* for a command to end, and share a commit with its start */
+#define ENDS_MAX 256        /* ends that were told and are not stored; others wait for the store */
+#define END_PLACE_SIZE 4096 /* of each, with its command; what is longer waits too */
 #define EXEC_START_MS 10000 /* for an init to say that a command has started */
 #define EXEC_WAIT_MAX_MS (10ll * 60 * 1000) /* of one request */
 #define EXEC_INLINE_MAX 65536               /* output told in the answer itself */
@@ -218,6 +233,8 @@
 #define SCREEN_REPLIES_MAX 4096 /* bytes of answers that nobody has taken */
 
 /* Outbound traffic */
+#define CONF_ROOTS_MAX 1048576  /* bytes of egress_authorities */
+#define TRUST_WAIT_MS 3000      /* that a command waits for its sandbox to trust what it must */
 #define EGRESS_RULES_MAX 1000   /* of one list of a document or a pack */
 #define POLICY_RULES_MAX 1200   /* of an effective policy, packs included */
 #define POLICY_BYTES_MAX 131072 /* of one, compiled: it is one message */
@@ -233,6 +250,8 @@
 #define EGRESS_WAITING_MAX 8192 /* records that wait for the store; more are counted */
 #define EGRESS_HOSTS_MAX 512    /* counted by themselves, of one sandbox */
 #define ASKS_PENDING_MAX 32     /* of one sandbox */
+#define ASKS_RULE_S 86400       /* a program's question about a host is open for so long */
+#define ASKS_SHOWN_MAX 32       /* to the sandbox that asked; the newest */
 #define ASKS_WAITING_MAX 256    /* connections that wait for one */
 #define ASKS_KEPT_MAX 10000     /* decided ones; the oldest make room */
 #define ASK_NOTE_MAX 1024
@@ -285,19 +304,67 @@
 #define CRASH_SHORT_MS 60000
 #define CRASH_HEALTHY_MS 300000
 
+/* The hub */
+#define HUB_NAME_MAX 128   /* of an agent, a channel, a label, a thread */
+#define HUB_TITLE_MAX 512  /* of a task or a project */
+#define HUB_TEXT_MAX 65536 /* content of a message, description of a task */
+#define HUB_NOTE_MAX 4096  /* reasons, notes, rationales */
+#define HUB_METADATA_MAX 65536
+#define HUB_TAGS_MAX 64 /* capabilities of an agent, or that a task asks for… */
+#define HUB_TAG_MAX 64  /* …and bytes of one */
+#define HUB_LABELS_MAX 16
+#define HUB_AGENTS_MAX 10000    /* of a tenant */
+#define HUB_PROJECTS_MAX 1000   /* likewise */
+#define HUB_TASKS_MAX 10000     /* of a project */
+#define HUB_CHANNELS_MAX 1000   /* of a tenant */
+#define HUB_MAILBOX_MAX 1000000 /* messages of one that nobody acknowledged */
+#define HUB_ATTACHMENTS_MAX 16  /* of a message */
+#define HUB_REVIEWERS_MAX 32    /* of a task */
+#define HUB_BLOCKERS_MAX 64     /* likewise */
+#define HUB_TRANSITIONS_SHOWN 5 /* of a task in a list */
+#define HUB_WIP_MAX 10000
+#define HUB_WIP_PROGRESS 3 /* unless a project says otherwise */
+#define HUB_WIP_REVIEW 5
+#define HUB_PAGE 1000          /* messages of an inbox in one answer */
+#define HUB_PAGE_BYTES 8388608 /* …which ends early when they have more bytes */
+#define HUB_EVENT_CONTENT 200  /* characters of a message in its event */
+#define HUB_CHECKPOINT_TICKS 6 /* heartbeats until a checkpoint is due */
+#define HUB_MISSED_MAX 3       /* such windows missed: stalled */
+#define HUB_SWEEP_MS 1000      /* between looks at who is silent */
+#define HUB_RATES_MAX 16384    /* senders whose pace is remembered */
+#define HUB_RATE_WINDOW_MS 60000
+#define HUB_PROPOSAL_MS (24ll * 3600 * 1000)
+#define HUB_FILE_MAX 10485760
+#define HUB_FILE_NAME_MAX 255
+#define HUB_FILES_MAX 1000              /* names in a project */
+#define HUB_VERSIONS_MAX 10             /* of a name; the oldest makes room */
+#define HUB_PROJECT_BYTES (256ll << 20) /* of all files of a project */
+#define HUB_TENANT_BYTES (4ll << 30)    /* and of a tenant */
+#define HUB_LEASES_MAX 1000             /* of a project */
+#define HUB_LEASE_PATHS_MAX 64
+#define HUB_LEASE_PATH_MAX 512
+#define HUB_LEASE_S 300 /* unless said */
+#define HUB_LEASE_MAX_S 86400
+#define HUB_BUCKETS_MAX 366 /* of a throughput */
+#define HUB_DONE_SHOWN 100  /* of a lane of a board */
+
 /* Egress */
-#define EGRESS_BOXES_MAX 16384  /* of which something is known: twice as many as can be */
-#define EGRESS_NAMES_MAX 4096   /* that have an address, of one sandbox */
-#define EGRESS_CONNS_MAX 2048   /* open at once, of one sandbox */
-#define EGRESS_ADDRS_MAX 16     /* of a name; further ones are judged and not tried */
-#define EGRESS_IN_MAX 65536     /* bytes that wait in either direction, when they are read */
-#define EGRESS_PIPES_MAX 256    /* kept for the next */
-#define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
-#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
-#define EGRESS_LOOKUP_MS 3000   /* of a name */
-#define EGRESS_CONNECT_MS 10000 /* to one address */
-#define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
-#define EGRESS_HOLD_MS 100      /* without a descriptor to accept with */
+#define EGRESS_BOXES_MAX 16384    /* of which something is known: twice as many as can be */
+#define EGRESS_NAMES_MAX 4096     /* that have an address, of one sandbox */
+#define EGRESS_CONNS_MAX 2048     /* open at once, of one sandbox */
+#define EGRESS_ADDRS_MAX 16       /* of a name; further ones are judged and not tried */
+#define EGRESS_IN_MAX 65536       /* bytes that wait in either direction, when they are read */
+#define EGRESS_PIPES_MAX 256      /* kept for the next */
+#define EGRESS_HEAD_MS 15000      /* for a request, a client's first message */
+#define EGRESS_IDLE_MS 60000      /* between requests, and without a byte of one */
+#define EGRESS_LOOKUP_MS 3000     /* of a name */
+#define EGRESS_CONNECT_MS 10000   /* to one address */
+#define EGRESS_LINGER_MS 2000     /* for the last bytes to be taken */
+#define EGRESS_USED_MS 1000       /* until the api process is told how much was used */
+#define EGRESS_SELF_PER_SECOND 20 /* requests to atoll.internal, of one sandbox */
+#define EGRESS_SELF_BODY_MAX 4096 /* of such a request */
+#define EGRESS_SELF_MS 5000       /* for its answer */
+#define EGRESS_HOLD_MS 100        /* without a descriptor to accept with */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

@@ -414,7 +414,7 @@ static size_t no_tls_data(struct http_conn *conn, const char *data, size_t len)
         return 0;
     err_set(&err, ERR_INVALID, "this address speaks TLS: use https://");
     if (app->error_body)
-        app->error_body(app->ctx, &err, &body);
+        app->error_body(app->ctx, STR_NONE, &err, &body);
     buf_printf(&head,
                "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
                "Content-Length: %zu\r\nConnection: close\r\n\r\n",

@@ -75,9 +75,10 @@ struct http_app {
     void (*on_request)(void *ctx, struct http_req *req);
     /*
      * Composes the body of an error that the protocol layer itself must answer (bad head, over a
-     * limit, timeout); content type application/json. May be NULL.
+     * limit, timeout) to a request for `path`, empty where none was read; content type
+     * application/json. May be NULL.
      */
-    void (*error_body)(void *ctx, const struct err *err, struct buf *out);
+    void (*error_body)(void *ctx, struct str path, const struct err *err, struct buf *out);
     void *ctx;
 };
 

@@ -37,9 +37,9 @@ static void *rig_thread(void *arg)
     return NULL;
 }
 
-static void rig_error_body(void *ctx, const struct err *err, struct buf *out)
+static void rig_error_body(void *ctx, struct str path, const struct err *err, struct buf *out)
 {
-    (void)ctx;
+    (void)ctx, (void)path;
     buf_printf(out, "{\"error\":\"%s\"}", err_info(err->code)->name);
 }
 

@@ -101,7 +101,7 @@ void http_stream_refuse_as(struct http_stream *stream, int status, const struct 
         stream->ops->cut(stream, err->msg);
     } else {
         if (app->error_body)
-            app->error_body(app->ctx, err, &body);
+            app->error_body(app->ctx, stream->req.path, err, &body);
         stream->begun = true;
         stream->status = (uint16_t)status;
         stream->ops->reply(stream, status, &type, body.len ? 1 : 0, buf_view(&body));

@@ -30,6 +30,9 @@ struct loop {
     struct timer **heap; /* 1-based: heap[slot] */
     uint32_t heap_len, heap_cap;
 
+    void (*before_fn)(void *ctx);
+    void *before_ctx;
+
     struct watch wake;
     _Atomic(struct post *) posts;
 
@@ -102,12 +105,30 @@ void loop_change(struct loop *loop, struct watch *watch, uint32_t events)
         abort(); /* the descriptor was watched: only our own mistake can make this fail */
 }
 
-void loop_unwatch(struct loop *loop, struct watch *watch)
+static void blank(struct loop *loop, const struct watch *watch)
 {
-    epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     for (int i = loop->ready_at; i < loop->ready_count; i++)
         if (loop->ready[i].data.ptr == watch)
             loop->ready[i].data.ptr = NULL;
+}
+
+void loop_unwatch(struct loop *loop, struct watch *watch)
+{
+    epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    blank(loop, watch);
+}
+
+void loop_close(struct loop *loop, struct watch *watch)
+{
+    blank(loop, watch);
+    close(watch->fd);
+    watch->fd = -1;
+}
+
+void loop_before_wait(struct loop *loop, void (*fn)(void *ctx), void *ctx)
+{
+    loop->before_fn = fn;
+    loop->before_ctx = ctx;
 }
 
 /* ---- timers ---- */
@@ -275,6 +296,8 @@ void loop_run(struct loop *loop)
 {
     loop->running = true;
     while (loop->running) {
+        if (loop->before_fn)
+            loop->before_fn(loop->before_ctx);
         int count = epoll_wait(loop->epoll_fd, loop->ready, ROUND_EVENTS, wait_ms(loop));
 
         loop->now_ms = clock_mono_ms();

@@ -41,6 +41,11 @@ void loop_free(struct loop *loop);
 must_use int loop_watch(struct loop *loop, struct watch *watch, struct err *err);
 void loop_change(struct loop *loop, struct watch *watch, uint32_t events);
 void loop_unwatch(struct loop *loop, struct watch *watch); /* does not close the descriptor */
+/* Unwatches and closes it, when nobody else holds the same: the kernel then forgets it by itself.
+ */
+void loop_close(struct loop *loop, struct watch *watch);
+/* Called each time before the loop waits; for what is better done once for many events. */
+void loop_before_wait(struct loop *loop, void (*fn)(void *ctx), void *ctx);
 
 void timer_set(struct loop *loop, struct timer *timer, int64_t after_ms);
 void timer_cancel(struct loop *loop, struct timer *timer); /* fine when not set */

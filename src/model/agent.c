@@ -18,10 +18,8 @@ static void put_text(struct json_out *json, const char *key, const char *text)
         json_kv_text(json, key, text);
 }
 
-static void put_metrics(struct json_out *json, const struct agent_metrics *metrics)
+void agent_metrics_put(struct json_out *json, const struct agent_metrics *metrics)
 {
-    json_key(json, "metrics");
-    json_open(json, '{');
     json_kv_double(json, "cpu_percent", metrics->cpu_percent);
     json_kv_int(json, "memory_used_bytes", metrics->memory_used);
     json_kv_int(json, "memory_total_bytes", metrics->memory_total);
@@ -29,10 +27,17 @@ static void put_metrics(struct json_out *json, const struct agent_metrics *metri
     json_kv_int(json, "disk_total_bytes", metrics->disk_total);
     json_key(json, "load_avg");
     json_open(json, '[');
-    for (size_t i = 0; i < ARRAY_LEN(metrics->load_avg); i++)
+    for (size_t i = 0; i < ARRAY_LEN(metrics->load_avg) && metrics->load_avg[0] >= 0; i++)
         json_put_double(json, metrics->load_avg[i]);
     json_close(json, ']');
     json_kv_int(json, "uptime_seconds", metrics->uptime_s);
+}
+
+static void put_metrics(struct json_out *json, const struct agent_metrics *metrics)
+{
+    json_key(json, "metrics");
+    json_open(json, '{');
+    agent_metrics_put(json, metrics);
     json_close(json, '}');
 }
 

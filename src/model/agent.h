@@ -21,7 +21,7 @@ enum agent_status { /* the numbers of AgentStatus in proto/agentic */
 const char *agent_status_name(enum agent_status status);
 
 struct agent_metrics {
-    double cpu_percent, load_avg[3];
+    double cpu_percent, load_avg[3]; /* load_avg[0] below 0: not told */
     int64_t memory_used, memory_total, disk_used, disk_total, uptime_s;
 };
 
@@ -47,6 +47,8 @@ struct agent_view {
     bool crash_loop;
 };
 
+/* Members of an object that is open. */
+void agent_metrics_put(struct json_out *json, const struct agent_metrics *metrics);
 /* What is empty is left out, as agentic does it. */
 void agent_put(struct json_out *json, const struct agent_view *view);
 

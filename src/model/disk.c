@@ -12,6 +12,12 @@ const struct field sandbox_patch_fields[] = {
                          .max = SANDBOX_PIDS_MAX, .help = "Processes and threads at once"),
     [PATCH_CPU] = FIELD(sandbox_patch, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
                         .help = "Share of processor time, 100 is one core"),
+    [PATCH_IO_BYTES] =
+        FIELD(sandbox_patch, io_bytes, F_INT, 0, .min = 0, .max = SANDBOX_IO_BYTES_MAX,
+              .help = "Bytes a second of each disk, each way, at least 65536; 0 for no limit"),
+    [PATCH_IO_OPS] =
+        FIELD(sandbox_patch, io_ops, F_INT, 0, .min = 0, .max = SANDBOX_IO_OPS_MAX,
+              .help = "Operations a second of each disk, each way, at least 10; 0 for no limit"),
     [PATCH_DISK] =
         FIELD(sandbox_patch, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
               .help = "Bytes of everything written inside; below what is used, nothing "

@@ -24,6 +24,17 @@
     [EGRESS_UNCHECKED] = FIELD(struct_, unchecked, F_STRINGS, 0, .max = EGRESS_RULES_MAX,          \
                                .each_max = RULE_TEXT_MAX,                                          \
                                .help = "Hosts that may be spoken to in anything on port 443"),     \
+    [EGRESS_INJECT_FIELD] =                                                                        \
+        FIELD(struct_, inject, F_STRINGS, 0, .max = INJECT_RULES_MAX, .each_max = INJECT_TEXT_MAX, \
+              .help = "Credentials: \"HOST => HEADER: VALUE\" sets a header, in which "            \
+                      "{secret:NAME} or {basic:USER:NAME} stands for a secret; "                   \
+                      "\"HOST => {secret:NAME}\" replaces its placeholder. TLS to such a host is " \
+                      "opened. Not in the node's layer"),                                          \
+    [EGRESS_SECRETS] = FIELD(                                                                      \
+        struct_, secrets, F_STRINGS, 0, .max = INJECT_SECRETS_MAX, .each_max = INJECT_WISH_MAX,    \
+        .help = "NAME or VARIABLE=NAME: the variable holds the secret's placeholder, which "       \
+                "is replaced in requests to the secret's own hosts. Not in the node's "            \
+                "layer"),                                                                          \
     [EGRESS_MAX_BYTES] = FIELD(struct_, max_bytes, F_INT, 0, .min = 0, .max = 1ll << 50,           \
                                .help = "Both ways together, of one sandbox; 0 for no limit"),      \
     [EGRESS_MAX_CONNECTIONS] =                                                                     \
@@ -95,12 +106,27 @@ static int check_names(const struct egress_spec *spec, const char *prefix, struc
     return 0;
 }
 
+static int check_credentials(const struct egress_spec *spec, const char *prefix, struct err *err)
+{
+    struct inject_rule rule;
+    struct str variable, name;
+
+    for (size_t i = 0; spec->inject && spec->inject[i]; i++)
+        if (inject_rule_parse(str_of(spec->inject[i]), &rule, err) < 0)
+            return bad_item(err, prefix, "inject", i);
+    for (size_t i = 0; spec->secrets && spec->secrets[i]; i++)
+        if (inject_wish_parse(str_of(spec->secrets[i]), &variable, &name, err) < 0)
+            return bad_item(err, prefix, "secrets", i);
+    return 0;
+}
+
 int egress_spec_check(const struct egress_spec *spec, const char *prefix, struct err *err)
 {
     if (check_rules(spec->allow, false, prefix, "allow", err) < 0 ||
         check_rules(spec->deny, false, prefix, "deny", err) < 0 ||
         check_rules(spec->intercept, true, prefix, "intercept", err) < 0 ||
-        check_rules(spec->unchecked, true, prefix, "unchecked", err) < 0)
+        check_rules(spec->unchecked, true, prefix, "unchecked", err) < 0 ||
+        check_credentials(spec, prefix, err) < 0)
         return -1;
     return check_names(spec, prefix, err);
 }
@@ -116,6 +142,8 @@ void egress_spec_merge(struct egress_spec *spec, const struct egress_spec *patch
     TAKE(EGRESS_PACKS, packs);
     TAKE(EGRESS_INTERCEPT, intercept);
     TAKE(EGRESS_UNCHECKED, unchecked);
+    TAKE(EGRESS_INJECT_FIELD, inject);
+    TAKE(EGRESS_SECRETS, secrets);
     TAKE(EGRESS_MAX_BYTES, max_bytes);
     TAKE(EGRESS_MAX_CONNECTIONS, max_connections);
     TAKE(EGRESS_ASK_SECONDS, ask_s);
@@ -150,6 +178,8 @@ struct egress_spec *egress_spec_copy(struct arena *arena, const struct egress_sp
     to->packs = texts_copy(arena, from->packs);
     to->intercept = texts_copy(arena, from->intercept);
     to->unchecked = texts_copy(arena, from->unchecked);
+    to->inject = texts_copy(arena, from->inject);
+    to->secrets = texts_copy(arena, from->secrets);
     return to;
 }
 
@@ -161,7 +191,8 @@ static bool some(const char **texts)
 bool egress_spec_narrows(const struct egress_spec *spec)
 {
     return (!spec->mode || strcmp(spec->mode, "deny") == 0) && !some(spec->allow) &&
-           !some(spec->packs) && !some(spec->intercept) && !some(spec->unchecked) && !spec->project;
+           !some(spec->packs) && !some(spec->intercept) && !some(spec->unchecked) &&
+           !some(spec->inject) && !some(spec->secrets) && !spec->project;
 }
 
 bool egress_spec_has_addr(const struct egress_spec *spec)

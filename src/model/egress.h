@@ -5,6 +5,7 @@
 #pragma once
 
 #include "model/field.h"
+#include "policy/inject.h"
 #include "policy/policy.h"
 
 #define PROJECT_NAME_MAX 63
@@ -12,6 +13,8 @@
 struct egress_spec {
     const char *mode; /* "deny", "ask", "open"; NULL: unsaid */
     const char **allow, **deny, **packs, **intercept, **unchecked; /* NULL: none */
+    const char **inject;  /* which credential goes into which request (policy/inject.h) */
+    const char **secrets; /* those whose placeholder stands in the environment */
     bool locked;
     int64_t max_bytes, max_connections, ask_s;
     const char *project; /* of a sandbox: whose layer is between the tenant's and its own */
@@ -27,6 +30,8 @@ enum {                                             /* the places in both tables 
        EGRESS_PACKS,
        EGRESS_INTERCEPT,
        EGRESS_UNCHECKED,
+       EGRESS_INJECT_FIELD,
+       EGRESS_SECRETS,
        EGRESS_MAX_BYTES,
        EGRESS_MAX_CONNECTIONS,
        EGRESS_ASK_SECONDS,

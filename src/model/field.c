@@ -253,6 +253,7 @@ static int take_value(const struct decoder *d, const struct place *place, const 
         *(const struct json **)slot = value;
         return 0;
     case F_TIME: /* never writable */
+    case F_NAIVE:
     default:
         return wrong(d, place, "unknown field");
     }
@@ -260,7 +261,7 @@ static int take_value(const struct decoder *d, const struct place *place, const 
 
 static bool writable(const struct field *field)
 {
-    return !(field->flags & F_READONLY) && field->type != F_TIME;
+    return !(field->flags & F_READONLY) && field->type != F_TIME && field->type != F_NAIVE;
 }
 
 static const struct field *find(const struct field *fields, struct str name)
@@ -327,6 +328,14 @@ static void put_time(struct json_out *out, int64_t wall_ms)
     put_text(out, wall_ms ? text : NULL);
 }
 
+static void put_naive(struct json_out *out, int64_t wall_ms)
+{
+    char text[CLOCK_NAIVE_SIZE];
+
+    clock_naive(wall_ms, text);
+    put_text(out, wall_ms ? text : NULL);
+}
+
 static void put_strings(struct json_out *out, const char *const *items)
 {
     json_open(out, '[');
@@ -389,6 +398,9 @@ static void put_value(struct json_out *out, const struct field *field, const voi
         break;
     case F_TIME:
         put_time(out, *(const int64_t *)slot);
+        break;
+    case F_NAIVE:
+        put_naive(out, *(const int64_t *)slot);
         break;
     case F_JSON:
     default: {

@@ -28,6 +28,7 @@ enum field_type {
     F_LIST,    /* struct field_list: of = fields of each element */
     F_JSON,    /* const struct json *: anything; borrowed from the tree */
     F_TIME,    /* int64_t wall ms; JSON shows ISO 8601; 0 shows null. Reply only */
+    F_NAIVE,   /* the same without a zone, as the hub's clients know it (clock_naive) */
 };
 
 enum field_flag {

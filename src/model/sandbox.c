@@ -137,6 +137,12 @@ const struct field sandbox_spec_fields[] = {
           .help = "Processes and threads at once; 512 unless said"),
     FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
           .help = "Share of processor time, 100 is one core; 200 unless said"),
+    FIELD(sandbox_spec, io_bytes, F_INT, 0, .min = SANDBOX_IO_BYTES_MIN,
+          .max = SANDBOX_IO_BYTES_MAX,
+          .help = "Bytes a second that it may read from each disk of the machine, and as many that "
+                  "it may write; no limit unless said"),
+    FIELD(sandbox_spec, io_ops, F_INT, 0, .min = SANDBOX_IO_OPS_MIN, .max = SANDBOX_IO_OPS_MAX,
+          .help = "Likewise in operations a second"),
     FIELD(sandbox_spec, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
           .help =
               "Bytes of everything written inside; with storage memory half of memory unless said, "
@@ -179,6 +185,7 @@ const struct field sandbox_spec_fields[] = {
           .help = "Tools inside may make sandboxes of their own: user namespaces and mounts are "
                   "allowed, /proc is not masked and Landlock does not guard files"),
     FIELD(sandbox_spec, sys, F_BOOL, 0, .help = "A read-only /sys; without it, none"),
+    FIELD(sandbox_spec, parent, F_STRING, F_READONLY, .help = "The sandbox whose files it has"),
     { 0 },
 };
 
@@ -202,10 +209,17 @@ const struct field sandbox_fields[] = {
           .help = "What it began with; null for the programs of the machine"),
     FIELD(sandbox_view, template, F_STRING, F_READONLY,
           .help = "The template that it was made of; null for none"),
+    FIELD(sandbox_view, parent, F_STRING, F_READONLY,
+          .help = "Id of the sandbox whose files it began with, by a fork or a snapshot; null for "
+                  "none. That one may be gone"),
     FIELD(sandbox_view, user, F_STRING, F_READONLY, .help = "Who commands run as"),
     FIELD(sandbox_view, memory, F_INT, F_READONLY, .help = "Bytes of memory it may use"),
     FIELD(sandbox_view, pids, F_INT, F_READONLY, .help = "Processes and threads it may have"),
     FIELD(sandbox_view, cpu_percent, F_INT, F_READONLY, .help = "100 is one core"),
+    FIELD(sandbox_view, io_bytes, F_INT, F_READONLY,
+          .help = "Bytes a second of each disk, each way; 0 for no limit"),
+    FIELD(sandbox_view, io_ops, F_INT, F_READONLY,
+          .help = "Operations a second of each disk, each way; 0 for no limit"),
     FIELD(sandbox_view, disk, F_INT, F_READONLY, .help = "Bytes it may write"),
     FIELD(sandbox_view, inodes, F_INT, F_READONLY,
           .help = "Files it may make; 0 on a disk, where its bytes bound them"),
@@ -241,6 +255,12 @@ const struct field sandbox_fields[] = {
     { 0 },
 };
 
+static const struct field io_use_fields[] = {
+    FIELD(io_use, read, F_INT, F_READONLY, .help = "Bytes read"),
+    FIELD(io_use, written, F_INT, F_READONLY, .help = "Bytes written"),
+    { 0 },
+};
+
 const struct field stats_fields[] = {
     FIELD(stats_view, cpu_us, F_INT, F_READONLY, .help = "Processor time used, microseconds"),
     FIELD(stats_view, memory, F_INT, F_READONLY, .help = "Bytes of memory in use"),
@@ -248,6 +268,9 @@ const struct field stats_fields[] = {
     FIELD(stats_view, pids, F_INT, F_READONLY, .help = "Processes and threads"),
     FIELD(stats_view, oom_kills, F_INT, F_READONLY,
           .help = "Processes that the kernel killed for want of memory"),
+    FIELD(stats_view, io, F_OBJECT, F_READONLY, .of = io_use_fields,
+          .of_size = sizeof(struct io_use),
+          .help = "Of disks; null where nobody counts: with cgroup v1, unless it has a limit"),
     { 0 },
 };
 

@@ -58,8 +58,9 @@ struct sandbox_spec {
     const char *user; /* "agent" or "root": who commands run as unless they say otherwise */
     int64_t memory;   /* bytes */
     int64_t pids;
-    int64_t cpu_percent; /* 100 is one core */
-    int64_t disk;        /* bytes of everything writable */
+    int64_t cpu_percent;      /* 100 is one core */
+    int64_t io_bytes, io_ops; /* a second, of each disk, each way; 0: no limit */
+    int64_t disk;             /* bytes of everything writable */
     int64_t inodes;
     int64_t nofile;
     int64_t ttl_ms; /* 0: until it is deleted */
@@ -68,6 +69,7 @@ struct sandbox_spec {
     const char *image;          /* or NULL: the host's programs */
     const char *from_snapshot;  /* or NULL; settled when it is made, not kept */
     const char *template;       /* or NULL; what it says is taken when it is made */
+    const char *parent;         /* id of whose files it began with, or NULL; the server says it */
     struct field_list volumes;  /* struct volume_use */
     struct field_list binds;    /* struct bind_use */
     struct field_list files;    /* struct file_rule; none: no policy */
@@ -89,9 +91,9 @@ must_use int name_check(const char *name, const char *id_prefix, const char *fie
 
 struct sandbox_view {
     const char *id, *name, *state, *reason, *user, *by;
-    int64_t memory, pids, cpu_percent, disk, inodes, nofile, ttl_ms;
+    int64_t memory, pids, cpu_percent, io_bytes, io_ops, disk, inodes, nofile, ttl_ms;
     struct field_pair *env, *labels;
-    const char *storage, *image, *template, *start;
+    const char *storage, *image, *template, *parent, *start;
     struct field_list volumes, binds, files;
     struct idle_policy *idle;
     struct egress_spec *egress;
@@ -102,15 +104,19 @@ struct sandbox_view {
 };
 extern const struct field sandbox_fields[];
 
+struct io_use {
+    int64_t read, written;
+};
 struct stats_view {
     int64_t cpu_us, memory, memory_peak, pids, oom_kills;
+    struct io_use *io; /* or NULL: not counted */
 };
 extern const struct field stats_fields[];
 
 /* ---- changes and copies of a sandbox ---- */
 
 struct sandbox_patch {
-    int64_t memory, pids, cpu_percent, disk, inodes, ttl_ms;
+    int64_t memory, pids, cpu_percent, io_bytes, io_ops, disk, inodes, ttl_ms;
     struct field_pair *labels;
     struct idle_policy *idle;
     struct egress_spec *egress;
@@ -119,6 +125,8 @@ enum { /* the places in sandbox_patch_fields */
        PATCH_MEMORY,
        PATCH_PIDS,
        PATCH_CPU,
+       PATCH_IO_BYTES,
+       PATCH_IO_OPS,
        PATCH_DISK,
        PATCH_INODES,
        PATCH_TTL,

@@ -111,6 +111,9 @@ static void put_field_type(struct json_out *out, const struct field *field, bool
         put_type(out, "string", true);
         json_kv_text(out, "format", "date-time");
         break;
+    case F_NAIVE: /* not a date-time: that has a zone */
+        put_type(out, "string", true);
+        break;
     case F_JSON: /* anything: no type */
     default:
         break;

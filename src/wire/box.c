@@ -5,7 +5,7 @@
 
 #include "wire/wire.h"
 
-_Static_assert(sizeof(struct box_spec) == 200, "fixed");
+_Static_assert(sizeof(struct box_spec) == 216, "fixed");
 _Static_assert(sizeof(struct box_name) == 40, "fixed");
 _Static_assert(sizeof(struct box_row) == 44, "fixed");
 _Static_assert(sizeof(struct box_rows) <= WIRE_PAYLOAD, "fits a message");
@@ -81,6 +81,12 @@ static bool layers_ok(const struct box_spec *spec)
                     (BOX_LAYERS_MAX - spec->layer_count) * sizeof(spec->layers[0]));
 }
 
+static bool io_ok(uint64_t bytes, uint64_t ops)
+{
+    return (!bytes || within(bytes, BOX_IO_BYTES_MIN, BOX_IO_BYTES_MAX)) &&
+           (!ops || within(ops, BOX_IO_OPS_MIN, BOX_IO_OPS_MAX));
+}
+
 bool box_spec_ok(const struct box_spec *spec)
 {
     return box_id_ok(spec->id) && all_zero(spec->zero, sizeof(spec->zero)) &&
@@ -90,7 +96,8 @@ bool box_spec_ok(const struct box_spec *spec)
            within(spec->inodes, BOX_INODES_MIN, BOX_INODES_MAX) &&
            within(spec->nofile, BOX_NOFILE_MIN, BOX_NOFILE_MAX) &&
            within(spec->pids, BOX_PIDS_MIN, BOX_PIDS_MAX) && spec->cpu_percent <= BOX_CPU_MAX &&
-           spec->net == 0 && !(spec->must >> BOX_LOSSES) && spec->unused == 0 && layers_ok(spec);
+           spec->net == 0 && !(spec->must >> BOX_LOSSES) && spec->unused == 0 &&
+           io_ok(spec->io_bytes, spec->io_ops) && layers_ok(spec);
 }
 
 bool box_limits_ok(const struct box_limits *limits)
@@ -100,7 +107,9 @@ bool box_limits_ok(const struct box_limits *limits)
            (!limits->inodes || within(limits->inodes, BOX_INODES_MIN, BOX_INODES_MAX)) &&
            (!limits->memory || within(limits->memory, BOX_MEMORY_MIN, BOX_MEMORY_MAX)) &&
            (!limits->pids || within(limits->pids, BOX_PIDS_MIN, BOX_PIDS_MAX)) &&
-           (limits->cpu_percent <= BOX_CPU_MAX || limits->cpu_percent == BOX_CPU_FREE);
+           (limits->cpu_percent <= BOX_CPU_MAX || limits->cpu_percent == BOX_CPU_FREE) &&
+           io_ok(limits->io_bytes == BOX_IO_FREE ? 0 : limits->io_bytes,
+                 limits->io_ops == BOX_IO_FREE ? 0 : limits->io_ops);
 }
 
 /* Where a mount may go: the parts are looked up one by one, so each must be a name. */

@@ -37,8 +37,8 @@
  * ids.
  *
  * errno in status: EINVAL malformed, EEXIST an id in use, ENOENT no such box, ENOSPC no free slot,
- * EAGAIN too many creations under way, ENOTSUP not on this machine or not as this user; otherwise
- * what the kernel said at `step`.
+ * EMFILE the warden may have no more descriptors, EAGAIN too many creations under way, ENOTSUP not
+ * on this machine or not as this user; otherwise what the kernel said at `step`.
  */
 #pragma once
 
@@ -58,6 +58,10 @@
 #define BOX_PIDS_MIN 4u
 #define BOX_PIDS_MAX 32768u
 #define BOX_CPU_MAX (100u * 1024u)
+#define BOX_IO_BYTES_MIN (64ull << 10)
+#define BOX_IO_BYTES_MAX (1ull << 40)
+#define BOX_IO_OPS_MIN 10ull
+#define BOX_IO_OPS_MAX 10000000ull
 #define BOX_DISK_MIN (1ull << 20)
 #define BOX_INODES_MIN 64u
 #define BOX_INODES_MAX (1u << 24)
@@ -74,7 +78,7 @@ enum box_flag {
 /*
  * What a box can be without, where the kernel does not give it to whoever started the server. A
  * wish says which of them it cannot be without, and then is refused; an answer says which are
- * missing. With root none ever is.
+ * missing. With root only the last ever is.
  */
 enum box_lost {
     BOX_LOST_MEMORY = 1,   /* one limit for all it has: instead, one for each process */
@@ -87,8 +91,9 @@ enum box_lost {
     BOX_LOST_IDS = 128,    /* as many user ids as a machine has */
     BOX_LOST_OWN_ID = 256, /* user ids of its own at all: outside it is who started the server */
     BOX_LOST_FILTER = 512, /* reading the filter back */
+    BOX_LOST_IO = 1024,    /* how much is read from and written to disks; root may lack it too */
 };
-#define BOX_LOSSES 10u
+#define BOX_LOSSES 11u
 
 /* What a caller may wish for. */
 struct box_spec {
@@ -107,6 +112,7 @@ struct box_spec {
     uint64_t layers[BOX_LAYERS_MAX]; /* disks, the lowest first; each is only read */
     uint32_t must;                   /* enum box_lost: ENOTSUP rather than without one of these */
     uint32_t unused;
+    uint64_t io_bytes, io_ops; /* a second, of each disk, each way; 0: no limit */
 };
 
 struct box_name {
@@ -182,13 +188,16 @@ struct box_limits {
     uint32_t zero;
     uint64_t memory;
     uint32_t pids;
-    uint32_t cpu_percent; /* BOX_CPU_FREE lifts the limit */
+    uint32_t cpu_percent;      /* BOX_CPU_FREE lifts the limit */
+    uint64_t io_bytes, io_ops; /* BOX_IO_FREE likewise */
 };
 #define BOX_CPU_FREE UINT32_MAX
+#define BOX_IO_FREE UINT64_MAX
 
 struct box_usage {
     uint64_t cpu_us, memory, memory_peak, pids, oom_kills;
     uint32_t frozen, unused;
+    uint64_t io_read, io_written; /* bytes of disks; UINT64_MAX: not counted */
 };
 
 enum box_ns {
@@ -224,12 +233,15 @@ struct box_applied {
     uint64_t memory, pids;                /* limits; UINT64_MAX: none */
     uint64_t cpu_quota_us, cpu_period_us; /* quota 0: none */
     uint64_t nofile, core;
-    uint64_t disk, inodes;   /* of its root */
-    char cgroup_mode[8];     /* "v1", "hybrid", "v2", "none" */
-    char seccomp_digest[72]; /* "sha256:…" of the filter, "" when the kernel does not tell */
-    uint32_t lost;           /* enum box_lost */
-    uint32_t nested;         /* user namespaces may be made inside */
-    uint64_t data, nproc;    /* limits of each process and each user, UINT64_MAX: none */
+    uint64_t disk, inodes;     /* of its root */
+    char cgroup_mode[8];       /* "v1", "hybrid", "v2", "none" */
+    char seccomp_digest[72];   /* "sha256:…" of the filter, "" when the kernel does not tell */
+    uint32_t lost;             /* enum box_lost */
+    uint32_t nested;           /* user namespaces may be made inside */
+    uint64_t data, nproc;      /* limits of each process and each user, UINT64_MAX: none */
+    uint64_t io_bytes, io_ops; /* UINT64_MAX: none */
+    uint32_t io_direct;        /* of writes, only those past the page cache are held back */
+    uint32_t unused;
 };
 
 struct box_page {

@@ -32,6 +32,15 @@ TEST(a_wish_is_good_up_to_its_limits)
     CHECK(box_spec_ok(&spec));
     spec.cpu_percent++;
     CHECK(!box_spec_ok(&spec));
+    spec.cpu_percent--;
+    spec.io_bytes = BOX_IO_BYTES_MIN;
+    spec.io_ops = BOX_IO_OPS_MAX;
+    CHECK(box_spec_ok(&spec));
+    spec.io_ops++;
+    CHECK(!box_spec_ok(&spec));
+    spec.io_ops = 0;
+    spec.io_bytes = BOX_IO_FREE; /* only of one that is there */
+    CHECK(!box_spec_ok(&spec));
 }
 
 TEST(an_id_is_small_letters_and_digits)
@@ -55,6 +64,18 @@ TEST(an_id_is_small_letters_and_digits)
 TEST(limits_change_only_within_their_limits)
 {
     struct box_limits limits = { .name = { .id = "a" }, .cpu_percent = BOX_CPU_FREE };
+    struct box_limits io = limits;
+
+    io.io_bytes = io.io_ops = BOX_IO_FREE;
+    CHECK(box_limits_ok(&io));
+    io.io_bytes = BOX_IO_BYTES_MAX;
+    io.io_ops = BOX_IO_OPS_MIN;
+    CHECK(box_limits_ok(&io));
+    io.io_bytes++;
+    CHECK(!box_limits_ok(&io));
+    io.io_bytes = BOX_IO_BYTES_MIN;
+    io.io_ops--;
+    CHECK(!box_limits_ok(&io));
 
     CHECK(box_limits_ok(&limits));
     limits.cpu_percent = BOX_CPU_FREE - 1;

@@ -12,8 +12,9 @@
 _Static_assert(sizeof(struct egress_head) == 16, "fixed");
 _Static_assert(sizeof(struct egress_addr) == 20, "fixed");
 _Static_assert(sizeof(struct egress_box) == 48, "fixed");
-_Static_assert(sizeof(struct egress_policy) == 56, "fixed");
+_Static_assert(sizeof(struct egress_policy) == 64, "fixed");
 _Static_assert(sizeof(struct egress_inject) == 48, "fixed");
+_Static_assert(sizeof(struct egress_authority) == 48, "fixed");
 _Static_assert(sizeof(struct egress_decision) == 872, "fixed");
 _Static_assert(sizeof(struct egress_flow) == 368, "fixed");
 
@@ -51,6 +52,25 @@ static bool inject_ok(const union egress_body *body)
            body->inject.zero == 0;
 }
 
+/* The alphabet of PEM: it is written into files of the sandbox. */
+static bool pem_ok(const char *pem, size_t len)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----\n";
+
+    for (size_t i = 0; i < len; i++)
+        if (!(pem[i] >= 'a' && pem[i] <= 'z') && !(pem[i] >= 'A' && pem[i] <= 'Z') &&
+            !(pem[i] >= '0' && pem[i] <= '9') && (!pem[i] || !strchr("+/=- \n", pem[i])))
+            return false;
+    return len > sizeof(begin) && memcmp(pem, begin, sizeof(begin) - 1) == 0 &&
+           pem[len - 1] == '\n';
+}
+
+static bool authority_ok(const union egress_body *body)
+{
+    return box_name_ok(&body->authority.name) && body->authority.size &&
+           body->authority.size <= EGRESS_AUTHORITY_MAX;
+}
+
 static bool forget_ok(const union egress_body *body)
 {
     return box_name_ok(&body->forget);
@@ -78,6 +98,25 @@ static bool flow_ok(const union egress_body *body)
            one->kind < EGRESS_KINDS && one->revoked <= 1 && text_ok(one->host);
 }
 
+static bool used_ok(const union egress_body *body)
+{
+    return box_name_ok(&body->used.name);
+}
+
+static bool own_ok(const union egress_body *body)
+{
+    const struct egress_own *own = &body->own;
+
+    return box_name_ok(&own->name) && own->wish > 0 && own->wish < EGRESS_WISHES &&
+           own->zero == 0 && text_ok(own->host) && text_ok(own->id) && text_ok(own->reason);
+}
+
+static bool told_ok(const union egress_body *body)
+{
+    return body->told.status >= 200 && body->told.status < 600 &&
+           body->told.size <= EGRESS_TOLD_MAX;
+}
+
 static bool any(const union egress_body *body)
 {
     (void)body;
@@ -99,7 +138,11 @@ static const struct verb {
     [EGRESS_FLOW]     = { sizeof(struct egress_flow), flow_ok },
     [EGRESS_ASK]      = { sizeof(struct egress_decision), decision_ok },
     [EGRESS_UNASK]    = { sizeof(struct egress_asked), any },
+    [EGRESS_AUTHORITY] = { sizeof(struct egress_authority), authority_ok },
     [EGRESS_LOST]     = { sizeof(struct egress_lost), any },
+    [EGRESS_OWN]      = { sizeof(struct egress_own), own_ok },
+    [EGRESS_TOLD]     = { sizeof(struct egress_told), told_ok },
+    [EGRESS_USED]     = { sizeof(struct egress_used), used_ok },
 };
 /* clang-format on */
 
@@ -111,9 +154,18 @@ static bool verb_ok(unsigned verb)
 /* Bytes behind the body. */
 static size_t tail_of(const struct egress_msg *msg)
 {
-    return msg->head.verb == EGRESS_POLICY   ? msg->body.policy.size
-           : msg->head.verb == EGRESS_INJECT ? msg->body.inject.size
-                                             : 0;
+    switch ((enum egress_verb)msg->head.verb) {
+    case EGRESS_POLICY:
+        return msg->body.policy.size;
+    case EGRESS_INJECT:
+        return msg->body.inject.size;
+    case EGRESS_AUTHORITY:
+        return msg->body.authority.size;
+    case EGRESS_TOLD:
+        return msg->body.told.size;
+    default:
+        return 0;
+    }
 }
 
 int egress_send(int fd, struct egress_msg *msg)
@@ -140,6 +192,33 @@ int egress_send(int fd, struct egress_msg *msg)
     return sent < 0 ? -1 : 0;
 }
 
+unsigned egress_send_many(int fd, struct egress_msg *msgs, unsigned count)
+{
+    struct mmsghdr heads[EGRESS_MANY] = { 0 };
+    struct iovec parts[EGRESS_MANY][2];
+    unsigned many = 0;
+    int sent;
+
+    for (unsigned i = 0; i < count && many < EGRESS_MANY; i++) {
+        struct egress_msg *msg = &msgs[i];
+
+        if (!verb_ok(msg->head.verb) || !verbs[msg->head.verb].ok(&msg->body) || tail_of(msg))
+            break;
+        msg->head.magic = EGRESS_MAGIC;
+        msg->head.version = EGRESS_VERSION;
+        msg->head.size = (uint32_t)verbs[msg->head.verb].size;
+        parts[i][0] = (struct iovec){ &msg->head, sizeof(msg->head) };
+        parts[i][1] = (struct iovec){ &msg->body, msg->head.size };
+        heads[many++].msg_hdr = (struct msghdr){ .msg_iov = parts[i], .msg_iovlen = 2 };
+    }
+    if (!many)
+        return 0;
+    do
+        sent = sendmmsg(fd, heads, many, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? 0 : (unsigned)sent;
+}
+
 /* `len` bytes at `space`: a message, whole and with nothing behind it? */
 static bool take(const char *space, size_t len, struct egress_msg *msg)
 {
@@ -154,7 +233,8 @@ static bool take(const char *space, size_t len, struct egress_msg *msg)
     size_t size = verbs[msg->head.verb].size;
     memcpy(&msg->body, space + sizeof(msg->head), size);
     msg->tail = space + sizeof(msg->head) + size;
-    return verbs[msg->head.verb].ok(&msg->body) && msg->head.size == size + tail_of(msg);
+    return verbs[msg->head.verb].ok(&msg->body) && msg->head.size == size + tail_of(msg) &&
+           (msg->head.verb != EGRESS_AUTHORITY || pem_ok(msg->tail, msg->body.authority.size));
 }
 
 int egress_recv(int fd, void *space, struct egress_msg *msg)

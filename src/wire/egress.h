@@ -5,7 +5,8 @@
  * each sandbox's network, and both ends of a socket pair over which api and egress then talk
  * without it:
  *
- *   WIRE_EGRESS_BOX   warden → egress   egress_box; descriptors: listeners, the DNS socket last
+ *   WIRE_EGRESS_BOX   warden → egress   egress_box; descriptors: listeners, the DNS socket, then,
+ *                                       with EGRESS_KEPT, memory that outlives the egress process
  *   WIRE_EGRESS_GONE  warden → egress   egress_box: whatever had this slot is no more
  *   WIRE_EGRESS_PEER  warden → both     descriptor 0: the own end of a new pair; it replaces the
  *                                       last one, because either side was started again
@@ -26,6 +27,11 @@
  *   EGRESS_ASK        egress → api   egress_decision    may it? The connection waits for the answer
  *   EGRESS_UNASK      egress → api   egress_asked       nobody waits for the answer any more
  *   EGRESS_LOST       egress → api   egress_lost        records that the api did not take in time
+ *   EGRESS_AUTHORITY  egress → api   egress_authority, then `size` bytes of PEM: what the sandbox
+ *                                                       must trust, because TLS of it is opened
+ *   EGRESS_OWN        egress → api   egress_own         a request to atoll.internal, by its number
+ *   EGRESS_TOLD       api → egress   egress_told, then `size` bytes of JSON: its answer
+ *   EGRESS_USED       egress → api   egress_used        bytes so far, of sandboxes with a limit
  *
  * A new pair begins with CONFIG, then every POLICY, then SYNCED; POLICY replaces what was said
  * before. A sandbox without one reaches nothing: until SYNCED (EGRESS_POLICY_MS at most) its
@@ -50,6 +56,7 @@
 #define EGRESS_RESOLVERS 3
 #define EGRESS_OWN_MAX 64     /* listeners that are never reached */
 #define EGRESS_POLICY_MS 1000 /* that a connection waits for a policy */
+#define EGRESS_AUTHORITY_MAX 4096
 
 /* ---- warden and egress ---- */
 
@@ -63,7 +70,11 @@
 
 enum egress_box_flag {
     EGRESS_STEERED = 1, /* its listener gets every connection, not only those to its own port */
+    EGRESS_KEPT = 2,    /* the last descriptor is memory of EGRESS_KEPT_SIZE bytes */
 };
+
+/* What of a sandbox must outlive the egress process (egress/kept.h); of the warden it is unread. */
+#define EGRESS_KEPT_SIZE ((size_t)1120 << 10)
 
 struct egress_box {
     struct box_name name; /* of GONE: empty */
@@ -85,6 +96,10 @@ enum egress_verb {
     EGRESS_UNASK,
     EGRESS_LOST,
     EGRESS_INJECT,
+    EGRESS_AUTHORITY,
+    EGRESS_USED,
+    EGRESS_OWN,
+    EGRESS_TOLD,
     EGRESS_VERBS
 };
 
@@ -92,7 +107,7 @@ struct egress_head {
     uint32_t magic;
     uint16_t version;
     uint16_t verb;
-    uint32_t number; /* of an ask, in ASK, UNASK and ANSWER; else 0 */
+    uint32_t number; /* of an ask, in ASK, UNASK, ANSWER, OWN and TOLD; else 0 */
     uint32_t size;   /* of what follows */
 };
 
@@ -113,6 +128,7 @@ struct egress_config {
 struct egress_policy {
     struct box_name name;
     uint64_t version; /* rises with every change; repeated in decisions */
+    uint64_t used;    /* bytes that count for max_bytes, as far as the api knows */
     uint32_t size;    /* of the bytes behind this */
     uint32_t zero;
 };
@@ -124,6 +140,12 @@ struct egress_inject {
     uint32_t zero;
 };
 
+struct egress_authority {
+    struct box_name name;
+    uint32_t size; /* of the bytes behind this: one certificate, in PEM */
+    uint32_t hash; /* of its subject, as OpenSSL names files */
+};
+
 struct egress_answer {
     uint32_t allow;
     uint32_t zero;
@@ -132,9 +154,10 @@ struct egress_answer {
 enum egress_kind {
     EGRESS_KIND_HTTP = 1, /* a request to the proxy, or on port 80 */
     EGRESS_KIND_CONNECT,
-    EGRESS_KIND_TLS,  /* port 443, without knowing of the proxy */
-    EGRESS_KIND_TCP,  /* another port */
-    EGRESS_KIND_SELF, /* atoll.internal */
+    EGRESS_KIND_TLS,   /* port 443, without knowing of the proxy */
+    EGRESS_KIND_TCP,   /* another port */
+    EGRESS_KIND_SELF,  /* atoll.internal */
+    EGRESS_KIND_HTTPS, /* a request in TLS that was opened */
     EGRESS_KINDS
 };
 
@@ -148,6 +171,7 @@ enum egress_verdict {
     EGRESS_UNRESOLVED, /* allowed, but the name has no address */
     EGRESS_UNREACHED,  /* allowed, but nobody answers there */
     EGRESS_LIMITED,    /* over a limit of this sandbox */
+    EGRESS_DISTRUSTED, /* TLS that was to be opened: one of its two ends does not trust the other */
     EGRESS_ASKED,      /* waits for an answer (EGRESS_ASK alone) */
     EGRESS_VERDICTS
 };
@@ -189,6 +213,35 @@ struct egress_lost {
     uint64_t count; /* since the last time */
 };
 
+/* What a program inside wants of the api process; what is not answered by the egress process. */
+enum egress_wish {
+    EGRESS_WISH_ASK = 1, /* that somebody allows host and port */
+    EGRESS_WISH_LIST,    /* what became of its questions */
+    EGRESS_WISH_READ,    /* of the one with this id */
+    EGRESS_WISHES
+};
+
+struct egress_own {
+    struct box_name name;
+    uint32_t wish; /* enum egress_wish */
+    uint16_t port; /* 0: the usual ones */
+    uint16_t zero;
+    char host[EGRESS_HOST_SIZE];
+    char id[40];
+    char reason[EGRESS_HOST_SIZE];
+};
+
+#define EGRESS_TOLD_MAX 65536
+struct egress_told {
+    uint32_t status; /* of HTTP */
+    uint32_t size;   /* of the bytes behind this */
+};
+
+struct egress_used {
+    struct box_name name;
+    uint64_t bytes; /* sent and received, since the sandbox was made */
+};
+
 /* The largest message there is. */
 #define EGRESS_MSG_MAX                                                                             \
     (sizeof(struct egress_head) + sizeof(struct egress_policy) + EGRESS_POLICY_MAX)
@@ -197,25 +250,34 @@ union egress_body {
     struct egress_config config;
     struct egress_policy policy;
     struct egress_inject inject;
+    struct egress_authority authority;
     struct box_name forget;
     struct egress_answer answer;
     struct egress_decision decision; /* and ASK */
     struct egress_flow flow;
     struct egress_asked asked;
     struct egress_lost lost;
+    struct egress_used used;
+    struct egress_own own;
+    struct egress_told told;
 };
 
 struct egress_msg {
     struct egress_head head;
     union egress_body body;
-    const void *tail; /* of POLICY and INJECT: the bytes, in the buffer of egress_recv */
+    const void *tail; /* the bytes behind the body, in the buffer of egress_recv */
 };
 
 /*
- * One message; `tail` with as many bytes as the body says goes behind POLICY and INJECT. Magic,
+ * One message; `tail` with as many bytes as the body says goes behind those that have one. Magic,
  * version and sizes are filled in. -1 with errno: EAGAIN when the other side does not read, EINVAL.
  */
 must_use int egress_send(int fd, struct egress_msg *msg);
+/*
+ * Several with no tails, in one call. How many of them were taken; the rest was not.
+ */
+#define EGRESS_MANY 32
+unsigned egress_send_many(int fd, struct egress_msg *msgs, unsigned count);
 /*
  * Reads one into `space` (EGRESS_MSG_MAX bytes) and checks it: 1 got one; 0 the other end closed;
  * -1 with errno, EPROTO for what is no message. No descriptors are taken.

@@ -65,6 +65,17 @@ static struct egress_msg inject(uint32_t size)
                                 .tail = bytes };
 }
 
+static const char pem[] = "-----BEGIN CERTIFICATE-----\nAb+/09==\n-----END CERTIFICATE-----\n";
+
+static struct egress_msg authority(void)
+{
+    return (struct egress_msg){
+        .head.verb = EGRESS_AUTHORITY,
+        .body.authority = { .name.id = "sb1", .size = sizeof(pem) - 1, .hash = 7 },
+        .tail = pem
+    };
+}
+
 static void check_through(struct egress_msg msg)
 {
     struct egress_msg got;
@@ -242,4 +253,41 @@ TEST(egress_the_end_and_nothing_yet_are_told_apart)
     close(pair[0]);
     CHECK(egress_recv(pair[1], space, &got) == 0);
     close(pair[1]);
+}
+
+TEST(what_goes_into_requests_and_what_is_trusted_go_there_and_back)
+{
+    check_through(inject(0));
+    check_through(inject(EGRESS_POLICY_MAX));
+    check_through(authority());
+}
+
+/* It is written into files of a sandbox: nothing that is not of PEM gets there. */
+TEST(an_authority_is_pem_and_nothing_else)
+{
+    static char text[EGRESS_AUTHORITY_MAX + 1];
+    struct egress_msg got, msg = authority();
+    int pair[2];
+
+    memset(text, 'A', sizeof(text));
+    memcpy(text, pem, 28);
+    for (size_t i = 0; i < sizeof(pem) - 1; i++) {
+        char changed[sizeof(pem)];
+
+        memcpy(changed, pem, sizeof(pem));
+        changed[i] = i % 2 ? '#' : 0;
+        msg.tail = changed;
+        pair_open(pair);
+        CHECK(egress_send(pair[0], &msg) == 0);
+        CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EPROTO);
+        pair_close(pair);
+    }
+    text[EGRESS_AUTHORITY_MAX - 1] = '\n';
+    msg.body.authority.size = EGRESS_AUTHORITY_MAX;
+    msg.tail = text;
+    check_through(msg);
+    msg.body.authority.size++;
+    check_unsendable(msg);
+    msg.body.authority.size = 0;
+    check_unsendable(msg);
 }

@@ -131,6 +131,9 @@ struct init_exec {
  *                                loopback has taken the connection (127.0.0.1, else ::1); then its
  *                                bytes, both ways, until it closes; the end of the input is told it
  *
+ *   trust HASH                   as root: input is the certificate of an authority in PEM, which
+ *                                programs here trust from now on; HASH is OpenSSL's of its subject
+ *
  *   beneath DIR …                before read, write, append, stat and mkdir: PATH is relative to
  * DIR, and what its links lead out of it is not found (EXDEV)
  *
@@ -138,6 +141,10 @@ struct init_exec {
  * by the path that it is about.
  */
 #define INIT_BUILTIN_FAILED 1
+/* What `trust` makes besides changing files of the system. */
+#define TRUST_DIR "/etc/ssl/atoll"
+#define TRUST_AUTHORITY TRUST_DIR "/ca.pem"
+#define TRUST_BUNDLE TRUST_DIR "/bundle.pem" /* everything that is trusted */
 #define INIT_BUILTIN_ARGS 4
 #define INIT_FAULT_MAGIC 0x544c4146u /* "FALT" */
 #define INIT_WATCH_DIRS_MAX 4096

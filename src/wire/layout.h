@@ -18,6 +18,7 @@ enum warden_fd {
     WARDEN_FD_LOCK,      /* STATE/lock, flocked */
     WARDEN_FD_DATA,      /* STATE/data, for the api process */
     WARDEN_FD_KEY,       /* STATE/egress.key, for the egress process; the warden does not read it */
+    WARDEN_FD_ROOTS,     /* authorities in PEM, for the egress process; likewise */
     WARDEN_FD_LISTENERS, /* and on */
 };
 
@@ -34,10 +35,14 @@ enum api_fd {
 enum egress_fd {
     EGRESS_FD_LINK = 3, /* wire.h */
     EGRESS_FD_KEY,      /* its private key; read by pread, others have the same open file */
+    EGRESS_FD_ROOTS,    /* authorities in PEM besides the machine's; likewise */
 };
 
 /* warden → `atoll serve --resolve`: where it writes the new settings */
 #define RESOLVE_FD_OUT 3
+
+/* "trusted." or "user." before it: a cgroup's attribute, the path of its state directory. */
+#define CGROUP_OWNER "atoll.state"
 
 #define LISTENERS_MAX 33 /* CONF_LIST_MAX, and the Unix socket of the state directory */
 
@@ -48,7 +53,7 @@ enum egress_fd {
  * besides one's own in the user namespace that serve has entered, from 1 on; -1: it has entered
  * none. DISKS is the size of the image of all disks, when it is made; 0: most of what is free.
  */
-#define WARDEN_LAYOUT 4 /* of all this; serve and warden must agree */
+#define WARDEN_LAYOUT 5 /* of all this; serve and warden must agree */
 #define WARDEN_ARGS 10  /* before "serve", argv[0] included */
 
 /*

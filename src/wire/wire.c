@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+_Static_assert(WIRE_FDS_MAX % 2 == 0, "what the kernel aligns to holds none more");
+
 union wire_control {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];

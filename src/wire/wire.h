@@ -14,10 +14,10 @@
 #include "wire/egress.h"
 
 #define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 #define WIRE_SIZE 512
 #define WIRE_PAYLOAD (WIRE_SIZE - 16)
-#define WIRE_FDS_MAX 4
+#define WIRE_FDS_MAX 6 /* an even number: the kernel fills the space of a pair */
 
 enum wire_role { WIRE_ROLE_WARDEN = 1, WIRE_ROLE_API, WIRE_ROLE_EGRESS };
 
