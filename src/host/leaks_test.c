@@ -17,10 +17,12 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 #include "base/mem.h"
 #include "base/test.h"
 #include "host/own.h"
+#include "wire/layout.h"
 
 /* ---- the parts ---- */
 
@@ -28,6 +30,9 @@
 __attribute__((constructor)) static void play(int argc, char **argv, char **envp)
 {
     (void)envp;
+    if (argc > 1 && strcmp(argv[0], "atoll-init") == 0)
+        for (;;)
+            pause();
     if (argc < 1 || strcmp(argv[0], "atoll-warden") != 0)
         return;
     prctl(PR_SET_NAME, "atoll-warden", 0, 0, 0);
@@ -38,7 +43,8 @@ __attribute__((constructor)) static void play(int argc, char **argv, char **envp
 
         snprintf(path, sizeof(path), "%s/lock", argv[1]);
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ||
+            dup2(open(argv[1], O_PATH | O_CLOEXEC), WARDEN_FD_STATE) < 0)
             _exit(1);
     }
     if (fork() == 0) {
@@ -80,7 +86,7 @@ static void end(pid_t pid)
 
 /* ---- looking ---- */
 
-static struct leak seen[64];
+static struct leak seen[8192]; /* of all that is on this machine */
 static size_t seen_count;
 
 static void note(void *ctx, const struct leak *leak)
@@ -243,6 +249,161 @@ TEST(a_cgroup_without_processes)
     CHECK(!with(LEAK_CGROUP, group));
 }
 
+/* ---- what is left of state directories ---- */
+
+struct left {
+    const char *dir; /* what its group says; NULL: nothing */
+    char mark[64];
+    pid_t init; /* in it */
+};
+
+static bool make_left(void *ctx, const struct host_mount *mount)
+{
+    struct left *left = ctx;
+
+    if (strcmp(mount->type, "cgroup") != 0 && strcmp(mount->type, "cgroup2") != 0)
+        return true;
+    snprintf(group, sizeof(group), "%.3900s/%s", mount->point, left->mark);
+    if (mkdir(group, 0700) == 0 && (!left->dir || setxattr(group, "trusted." CGROUP_OWNER,
+                                                           left->dir, strlen(left->dir), 0) == 0))
+        return false;
+    rmdir(group);
+    group[0] = 0;
+    return true;
+}
+
+/* A group as a server leaves it, with an init in it, whose parent is no warden. */
+static void leave(struct left *left)
+{
+    struct stat st = { .st_dev = 1, .st_ino = (ino_t)getpid() };
+
+    CHECK(!left->dir || stat(left->dir, &st) == 0);
+    snprintf(left->mark, sizeof(left->mark), "atoll-%llx-%llx", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    group[0] = 0;
+    CHECK(host_mounts(make_left, left));
+    if (!group[0])
+        test_skip("no cgroup can be made here");
+    CHECK((left->init = fork()) >= 0);
+    if (left->init == 0) {
+        autofree char *procs = xprintf("%s/cgroup.procs", group);
+        autoclose int fd = open(procs, O_WRONLY | O_CLOEXEC);
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (fd < 0 || write(fd, "0", 1) != 1)
+            _exit(1);
+        execl("/proc/self/exe", "atoll-init", left->mark, "box", (char *)NULL);
+        _exit(1);
+    }
+}
+
+/* Waits until it is what it is to be, then looks. */
+static void look_at(const char *dir, const struct left *left)
+{
+    autofree char *path = xprintf("/proc/%d/cmdline", left->init);
+    char line[64] = "";
+
+    for (int i = 0; i < 500 && strcmp(line, "atoll-init") != 0; i++) {
+        usleep(10000);
+        host_line(path, line, sizeof(line));
+    }
+    look(dir);
+}
+
+static void tidy(struct left *left)
+{
+    end(left->init);
+    for (int i = 0; i < 500 && rmdir(group) < 0 && errno == EBUSY; i++)
+        usleep(10000);
+    CHECK(access(group, F_OK) < 0);
+}
+
+static bool names(const struct left *left, const char *why)
+{
+    autofree char *pid = xprintf("pid %d (atoll-init)", left->init);
+    const struct leak *process = with(LEAK_PROCESS, pid), *cgroup = with(LEAK_CGROUP, group);
+
+    return process && cgroup && strstr(process->why, why) && strstr(cgroup->why, why);
+}
+
+TEST(sandboxes_of_a_state_directory_that_waits_are_no_leak)
+{
+    const char *base = test_dir(); /* once: the next may get the number of one that is gone */
+    autofree char *dir = xprintf("%s/other", base);
+    struct left left = { .dir = dir };
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    CHECK(mkdir(dir, 0700) == 0);
+    leave(&left);
+    look_at(base, &left);
+    bool accused = with(LEAK_CGROUP, group) || names(&left, "");
+    end(left.init);
+    left.init = 0;
+    look(base); /* and without them its group is one */
+    const struct leak *empty = with(LEAK_CGROUP, group);
+    bool named = empty && strstr(empty->why, "no process");
+    CHECK(rmdir(group) == 0);
+    CHECK(!accused && named);
+}
+
+TEST(sandboxes_whose_state_directory_is_gone)
+{
+    const char *base = test_dir(); /* once: the next may get the number of one that is gone */
+    autofree char *dir = xprintf("%s/other", base);
+    struct left left = { .dir = dir };
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    CHECK(mkdir(dir, 0700) == 0);
+    leave(&left);
+    CHECK(rmdir(dir) == 0);
+    look_at(base, &left);
+    bool gone = names(&left, "state directory is gone");
+    CHECK(mkdir(dir, 0700) == 0); /* the same path, and another directory */
+    struct stat st;
+    CHECK(stat(dir, &st) == 0);
+    look(base);
+    autofree char *now = xprintf("-%llx", (unsigned long long)st.st_ino);
+    bool other = strstr(left.mark, now) || names(&left, "state directory is gone");
+    tidy(&left);
+    CHECK(gone && other);
+}
+
+TEST(sandboxes_that_no_server_knows)
+{
+    const char *base = test_dir();
+    struct left left = { 0 };
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    leave(&left);
+    look_at(base, &left);
+    bool named = names(&left, "no server runs");
+    tidy(&left);
+    CHECK(named);
+}
+
+TEST(sandboxes_of_a_server_that_runs_elsewhere)
+{
+    const char *base = test_dir(); /* once: the next may get the number of one that is gone */
+    autofree char *dir = xprintf("%s/other", base);
+    struct left left = { .dir = dir };
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    CHECK(mkdir(dir, 0700) == 0);
+    leave(&left);
+    pid_t warden = start_warden(dir);
+    autofree char *moved = xprintf("%s/moved", base);
+    CHECK(rename(dir, moved) == 0); /* it has it open, wherever it is */
+    look_at(base, &left);
+    bool accused = names(&left, "") || with(LEAK_CGROUP, group);
+    end(warden);
+    tidy(&left);
+    CHECK(!accused);
+}
+
 /* In a mount namespace of its own: what is seen there is ours. */
 static int mounted(const void *arg)
 {
@@ -310,6 +471,12 @@ TEST(a_loop_device_without_a_server)
     look(dir);
     CHECK(!with(LEAK_DEVICE, name));
     end(pid);
+    struct left left = { .dir = dir }; /* a sandbox that stays holds it, as it should */
+    leave(&left);
+    look_at(dir, &left);
+    bool accused = with(LEAK_DEVICE, name);
+    tidy(&left);
+    CHECK(!accused);
     CHECK(unlink(path) == 0);
     look(dir);
     CHECK(with(LEAK_DEVICE, name));

@@ -6,6 +6,7 @@
 
 #include "base/auto.h"
 #include "base/str.h"
+#include "host/leaks.h"
 #include "host/probe.h"
 
 struct probe_world {
@@ -57,3 +58,26 @@ struct host_mount {
 must_use bool host_mount_parse(struct str line, struct host_mount *out);
 /* Calls `fn` for each until it returns false; false when mountinfo cannot be read. */
 bool host_mounts(bool (*fn)(void *ctx, const struct host_mount *mount), void *ctx);
+
+/* ---- leaks.c, leaks_live.c ---- */
+
+struct leak_search {
+    const char *dir; /* the state directory */
+    leak_fn fn;
+    void *ctx;
+    int holder; /* of the lock; 0: nobody */
+    int found;
+    struct leak_live *live; /* leaks_live.c */
+};
+
+void leak_report(struct leak_search *search, enum leak_kind kind, pid_t pid, const char *why,
+                 const char *fmt, ...) printf_like(5, 6);
+bool leak_holds_a_lock(pid_t pid);
+bool leak_is_warden(pid_t pid);
+/* Processes and cgroups; what they tell of state directories is kept until leak_live_free. */
+void leak_find_live(struct leak_search *search);
+/* Something of ours is left of a state directory that was at this path and is there no more. */
+bool leak_dir_gone(const struct leak_search *search, const char *dir);
+/* Sandboxes of the state directory run. */
+bool leak_dir_used(const struct leak_search *search);
+void leak_live_free(struct leak_search *search);

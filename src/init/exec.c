@@ -328,12 +328,6 @@ void exec_start(uint32_t id, const struct init_exec *wish, const char *text, siz
 
 static void close_input(struct exec *exec)
 {
-    if (exec->in_fd >= 0 && exec->tty) {
-        char eot = 4; /* a terminal has no end of file; its line discipline makes one of this */
-
-        if (write(exec->in_fd, &eot, 1) < 0)
-            errno = 0;
-    }
     if (exec->in_fd >= 0)
         close(exec->in_fd);
     exec->in_fd = -1;
@@ -341,6 +335,21 @@ static void close_input(struct exec *exec)
     free(exec->in);
     exec->in = NULL;
     exec->in_len = exec->in_cap = 0;
+}
+
+/*
+ * What is read is told that nothing more comes. Not for a command that has ended: its terminal
+ * would echo the character, behind output that nobody has read yet.
+ */
+static void end_input(struct exec *exec)
+{
+    if (exec->in_fd >= 0 && exec->tty) {
+        char eot = 4; /* a terminal has no end of file; its line discipline makes one of this */
+
+        if (write(exec->in_fd, &eot, 1) < 0)
+            errno = 0;
+    }
+    close_input(exec);
 }
 
 void exec_input_write(struct exec *exec)
@@ -367,7 +376,7 @@ void exec_input_write(struct exec *exec)
         exec->in_watched = false;
     }
     if (exec->in_eof)
-        close_input(exec);
+        end_input(exec);
 }
 
 /* What waits for a reader; false when there is no memory. */
@@ -404,7 +413,7 @@ int exec_input(struct exec *exec, const char *data, size_t len)
     if (done < len && !keep_input(exec, data + done, len - done)) {
         if (!done)
             return EAGAIN;
-        close_input(exec); /* a part of it is nothing that could be asked for again */
+        end_input(exec); /* a part of it is nothing that could be asked for again */
         return EPIPE;
     }
     exec->in_total += len;

@@ -153,6 +153,8 @@ int builtin_watch(struct builtin *job);
 int builtin_ps(struct builtin *job);
 int builtin_ports(struct builtin *job);
 int builtin_connect(struct builtin *job);
+/* builtin_trust.c */
+int builtin_trust(struct builtin *job);
 
 /* ---- tree.c ---- */
 

@@ -15,6 +15,7 @@
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
  *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
  *   sweep.c       its mounts, when all else is gone       net.h       its way out
+ *   tool.c        our own program, for boxes that work on images
  */
 #pragma once
 
@@ -54,6 +55,7 @@ struct net;
 
 /* Where the warden keeps things; descriptors, opened once. */
 struct box_host {
+    int state_fd;       /* STATE, borrowed */
     int boxes_fd;       /* STATE/boxes: a socket per box */
     uint64_t ignored;   /* signals, as a set from 1 on: not what a box begins with */
     int records_fd;     /* STATE/records */
@@ -94,6 +96,8 @@ struct cgroup_doors {
 must_use int cgroup_open(const char *mountinfo, const char *self_cgroup, const char *name);
 /* The same with what is there and may be used: never ENOTSUP. What is missing, as enum box_lost. */
 must_use int cgroup_open_some(const char *mountinfo, const char *self_cgroup, const char *name);
+/* Before either: whose groups these are. */
+void cgroup_owner(int state_fd);
 uint32_t cgroup_lost(void);
 const char *cgroup_missing(void); /* the first controller that is, or NULL */
 void cgroup_close(bool remove);
@@ -104,6 +108,14 @@ must_use int cgroup_make(const char *id, int ahead, const struct box_spec *spec)
 void cgroup_make_ahead(unsigned number);
 void cgroup_drop_ahead(unsigned number);
 must_use int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent);
+/* For each disk there is; 0 leaves it, BOX_IO_FREE lifts it. Then the same for disks that are new.
+ */
+must_use int cgroup_io(const char *id, uint64_t bytes, uint64_t ops);
+must_use int cgroup_io_again(const char *id);
+bool cgroup_io_works(void);
+void cgroup_io_usage(const char *id, struct box_usage *out);
+void cgroup_io_applied(const char *id, struct box_applied *out);
+void cgroup_io_blocks(const char *path); /* instead of /sys/block: a test's */
 must_use int cgroup_doors(const char *id, struct cgroup_doors *doors);
 void cgroup_doors_close(struct cgroup_doors *doors);
 /* Begins it; on v1 it takes until cgroup_frozen says so. */
@@ -119,8 +131,18 @@ void cgroup_each(void (*fn)(const char id[BOX_ID_SIZE]));
 
 /* ---- namespaces.c ---- */
 
+/*
+ * A user namespace in two steps, so that something else can be done while its child runs: 0, and a
+ * descriptor; or -1 with errno. What was begun must be finished.
+ */
+struct userns_making {
+    pid_t pid;
+    int talk;
+};
+must_use int userns_begin(const struct box_host *host, uint32_t slot, bool nested,
+                          struct userns_making *out);
+must_use int userns_finish(struct userns_making *making);
 /* Both: a descriptor, or -1 with errno. */
-must_use int userns_make(const struct box_host *host, uint32_t slot, bool nested);
 /* For mounts alone: the one user and group of the host are seen as the user id `to`. */
 must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);
 /* With the sockets of a box in it, where they can be made (net.h). */
@@ -188,6 +210,13 @@ must_use int box_begin(const struct box_host *host, const struct box_spec *spec,
 must_use int box_unmake(const struct box_host *host, const char *id);
 /* A new connection to the init of a box that runs. */
 must_use int box_connect(const struct box_host *host, const char *id);
+
+/* ---- tool.c ---- */
+
+/* A detached mount of the atoll program, wherever its file is by now; or -1 with errno. */
+must_use int tool_tree(const struct box_host *host);
+/* Removes the copy, also of a warden before us. */
+void tool_close(const struct box_host *host);
 
 /* ---- lean.c ---- */
 

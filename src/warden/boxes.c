@@ -18,7 +18,8 @@
 #include "warden/disk.h"
 #include "warden/net.h"
 
-struct box_host box_host = { .boxes_fd = -1,
+struct box_host box_host = { .state_fd = -1,
+                             .boxes_fd = -1,
                              .records_fd = -1,
                              .skeleton_fd = -1,
                              .usr_fd = -1,
@@ -29,7 +30,6 @@ struct box_host box_host = { .boxes_fd = -1,
                              .uids = BOX_UIDS,
                              .slots = BOX_SLOTS,
                              .host_dev_fd = -1 };
-static int state = -1; /* borrowed */
 _Static_assert(BOXES_WAITS == BOXES_PENDING_MAX + 1 + JOBS_MAX + DOOR_WAITS, "box.h counts them");
 static bool usable;
 static int adopted_fd = -1; /* epoll of the pidfds of adopted boxes */
@@ -197,6 +197,7 @@ static int cgroups_open(int state_fd)
         return -1;
     snprintf(box_host.name, sizeof(box_host.name), "atoll-%llx-%llx", (unsigned long long)st.st_dev,
              (unsigned long long)st.st_ino);
+    cgroup_owner(state_fd);
     return (box_host.rootless ? cgroup_open_some : cgroup_open)("/proc/self/mountinfo",
                                                                 "/proc/self/cgroup", box_host.name);
 }
@@ -250,7 +251,7 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         *what = NULL;
         return 0; /* not as this user */
     }
-    state = state_fd;
+    box_host.state_fd = state_fd;
     box_host.ignored = signals_ignored();
     if (!box_host.rootless)
         box_host.uid_first = uid_base + BOX_UIDS; /* the first range is the api process's own */
@@ -259,6 +260,9 @@ int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *fn, void *owner, c
         return -1;
     if (box_host.rootless)
         rootless_count();
+    else
+        box_host.lost = cgroup_lost();
+    tool_close(&box_host);
     records_each(&box_host, adopt);
     sockets_each(&box_host, remove_unknown);
     cgroup_each(remove_unknown);
@@ -296,7 +300,7 @@ void boxes_close(void)
 
     usable = false;
     pool_on(false);
-    door_close(state);
+    door_close(box_host.state_fd);
     while (table_pending())
         life_failed(table_pending_at(0), ECANCELED, BOX_STEP_TIME);
     for (int i = 0; i < 2000; i++) { /* those under way are taken back; the others go on */
@@ -311,8 +315,10 @@ void boxes_close(void)
     sweep_stop();
     disks_close();
     pool_empty();
+    net_spares_close();
+    tool_close(&box_host);
     if (box_host.records_fd >= 0)
-        records_close(&box_host, state);
+        records_close(&box_host, box_host.state_fd);
     for (struct box *box = table_next(0); box; box = table_next(table_slot(box) + 1))
         table_leave(box);
     cgroup_close(true);

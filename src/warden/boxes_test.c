@@ -1,7 +1,9 @@
 /* The life of boxes, through the verbs: real ones, as root; and every step failed once. */
 #include <ftw.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 
+#include "base/limits.h"
 #include "warden/box_rig.h"
 
 TEST(a_box_is_made_runs_commands_and_leaves_nothing)
@@ -302,9 +304,10 @@ TEST(names_of_no_box_are_refused_by_every_verb)
     rig_close();
 }
 
-TEST(the_asker_that_is_gone_gets_no_answer)
+TEST(the_asker_that_is_gone_gets_no_answer_and_no_box)
 {
-    rig_open();
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
     struct wire_msg spec = rig_spec("late");
     struct rig_heard heard;
 
@@ -312,8 +315,81 @@ TEST(the_asker_that_is_gone_gets_no_answer)
     CHECK(boxes_hear(&spec));
     boxes_forget_asker();
     CHECK(!rig_wait(WIRE_BOX_CREATE, spec.number, 500, &heard));
-    CHECK_INT(rig_name(WIRE_BOX_STAT, "late").msg.status, 0); /* but the box is there */
-    CHECK_INT(rig_name(WIRE_BOX_DESTROY, "late").msg.status, 0);
+    rig_settle();
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "late").msg.status, ENOENT);
+    rig_check_left(state, before);
+    rig_close();
+}
+
+/* A server that is told to end takes back what it was just making. */
+TEST(a_box_that_is_being_made_can_be_destroyed)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct wire_msg spec = rig_spec("young"), destroy = { .verb = WIRE_BOX_DESTROY };
+    struct rig_heard heard;
+
+    snprintf(destroy.name.id, sizeof(destroy.name.id), "young");
+    spec.number = ++rig_number;
+    destroy.number = ++rig_number;
+    CHECK(boxes_hear(&spec) && boxes_hear(&destroy));
+    CHECK(rig_wait(WIRE_BOX_CREATE, spec.number, test_patience(5000), &heard));
+    CHECK_INT(heard.msg.status, ECANCELED);
+    CHECK_INT(heard.msg.created.pid, 0);
+    CHECK(rig_wait(WIRE_BOX_DESTROY, destroy.number, test_patience(5000), &heard));
+    CHECK_INT(heard.msg.status, 0);
+    CHECK_INT(rig_name(WIRE_BOX_STAT, "young").msg.status, ENOENT);
+    rig_settle();
+    rig_check_left(state, before);
+    rig_close();
+}
+
+/* ---- descriptors ---- */
+
+static rlim_t lowest_free(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    CHECK(fd >= 0);
+    close(fd);
+    return (rlim_t)fd;
+}
+
+TEST(the_last_descriptors_are_for_the_boxes_there_are)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct rlimit old, low;
+    struct wire_msg spec = rig_spec("more");
+
+    boxes_pool(0);
+    struct rig_box box = rig_create(rig_spec("there"), "there");
+    CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    low = (struct rlimit){ lowest_free() + BOX_FDS_SPARE, old.rlim_max };
+    CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    struct rig_heard refused = rig_ask(&spec);
+    boxes_pool(4); /* nor are any made ahead */
+    rig_settle();
+    rlim_t ahead = lowest_free();
+    bool works = rig_sh(&box, "true", 0)->code == 0 &&
+                 rig_name(WIRE_BOX_STAT, "there").msg.status == 0 &&
+                 rig_name(WIRE_BOX_FREEZE, "there").msg.status == 0 &&
+                 rig_name(WIRE_BOX_THAW, "there").msg.status == 0;
+    boxes_pool(0);
+    low.rlim_cur++; /* one more, and there is room */
+    CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    struct rig_heard made = rig_ask(&spec);
+    CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
+    CHECK_INT(refused.msg.status, EMFILE);
+    CHECK_INT(refused.msg.created.step, BOX_STEP_SPEC);
+    CHECK_INT(ahead + BOX_FDS_SPARE, low.rlim_cur - 1);
+    CHECK(works);
+    struct rig_box more = rig_made("more", &made);
+    rig_destroy(&more);
+    rig_destroy(&box);
+    boxes_pool(4);
+    rig_settle();
+    rig_check_left(state, before);
     rig_close();
 }
 

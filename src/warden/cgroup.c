@@ -21,19 +21,23 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
-#include "warden/box.h"
+#include "warden/cgroup.h"
+#include "wire/layout.h"
 
 #define PATH_SIZE 700
-#define NAME_SIZE (BOX_ID_SIZE + 40)
+#define NAME_SIZE CGROUP_NAME
 #define ASIDE "warden.self"
 #define PROBE "/probe.self"
 #define AHEAD ".ahead%u"
 
-enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_COUNT };
-static const char *const controller_names[C_COUNT] = { "memory", "cpu", "cpuacct", "pids",
-                                                       "freezer" };
+enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_IO, C_COUNT };
+#define C_NEEDED C_IO /* those before it */
+static const char *const controller_names[C_COUNT] = { "memory", "cpu",     "cpuacct",
+                                                       "pids",   "freezer", "blkio" };
+#define IO_V2 "io"
 
 /* Each hierarchy that we use: one directory of ours in it. */
 struct hierarchy {
@@ -41,13 +45,15 @@ struct hierarchy {
     int fd; /* of it */
     bool v2;
     unsigned controllers; /* bits */
+    bool rare;            /* groups are made when they are needed: cgroup_io.c */
 };
 
 static struct hierarchy hierarchies[C_COUNT + 1];
 static unsigned hierarchy_count;
 static int where[C_COUNT]; /* index of the hierarchy, or -1 */
 static const char *mode = "none";
-static bool some; /* what is not there is lost, and not a failure */
+static char owner[PATH_SIZE]; /* the state directory, or "" */
+static bool some;             /* what is not there is lost, and not a failure */
 
 const char *cgroup_mode(void)
 {
@@ -61,7 +67,7 @@ static bool has(enum controller c)
 
 const char *cgroup_missing(void)
 {
-    for (int c = 0; c < C_COUNT; c++)
+    for (int c = 0; c < C_NEEDED; c++)
         if (!has(c))
             return controller_names[c];
     return NULL;
@@ -71,7 +77,8 @@ uint32_t cgroup_lost(void)
 {
     return (has(C_MEMORY) ? 0u : BOX_LOST_MEMORY) | (has(C_CPU) ? 0u : BOX_LOST_CPU) |
            (has(C_PIDS) ? 0u : BOX_LOST_PIDS) | (has(C_FREEZER) ? 0u : BOX_LOST_FREEZER) |
-           (has(C_MEMORY) && has(C_CPUACCT) && has(C_PIDS) ? 0u : BOX_LOST_USAGE);
+           (has(C_MEMORY) && has(C_CPUACCT) && has(C_PIDS) ? 0u : BOX_LOST_USAGE) |
+           (cgroup_io_works() ? 0u : BOX_LOST_IO);
 }
 
 static bool is_v2(enum controller c)
@@ -79,7 +86,7 @@ static bool is_v2(enum controller c)
     return where[c] >= 0 && hierarchies[where[c]].v2;
 }
 
-static ssize_t read_at(int dir, const char *path, char *out, size_t size)
+ssize_t cgroup_read(int dir, const char *path, char *out, size_t size)
 {
     autoclose int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
     ssize_t total = 0, got;
@@ -92,7 +99,7 @@ static ssize_t read_at(int dir, const char *path, char *out, size_t size)
     return total;
 }
 
-static int write_at(int dir, const char *path, const char *text)
+int cgroup_write(int dir, const char *path, const char *text)
 {
     autoclose int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
 
@@ -146,10 +153,20 @@ static void add(const char *mount_point, const char *own, bool v2, unsigned cont
     h->v2 = v2;
     h->fd = -1;
     h->controllers = controllers;
+    h->rare = !v2 && controllers == 1u << C_IO;
     for (int c = 0; c < C_COUNT; c++)
         if (controllers >> c & 1)
             where[c] = (int)hierarchy_count;
     hierarchy_count++;
+}
+
+/* A kernel may have the controller without what holds anybody back. */
+static bool can_throttle(const char *mount_point)
+{
+    char path[PATH_SIZE];
+
+    snprintf(path, sizeof(path), "%.200s/blkio.throttle.read_bps_device", mount_point);
+    return faccessat(AT_FDCWD, path, F_OK, 0) == 0;
 }
 
 static void add_v1(const char *mount_point, const char *options, const char *self, const char *name)
@@ -158,7 +175,8 @@ static void add_v1(const char *mount_point, const char *options, const char *sel
     char own[300] = "/";
 
     for (int c = 0; c < C_COUNT; c++)
-        if (where[c] < 0 && listed(options, controller_names[c])) {
+        if (where[c] < 0 && listed(options, controller_names[c]) &&
+            (c != C_IO || can_throttle(mount_point))) {
             bits |= 1u << c;
             self_path(self, controller_names[c], own, sizeof(own));
         }
@@ -172,11 +190,13 @@ static void add_v2(const char *mount_point, const char *self, const char *name)
 
     self_path(self, "", own, sizeof(own));
     snprintf(path, sizeof(path), "%.200s%.300s/cgroup.controllers", mount_point, own);
-    if (read_at(AT_FDCWD, path, list, sizeof(list)) < 0)
+    if (cgroup_read(AT_FDCWD, path, list, sizeof(list)) < 0)
         return;
     for (int c = C_MEMORY; c <= C_PIDS; c++)
         if (c != C_CPUACCT && where[c] < 0 && listed(list, controller_names[c]))
             bits |= 1u << c;
+    if (where[C_IO] < 0 && listed(list, IO_V2))
+        bits |= 1u << C_IO;
     if (bits & 1u << C_CPU && where[C_CPUACCT] < 0)
         bits |= 1u << C_CPUACCT; /* cpu.stat is always there */
     if ((bits || some) && where[C_FREEZER] < 0)
@@ -209,9 +229,9 @@ static void move_ours(int procs_dir, int into)
 {
     static char procs[65536], children[65536];
 
-    if (write_at(into, ASIDE "/cgroup.procs", "0") < 0 ||
-        read_at(procs_dir, "cgroup.procs", procs, sizeof(procs)) < 0 ||
-        read_at(AT_FDCWD, "/proc/thread-self/children", children, sizeof(children)) < 0)
+    if (cgroup_write(into, ASIDE "/cgroup.procs", "0") < 0 ||
+        cgroup_read(procs_dir, "cgroup.procs", procs, sizeof(procs)) < 0 ||
+        cgroup_read(AT_FDCWD, "/proc/thread-self/children", children, sizeof(children)) < 0)
         return;
     for (char *at = procs, *end; *at; at = end + (*end == '\n')) {
         char pid[16];
@@ -219,7 +239,7 @@ static void move_ours(int procs_dir, int into)
         end = at + strcspn(at, "\n");
         snprintf(pid, sizeof(pid), "%.*s", (int)MIN(end - at, 15), at);
         if (*pid && listed(children, pid))
-            (void)!write_at(into, ASIDE "/cgroup.procs", pid);
+            (void)!cgroup_write(into, ASIDE "/cgroup.procs", pid);
     }
 }
 
@@ -252,6 +272,18 @@ static void see_box(const char id[BOX_ID_SIZE])
     boxes_in_it = *id != 0;
 }
 
+static size_t control_text(const struct hierarchy *h, char sign, char out[64])
+{
+    size_t len = 0;
+
+    out[0] = 0;
+    for (int c = 0; c < C_COUNT; c++)
+        if (h->controllers >> c & 1 && c != C_CPUACCT && c != C_FREEZER)
+            len += (size_t)snprintf(out + len, 64 - len, "%s%c%s", len ? " " : "", sign,
+                                    c == C_IO ? IO_V2 : controller_names[c]);
+    return len;
+}
+
 /* Not while boxes are in it: without its controllers the group of a box has no limits. */
 static void step_back(const struct hierarchy *h)
 {
@@ -261,30 +293,52 @@ static void step_back(const struct hierarchy *h)
     each_in(h->fd, see_box);
     if (up < 0 || boxes_in_it || faccessat(h->fd, ASIDE, F_OK, 0) < 0)
         return;
-    (void)!write_at(h->fd, "cgroup.subtree_control", "-memory -cpu -pids");
-    (void)!write_at(up, "cgroup.subtree_control", "-memory -cpu -pids");
-    (void)!write_at(up, "cgroup.procs", "0");
+    char text[64];
+    control_text(h, '-', text);
+    (void)!cgroup_write(h->fd, "cgroup.subtree_control", text);
+    (void)!cgroup_write(up, "cgroup.subtree_control", text);
+    (void)!cgroup_write(up, "cgroup.procs", "0");
     unlinkat(h->fd, ASIDE, AT_REMOVEDIR);
 }
 
 /* What the box's directories may control must be switched on above them. */
-static int enable_v2(const struct hierarchy *h)
+static int enable_v2(struct hierarchy *h)
 {
-    char text[64] = "";
-    size_t len = 0;
+    char text[64];
 
-    for (int c = 0; c < C_COUNT; c++)
-        if (h->controllers >> c & 1 && c != C_CPUACCT && c != C_FREEZER)
-            len += (size_t)snprintf(text + len, sizeof(text) - len, "%s+%s", len ? " " : "",
-                                    controller_names[c]);
-    if (len == 0)
+    if (control_text(h, '+', text) == 0)
         return 0;
     autoclose int up = open_above(h);
     if (up < 0)
         return -1;
     step_aside(h, up);
-    (void)!write_at(up, "cgroup.subtree_control", text); /* perhaps it is on, and not ours to set */
-    return write_at(h->fd, "cgroup.subtree_control", text);
+    (void)!cgroup_write(up, "cgroup.subtree_control",
+                        text); /* perhaps it is on, and not ours to set */
+    if (cgroup_write(h->fd, "cgroup.subtree_control", text) == 0)
+        return 0;
+    if (!(h->controllers >> C_IO & 1))
+        return -1;
+    h->controllers &= ~(1u << C_IO); /* the one that a box can be without */
+    where[C_IO] = -1;
+    return control_text(h, '+', text) == 0 ? 0
+                                           : cgroup_write(h->fd, "cgroup.subtree_control", text);
+}
+
+void cgroup_owner(int state_fd)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", state_fd);
+    ssize_t len = readlink(path, owner, sizeof(owner) - 1);
+    owner[len > 0 ? len : 0] = 0;
+}
+
+/* For `doctor --leaks`, when no server is left to be asked; without it there is just less to say.
+ */
+static void say_owner(const struct hierarchy *h)
+{
+    if (owner[0] && fsetxattr(h->fd, "trusted." CGROUP_OWNER, owner, strlen(owner), 0) < 0)
+        (void)!fsetxattr(h->fd, "user." CGROUP_OWNER, owner, strlen(owner), 0);
 }
 
 /* What an earlier warden left is opened; our own directories are made with the first box. */
@@ -295,6 +349,7 @@ static int open_one(struct hierarchy *h, bool make)
     h->fd = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (h->fd < 0)
         return make || errno != ENOENT ? -1 : 0;
+    say_owner(h);
     return h->v2 ? enable_v2(h) : 0;
 }
 
@@ -336,8 +391,8 @@ static int open_all(const char *mountinfo_path, const char *self_path_, const ch
     cgroup_close(false);
     for (int c = 0; c < C_COUNT; c++)
         where[c] = -1;
-    if (read_at(AT_FDCWD, mountinfo_path, mountinfo, sizeof(mountinfo)) < 0 ||
-        read_at(AT_FDCWD, self_path_, self, sizeof(self)) < 0)
+    if (cgroup_read(AT_FDCWD, mountinfo_path, mountinfo, sizeof(mountinfo)) < 0 ||
+        cgroup_read(AT_FDCWD, self_path_, self, sizeof(self)) < 0)
         return -1;
     scan(mountinfo, self, false, name);
     scan(mountinfo, self, true, name);
@@ -385,6 +440,33 @@ void cgroup_close(bool remove)
 
 /* ---- one box ---- */
 
+static struct cgroup_place place_of(enum controller c)
+{
+    if (!has(c))
+        return (struct cgroup_place){ .fd = CGROUP_NONE };
+    return (struct cgroup_place){ hierarchies[where[c]].fd, hierarchies[where[c]].v2 };
+}
+
+struct cgroup_place cgroup_io_place(void)
+{
+    return place_of(C_IO);
+}
+
+struct cgroup_place cgroup_pids_place(void)
+{
+    return place_of(C_PIDS);
+}
+
+int cgroup_io_open(void)
+{
+    if (!has(C_IO)) {
+        errno = ENOTSUP;
+        return -1;
+    }
+    struct hierarchy *h = &hierarchies[where[C_IO]];
+    return h->fd >= 0 ? 0 : open_one(h, true);
+}
+
 static int set(enum controller c, const char *id, const char *file, const char *text)
 {
     char path[NAME_SIZE];
@@ -394,7 +476,7 @@ static int set(enum controller c, const char *id, const char *file, const char *
         return -1;
     }
     snprintf(path, sizeof(path), "%.32s/%s", id, file);
-    return write_at(hierarchies[where[c]].fd, path, text);
+    return cgroup_write(hierarchies[where[c]].fd, path, text);
 }
 
 static int set_num(enum controller c, const char *id, const char *file, uint64_t num)
@@ -456,7 +538,7 @@ void cgroup_make_ahead(unsigned number)
 
     snprintf(name, sizeof(name), AHEAD, number);
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if (!hierarchies[i].v2 && hierarchies[i].fd >= 0)
+        if (!hierarchies[i].v2 && !hierarchies[i].rare && hierarchies[i].fd >= 0)
             (void)!mkdirat(hierarchies[i].fd, name, 0755); /* or it is made when it is needed */
 }
 
@@ -485,8 +567,10 @@ static int make_in(struct hierarchy *h, const char *id, int ahead)
 int cgroup_make(const char *id, int ahead, const struct box_spec *spec)
 {
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if (make_in(&hierarchies[i], id, ahead) < 0)
+        if (!hierarchies[i].rare && make_in(&hierarchies[i], id, ahead) < 0)
             return -1;
+    if (has(C_IO) && cgroup_io(id, spec->io_bytes, spec->io_ops) < 0)
+        return -1;
     return cgroup_limit(id, has(C_MEMORY) ? spec->memory : 0, has(C_PIDS) ? spec->pids : 0,
                         has(C_CPU) ? spec->cpu_percent : 0);
 }
@@ -502,6 +586,8 @@ int cgroup_doors(const char *id, struct cgroup_doors *doors)
         snprintf(path, sizeof(path), "%.32s%s", id, v2 ? "" : "/tasks");
         int fd = openat(hierarchies[i].fd, path,
                         v2 ? O_PATH | O_DIRECTORY | O_CLOEXEC : O_WRONLY | O_CLOEXEC);
+        if (fd < 0 && hierarchies[i].rare && (errno == ENOENT || errno == EBADF))
+            continue;
         if (fd < 0)
             return -1;
         if (v2)
@@ -533,7 +619,7 @@ static bool get_text(enum controller c, const char *id, const char *file, char *
     char path[NAME_SIZE];
 
     snprintf(path, sizeof(path), "%.32s/%s", id, file);
-    return where[c] >= 0 && read_at(hierarchies[where[c]].fd, path, out, size) > 0;
+    return where[c] >= 0 && cgroup_read(hierarchies[where[c]].fd, path, out, size) > 0;
 }
 
 bool cgroup_frozen(const char *id)
@@ -578,6 +664,7 @@ void cgroup_usage(const char *id, struct box_usage *out)
         .oom_kills = get(C_MEMORY, id, v2 ? "memory.events" : "memory.oom_control", "oom_kill "),
         .frozen = cgroup_frozen(id),
     };
+    cgroup_io_usage(id, out);
 }
 
 void cgroup_applied(const char *id, struct box_applied *out)
@@ -600,6 +687,7 @@ void cgroup_applied(const char *id, struct box_applied *out)
         out->cpu_quota_us = *text == 'm' ? 0 : strtoull(text, NULL, 10);
         out->cpu_period_us = space ? strtoull(space + 1, NULL, 10) : 0;
     }
+    cgroup_io_applied(id, out);
     snprintf(out->cgroup_mode, sizeof(out->cgroup_mode), "%s", mode);
 }
 
@@ -623,10 +711,10 @@ static unsigned kill_in(const struct hierarchy *h, const char *id)
     unsigned found = 0;
 
     snprintf(path, sizeof(path), "%.32s/cgroup.procs", id);
-    if (read_at(h->fd, path, text, sizeof(text)) <= 0)
+    if (cgroup_read(h->fd, path, text, sizeof(text)) <= 0)
         return 0;
     snprintf(path, sizeof(path), "%.32s/cgroup.kill", id);
-    bool killed = h->v2 && write_at(h->fd, path, "1") == 0; /* since 5.14, and without a race */
+    bool killed = h->v2 && cgroup_write(h->fd, path, "1") == 0; /* since 5.14, and without a race */
     for (char *at = text, *end; *at; at = end + (*end == '\n')) {
         long pid = strtol(at, &end, 10);
 

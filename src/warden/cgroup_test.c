@@ -113,7 +113,22 @@ static void make_box(void)
     struct box_spec none = { .memory = 0 };
 
     CHECK_INT(cgroup_make("box1", -1, &none), 0);
-    FILES(BOX, "memory.max", "memory.swap.max", "cpu.max", "pids.max", "cgroup.freeze");
+    FILES(BOX, "memory.max", "memory.swap.max", "cpu.max", "pids.max", "cgroup.freeze", "io.max");
+}
+
+static void make_blocks(void)
+{
+    static char path[600];
+
+    dir("block");
+    dir("block/vda");
+    put("block/vda/dev", "254:0\n");
+    put("block/vda/size", "536870912\n");
+    dir("block/loop3"); /* without a file */
+    put("block/loop3/dev", "7:3\n");
+    put("block/loop3/size", "0\n");
+    snprintf(path, sizeof(path), "%s", in_tree("block"));
+    cgroup_io_blocks(path);
 }
 
 TEST(v2_limits_are_written_as_the_kernel_reads_them)
@@ -121,12 +136,13 @@ TEST(v2_limits_are_written_as_the_kernel_reads_them)
     struct box_applied applied = { .memory = 1 };
 
     make_v2("cpuset cpu io memory pids\n");
+    make_blocks();
     CHECK_INT(open_with(v2_mount(), false), 0);
     CHECK_STR(cgroup_mode(), "v2");
     CHECK_INT(cgroup_lost(), 0);
     CHECK(!cgroup_missing());
-    CHECK_STR(saw("v2/svc/cgroup.subtree_control"), "+memory +cpu +pids");
-    CHECK_STR(saw("v2/svc/ours/cgroup.subtree_control"), "+memory +cpu +pids");
+    CHECK_STR(saw("v2/svc/cgroup.subtree_control"), "+memory +cpu +pids +io");
+    CHECK_STR(saw("v2/svc/ours/cgroup.subtree_control"), "+memory +cpu +pids +io");
     CHECK_STR(saw("v2/svc/ours/warden.self/cgroup.procs"), "0");
 
     make_box();
@@ -159,6 +175,71 @@ TEST(v2_limits_are_written_as_the_kernel_reads_them)
     CHECK_INT(unlink(in_tree(BOX "/memory.max")), 0); /* what cannot be set is not made */
     CHECK_INT(cgroup_limit("box1", 1 << 20, 0, 0), -1);
     cgroup_close(false);
+}
+
+TEST(v2_io_is_limited_for_every_disk_and_read_back)
+{
+    struct box_applied applied = { 0 };
+    struct box_usage usage;
+
+    make_v2("cpu io memory pids\n");
+    make_blocks();
+    CHECK_INT(open_with(v2_mount(), false), 0);
+    CHECK_INT(cgroup_lost(), 0);
+    make_box();
+    cgroup_applied("box1", &applied);
+    CHECK(applied.io_bytes == BOX_IO_FREE && applied.io_ops == BOX_IO_FREE && !applied.io_direct);
+    CHECK_INT(cgroup_io("box1", 1 << 20, 0), 0);
+    CHECK_STR(saw(BOX "/io.max"), "254:0 rbps=1048576 wbps=1048576");
+    FILES(BOX, "io.max");
+    CHECK_INT(cgroup_io("box1", 0, 50), 0);
+    CHECK_STR(saw(BOX "/io.max"), "254:0 riops=50 wiops=50");
+    FILES(BOX, "io.max");
+    CHECK_INT(cgroup_io("box1", BOX_IO_FREE, BOX_IO_FREE), 0);
+    CHECK_STR(saw(BOX "/io.max"), "254:0 rbps=max wbps=max riops=max wiops=max");
+    put(BOX "/io.max", "254:0 rbps=2097152 wbps=1048576 riops=max wiops=max\n"
+                       "7:0 rbps=1048576 wbps=1048576 riops=max wiops=70\n");
+    cgroup_applied("box1", &applied);
+    CHECK_INT(applied.io_bytes, 1 << 20);
+    CHECK(applied.io_ops == BOX_IO_FREE); /* one way is not held back */
+    FILES(BOX, "io.max");
+    CHECK_INT(cgroup_io("box1", 0, 0), 0);
+    CHECK_STR(saw(BOX "/io.max"), "");
+
+    cgroup_usage("box1", &usage);
+    CHECK(usage.io_read == UINT64_MAX && usage.io_written == UINT64_MAX);
+    put(BOX "/io.stat", "254:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n"
+                        "7:0 rbytes=1 wbytes=2 rios=1 wios=1\n");
+    cgroup_usage("box1", &usage);
+    CHECK_INT(usage.io_read, 4097);
+    CHECK_INT(usage.io_written, 8194);
+    CHECK_INT(unlink(in_tree(BOX "/io.max")), 0); /* what cannot be set is an error */
+    CHECK_INT(cgroup_io("box1", 1 << 20, 0), -1);
+    cgroup_close(false);
+    cgroup_io_blocks("/sys/block");
+}
+
+TEST(without_a_disk_or_a_controller_io_is_lost)
+{
+    make_v2("cpu io memory pids\n");
+    make_blocks();
+    put("block/vda/size", "0\n");
+    CHECK_INT(open_with(v2_mount(), false), 0);
+    CHECK_INT(cgroup_lost(), BOX_LOST_IO);
+    make_box();
+    CHECK_INT(cgroup_io("box1", 1 << 20, 0), -1);
+    CHECK_INT(errno, ENOTSUP);
+    cgroup_close(false);
+
+    make_v2("cpu memory pids\n");
+    make_blocks();
+    CHECK_INT(open_with(v2_mount(), false), 0);
+    CHECK_INT(cgroup_lost(), BOX_LOST_IO);
+    make_box();
+    CHECK_INT(cgroup_io("box1", 1 << 20, 0), -1);
+    CHECK_INT(errno, ENOTSUP);
+    cgroup_close(false);
+    cgroup_io_blocks("/sys/block");
 }
 
 TEST(v2_usage_is_read_by_its_names)
@@ -320,7 +401,7 @@ TEST(a_missing_controller_is_named)
 
         /* An ordinary user goes without, and is told. */
         CHECK_INT(open_with(v2_mount(), true), 0);
-        CHECK_INT(cgroup_lost(), cases[i].lost);
+        CHECK_INT(cgroup_lost(), cases[i].lost | BOX_LOST_IO);
         CHECK_STR(cgroup_mode(), "v2");
         dir("v2/svc/ours/box1");
         FILES(BOX, "cgroup.freeze");
@@ -345,8 +426,8 @@ TEST(a_user_without_any_group_has_none)
     make_v2("cpu memory pids\n");
     CHECK_INT(open_with("22 1 0:20 / /proc rw - proc proc rw\n", true), 0);
     CHECK_STR(cgroup_mode(), "none");
-    CHECK_INT(cgroup_lost(),
-              BOX_LOST_MEMORY | BOX_LOST_CPU | BOX_LOST_PIDS | BOX_LOST_FREEZER | BOX_LOST_USAGE);
+    CHECK_INT(cgroup_lost(), BOX_LOST_MEMORY | BOX_LOST_CPU | BOX_LOST_PIDS | BOX_LOST_FREEZER |
+                                 BOX_LOST_USAGE | BOX_LOST_IO);
     cgroup_close(false);
 
     /* One that may not be written to is as good as none: here a file is in the way. */

@@ -1,4 +1,5 @@
 /* Disks by their verbs, and boxes on them: real ones, as root. */
+#include "base/mem.h"
 #include "warden/disk_rig.h"
 
 /* ---- the verbs ---- */
@@ -574,5 +575,137 @@ TEST(sys_and_the_tool_are_there_when_asked_for)
     rig_destroy(&box);
     close(box_host.tool_fd);
     boxes_tool(-1);
+    rig_close();
+}
+
+static int copy_of(const char *from, const char *to)
+{
+    autofree char *command = xprintf("cp %s %s", from, to);
+    const char *const argv[] = { "/bin/sh", "-c", command, NULL };
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    return open(to, O_PATH | O_CLOEXEC);
+}
+
+/* An upgrade puts another file in the place of the program while the server runs. */
+TEST(the_tool_is_there_when_its_file_was_replaced)
+{
+    const char *state = rig_open();
+    autofree char *file = xprintf("%s/program", state);
+    autofree char *other = xprintf("%s/other", state);
+    autofree char *copy = xprintf("%s/images/tool", state);
+    struct wire_msg spec = rig_spec("tool");
+
+    boxes_tool(copy_of("/usr/bin/id", file));
+    CHECK(link(file, other) == 0); /* it has another name: that does not help the kernel */
+    CHECK(unlink(file) == 0);
+    spec.spec.flags = BOX_WITH_TOOL;
+    for (int i = 0; i < 2; i++) {
+        struct rig_box box = rig_create(spec, "tool");
+
+        check_sh(&box, "[ \"$(/run/atoll -u)\" = 1000 ]", 0);
+        check_sh(&box, "! sh -c 'echo x > /run/atoll' && ! chmod 777 /run/atoll", INIT_AS_ROOT);
+        CHECK(strncmp(mount_options(box.pid, "/run/atoll"), "ro,nosuid,nodev", 15) == 0);
+        rig_destroy(&box);
+    }
+    CHECK(access(copy, F_OK) == 0);
+    rig_close();
+    CHECK(access(copy, F_OK) < 0);
+    close(copy_of("/usr/bin/id", copy)); /* a warden that was killed leaves it */
+    rig_open_at(state);
+    CHECK(access(copy, F_OK) < 0);
+    rig_close();
+    close(box_host.tool_fd);
+    boxes_tool(-1);
+    unlink(other);
+}
+
+/* ---- how fast ---- */
+
+static int set_io(const char *id, uint64_t bytes, uint64_t ops)
+{
+    struct wire_msg msg = { .verb = WIRE_BOX_LIMITS,
+                            .limits = { .io_bytes = bytes, .io_ops = ops } };
+
+    snprintf(msg.limits.name.id, sizeof(msg.limits.name.id), "%s", id);
+    return (int)rig_ask(&msg).msg.status;
+}
+
+#define DIRECT "dd if=/data/f of=/dev/null bs=256k iflag=direct 2>/dev/null"
+
+/* 3 MiB at 1 MiB a second: whatever else the machine does, they cannot take less than two. */
+static bool is_slow(struct rig_box *box)
+{
+    int64_t begun = clock_mono_ms();
+
+    check_sh(box, DIRECT, INIT_AS_ROOT);
+    return clock_mono_ms() - begun >= 2000;
+}
+
+TEST(io_is_held_back_from_the_start_or_later)
+{
+    const char *state = rig_open();
+    if (box_host.lost & BOX_LOST_IO)
+        test_skip("no limits of io here");
+    disk_made(1, 50 * MIB, 0);
+    struct rig_left before = rig_before(state);
+    struct wire_msg spec = rig_spec("io");
+
+    spec.spec.upper = 1;
+    struct rig_box box = rig_create(spec, "io");
+    check_sh(&box,
+             "mkdir -p /data && dd if=/dev/urandom of=/data/f bs=1M count=3 2>/dev/null; sync",
+             INIT_AS_ROOT);
+    struct rig_heard heard = rig_name(WIRE_BOX_APPLIED, "io");
+    CHECK(heard.msg.applied.io_bytes == BOX_IO_FREE && heard.msg.applied.io_ops == BOX_IO_FREE);
+    CHECK_INT(set_io("io", MIB, 0), 0); /* its processes are there already */
+    heard = rig_name(WIRE_BOX_APPLIED, "io");
+    CHECK_INT(heard.msg.applied.io_bytes, MIB);
+    CHECK(heard.msg.applied.io_ops == BOX_IO_FREE);
+    CHECK(is_slow(&box));
+    CHECK(rig_name(WIRE_BOX_STAT, "io").msg.usage.io_read >= 3 * MIB);
+    CHECK_INT(set_io("io", BOX_IO_FREE, 5000), 0);
+    heard = rig_name(WIRE_BOX_APPLIED, "io");
+    CHECK(heard.msg.applied.io_bytes == BOX_IO_FREE && heard.msg.applied.io_ops == 5000);
+    rig_destroy(&box);
+
+    spec.spec.io_bytes = MIB;
+    spec.spec.io_ops = 1000;
+    box = rig_create(spec, "io");
+    heard = rig_name(WIRE_BOX_APPLIED, "io");
+    CHECK(heard.msg.applied.io_bytes == MIB && heard.msg.applied.io_ops == 1000);
+    CHECK(is_slow(&box));
+    rig_destroy(&box);
+    rig_settle();
+    before.fds++; /* the directory of such groups is open from the first one on */
+    rig_check_left(state, before);
+    rig_close();
+}
+
+/* A volume may be the first disk of all: its device was not there when the limit was set. */
+TEST(io_of_a_disk_that_comes_later_is_held_back_too)
+{
+    rig_open();
+    if (box_host.lost & BOX_LOST_IO)
+        test_skip("no limits of io here");
+    struct wire_msg spec = rig_spec("late");
+    spec.spec.io_bytes = MIB;
+    struct rig_box box = rig_create(spec, "late");
+    disk_made(1, 50 * MIB, 0);
+    struct wire_msg mount = { .verb = WIRE_BOX_MOUNT, .mount = { .disk = 1, .target = "/data" } };
+
+    snprintf(mount.mount.name.id, sizeof(mount.mount.name.id), "late");
+    CHECK_INT(rig_ask(&mount).msg.status, 0);
+    check_sh(&box,
+             "mkdir -p /data && dd if=/dev/urandom of=/data/f bs=1M count=3 2>/dev/null; sync",
+             INIT_AS_ROOT);
+    CHECK(is_slow(&box));
+    rig_destroy(&box);
     rig_close();
 }

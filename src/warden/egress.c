@@ -12,7 +12,9 @@
  * boxes, with the connections that wait in them, are handed to the next.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -32,6 +34,7 @@ struct bits {
 static struct slot {
     bool made; /* then: */
     struct net net;
+    int kept; /* memory for the egress process, which it finds again after its death; -1: none */
 } slots[BOX_SLOTS];
 static struct bits untold; /* slots */
 static struct bits unmade; /* of adopted boxes, whose sockets could not be made yet */
@@ -105,7 +108,7 @@ static bool tell_slot(uint32_t slot)
 {
     const struct box *box = table_at(slot);
     struct wire_msg msg = { .verb = WIRE_EGRESS_GONE, .egress.slot = slot };
-    int fds[NET_LISTENERS + 1];
+    int fds[NET_LISTENERS + 2];
     unsigned count = 0;
 
     if (box->state == BOX_RUNNING && slots[slot].made) {
@@ -113,6 +116,10 @@ static bool tell_slot(uint32_t slot)
         msg.egress.flags = slots[slot].net.steer >= 0 ? EGRESS_STEERED : 0;
         memcpy(msg.egress.name.id, box->id, BOX_ID_SIZE);
         count = net_fds(&slots[slot].net, fds);
+        if (slots[slot].kept >= 0) {
+            msg.egress.flags |= EGRESS_KEPT;
+            fds[count++] = slots[slot].kept;
+        }
     }
     return tell(&msg, fds, count);
 }
@@ -163,8 +170,21 @@ void net_leave(uint32_t slot)
         return;
     slots[slot].made = false;
     net_close(&slots[slot].net);
+    if (slots[slot].kept >= 0)
+        close(slots[slot].kept);
     bit_set(&untold, slot, true);
     tell_all();
+}
+
+/* Of a size that whoever holds it cannot change. Without it, names end with the process. */
+static int kept_make(void)
+{
+    autoclose int fd = memfd_create("egress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || ftruncate(fd, EGRESS_KEPT_SIZE) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return -1;
+    return take_fd(&fd);
 }
 
 void net_keep(uint32_t slot, struct net *net)
@@ -172,7 +192,7 @@ void net_keep(uint32_t slot, struct net *net)
     net_leave(slot);
     if (net->dns < 0)
         return;
-    slots[slot] = (struct slot){ true, *net };
+    slots[slot] = (struct slot){ true, *net, kept_make() };
     *net = NET_NONE;
 }
 

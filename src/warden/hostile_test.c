@@ -240,12 +240,13 @@ struct server {
 static _Noreturn void become_warden(const struct server *server, const char *part, bool as_root,
                                     const char *serve_arg)
 {
-    char warden[4096], uid[16];
+    char warden[4096], uid[16], layout[16];
     const char *root = as_root ? uid : "-1";
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
 
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a failed test leaves nothing behind */
     snprintf(uid, sizeof(uid), "%d", FAKE_UID);
+    snprintf(layout, sizeof(layout), "%d", WARDEN_LAYOUT);
     ssize_t len = readlink("/proc/self/exe", warden, sizeof(warden) - 64);
     if (len < 0)
         _exit(90);
@@ -262,15 +263,16 @@ static _Noreturn void become_warden(const struct server *server, const char *par
                   openat(AT_FDCWD, server->log_path, O_RDWR | O_CLOEXEC),
                   open(server->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
                   open("/dev/null", O_RDONLY | O_CLOEXEC),
+                  open("/dev/null", O_RDONLY | O_CLOEXEC),
                   socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) };
     int log_fd = open(server->log_path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (write(fds[1], part, strlen(part)) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 ||
-        bind(fds[7], (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fds[7], 8) < 0)
+        bind(fds[8], (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fds[8], 8) < 0)
         _exit(91);
     int exec_fd = layout_place(fds, ARRAY_LEN(fds), 0);
     if (exec_fd < 0)
         _exit(92);
-    execl(warden, "atoll-warden", "4", root, root, "1", "0", "0", "3000", "-1", "0", "serve",
+    execl(warden, "atoll-warden", layout, root, root, "1", "0", "0", "3000", "-1", "0", "serve",
           serve_arg, (char *)NULL);
     _exit(93);
 }

@@ -175,6 +175,11 @@ void inject_mount(struct box *box, const struct wire_msg *request)
         say_status(request, error);
         return;
     }
+    if (cgroup_io_again(box->id) < 0) { /* it may bring a disk that was not there before */
+        say_status(request, errno);
+        close_one(&todo.dir.fd);
+        return;
+    }
     box->in_memory = false;
     start(box, request, mount_child);
     if (ticket)

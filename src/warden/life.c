@@ -220,6 +220,10 @@ static int keep_record(const struct box *box)
 /* Its child has become init. */
 static void created(struct box *box)
 {
+    if (box->asker != say_asker()) { /* nobody would ever hear of it */
+        life_failed(box, ECANCELED, BOX_STEP_KEEP);
+        return;
+    }
     if (keep_record(box) < 0) {
         life_failed(box, errno, BOX_STEP_KEEP);
         return;
@@ -256,15 +260,22 @@ void life_destroy(const struct wire_msg *request)
 {
     struct box *box = box_name_ok(&request->name) ? table_find(request->name.id) : NULL;
 
-    if (!box || box->state == BOX_CREATING || box->asked) {
+    bool creating = box && box->state == BOX_CREATING;
+
+    if (!box || (box->asked && !creating)) {
         say_status(request, !box_name_ok(&request->name) ? EINVAL : box ? EBUSY : ENOENT);
         return;
     }
-    say_later(box, request);
-    if (box->state == BOX_RUNNING) {
-        box->mounts = sweep_hold(box);
-        end_begin(box);
+    if (creating) { /* its creator is told at once, whoever ends it when all is gone */
+        box->error = ECANCELED;
+        say_created(box, NULL, 0);
+        box->error = 0;
     }
+    say_later(box, request);
+    if (box->state == BOX_RUNNING)
+        box->mounts = sweep_hold(box);
+    if (box->state != BOX_ENDING)
+        end_begin(box);
 }
 
 void life_due(struct box *box)

@@ -92,7 +92,7 @@ static int prepare(const struct box_host *host, const struct box_spec *spec, int
     if (spec->upper)
         TRY(BOX_STEP_UPPER, fds->upper = disks_tree(spec->upper, true));
     if (spec->flags & BOX_WITH_TOOL)
-        TRY(BOX_STEP_TOOL, fds->tool = tree_detach(host->tool_fd));
+        TRY(BOX_STEP_TOOL, fds->tool = tool_tree(host));
     if (host->dev_fd >= 0)
         TRY(BOX_STEP_DEV, fds->dev = tree_detach(host->dev_fd));
     if (host->rootless)

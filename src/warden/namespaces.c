@@ -67,21 +67,7 @@ static _Noreturn void userns_child(int talk, bool nested)
     _exit(1);
 }
 
-static int userns_take(pid_t pid, int talk, const struct id_map *map)
-{
-    char path[64], byte = 0;
-
-    if (map_ids(pid, map) < 0 || write(talk, "", 1) != 1)
-        return -1;
-    if (read(talk, &byte, 1) != 1 || byte != 0) {
-        errno = EPROTO;
-        return -1;
-    }
-    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static int make(const struct id_map *map, bool nested)
+static int make_begin(const struct id_map *map, bool nested, struct userns_making *out)
 {
     int talk[2];
 
@@ -92,21 +78,50 @@ static int make(const struct id_map *map, bool nested)
         close(talk[0]);
         userns_child(talk[1], nested);
     }
-    int fd = pid < 0 ? -1 : userns_take(pid, talk[0], map), error = errno;
-    close(talk[0]);
+    int error = errno;
     close(talk[1]);
+    *out = (struct userns_making){ pid, talk[0] };
+    if (pid > 0 && map_ids(pid, map) == 0 && write(talk[0], "", 1) == 1)
+        return 0;
+    error = pid > 0 ? errno : error;
+    close(talk[0]); /* with which it ends */
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    errno = error;
+    return -1;
+}
+
+int userns_finish(struct userns_making *making)
+{
+    char path[64], byte = 1;
+    int fd = -1, error = EPROTO;
+
+    if (read(making->talk, &byte, 1) == 1 && byte == 0) {
+        snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)making->pid);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        error = errno;
+    }
+    close(making->talk);
+    while (waitpid(making->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     errno = error;
     return fd;
 }
 
+static int make(const struct id_map *map, bool nested)
+{
+    struct userns_making making;
+
+    return make_begin(map, nested, &making) < 0 ? -1 : userns_finish(&making);
+}
+
 /* A box that has only one id has an agent and no root. */
-int userns_make(const struct box_host *host, uint32_t slot, bool nested)
+int userns_begin(const struct box_host *host, uint32_t slot, bool nested, struct userns_making *out)
 {
     uint32_t inside = host->uids == 1 ? BOX_AGENT : 0;
+    const struct id_map map = { inside, inside, box_uid_first(host, slot), host->uids };
 
-    return make(&(struct id_map){ inside, inside, box_uid_first(host, slot), host->uids }, nested);
+    return make_begin(&map, nested, out);
 }
 
 int userns_make_one(uid_t uid, gid_t gid, uid_t to)

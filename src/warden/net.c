@@ -82,22 +82,36 @@ static int bpf(int command, union bpf_attr *attr, size_t size)
     return (int)syscall(SYS_bpf, command, attr, size);
 }
 
-static int map_of(int listener)
+/*
+ * To check and to compile the program takes longer than all else here, and to free it makes every
+ * processor stop for a moment. So of a box that ends, program and map are kept for the next; the
+ * socket in the map is replaced before the program leads anybody to it.
+ */
+struct steering {
+    int map, program;
+};
+static struct steering spare[NET_SPARES];
+static unsigned spares;
+
+static int map_put(int map, int listener)
+{
+    const uint32_t key = 0;
+    const uint64_t value = (uint64_t)listener;
+    union bpf_attr put = { .map_fd = (uint32_t)map,
+                           .key = (uint64_t)(uintptr_t)&key,
+                           .value = (uint64_t)(uintptr_t)&value };
+
+    return bpf(BPF_MAP_UPDATE_ELEM, &put, sizeof(put));
+}
+
+static int map_make(void)
 {
     union bpf_attr map = { .map_type = BPF_MAP_TYPE_SOCKMAP,
                            .key_size = sizeof(uint32_t),
                            .value_size = sizeof(uint64_t),
                            .max_entries = 1 };
-    const uint32_t key = 0;
-    const uint64_t value = (uint64_t)listener;
-    autoclose int fd = bpf(BPF_MAP_CREATE, &map, sizeof(map));
 
-    if (fd < 0)
-        return -1;
-    union bpf_attr put = { .map_fd = (uint32_t)fd,
-                           .key = (uint64_t)(uintptr_t)&key,
-                           .value = (uint64_t)(uintptr_t)&value };
-    return bpf(BPF_MAP_UPDATE_ELEM, &put, sizeof(put)) < 0 ? -1 : take_fd(&fd);
+    return bpf(BPF_MAP_CREATE, &map, sizeof(map));
 }
 
 #define LOAD(dst, field)                                                                           \
@@ -158,8 +172,12 @@ static int program_for(int map)
 /* The link holds the program, and that the map; all end with the link. */
 static int steer_to(int listener)
 {
-    autoclose int map = map_of(listener), program = map < 0 ? -1 : program_for(map);
-    autoclose int here = program < 0 ? -1 : open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    struct steering had = spares ? spare[--spares] : (struct steering){ -1, -1 };
+    autoclose int map = had.map < 0 ? map_make() : had.map;
+    autoclose int program = had.program < 0 && map >= 0 ? program_for(map) : had.program;
+    autoclose int here = program < 0 || map_put(map, listener) < 0
+                             ? -1
+                             : open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
     if (here < 0)
         return -1;
@@ -167,6 +185,52 @@ static int steer_to(int listener)
                                              .target_fd = (uint32_t)here,
                                              .attach_type = BPF_SK_LOOKUP } };
     return bpf(BPF_LINK_CREATE, &link, sizeof(link));
+}
+
+static int fd_by_id(int command, uint32_t id)
+{
+    union bpf_attr attr = { .prog_id = id }; /* of a map: in the same place */
+
+    return id ? bpf(command, &attr, sizeof(attr)) : -1;
+}
+
+static int info_of(int fd, void *info, uint32_t len)
+{
+    union bpf_attr attr = {
+        .info = { .bpf_fd = (uint32_t)fd, .info_len = len, .info = (uint64_t)(uintptr_t)info }
+    };
+
+    return bpf(BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof(attr));
+}
+
+/* What a link holds, for the next one; or nothing, and then it ends with the link. */
+static void steer_keep(int link)
+{
+    struct bpf_link_info of_link = { 0 };
+    uint32_t map_id = 0;
+    struct bpf_prog_info of_program = { .nr_map_ids = 1, .map_ids = (uint64_t)(uintptr_t)&map_id };
+
+    if (spares == NET_SPARES || info_of(link, &of_link, sizeof(of_link)) < 0)
+        return;
+    autoclose int program = fd_by_id(BPF_PROG_GET_FD_BY_ID, of_link.prog_id);
+    if (program < 0 || info_of(program, &of_program, sizeof(of_program)) < 0)
+        return;
+    autoclose int map = fd_by_id(BPF_MAP_GET_FD_BY_ID, map_id);
+    if (map >= 0)
+        spare[spares++] = (struct steering){ take_fd(&map), take_fd(&program) };
+}
+
+unsigned net_spares(void)
+{
+    return spares;
+}
+
+void net_spares_close(void)
+{
+    while (spares) {
+        close(spare[--spares].map);
+        close(spare[spares].program);
+    }
 }
 
 /* ---- the sockets ---- */
@@ -256,6 +320,8 @@ int net_make_in(int netns, struct net *out)
 
 void net_close(struct net *net)
 {
+    if (net->steer >= 0)
+        steer_keep(net->steer);
     int *const all[] = { &net->listeners[0], &net->listeners[1], &net->listeners[2], &net->dns,
                          &net->steer };
 

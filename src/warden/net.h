@@ -6,7 +6,9 @@
  * of its own, a program of a few instructions (sk_lookup) leads every TCP connection but those to
  * 127.0.0.0/8 to one listener, and a UDP socket on port 53 answers whatever resolver is asked. The
  * sockets are made here and answered elsewhere; this process never reads from one of them. They
- * are kept while the box lives, so that the death of the egress process closes nothing.
+ * are kept while the box lives, so that the death of the egress process closes nothing. Beside them
+ * is kept a piece of memory for that process alone: what it gave out names for, and what was used
+ * up.
  *
  *   net.c     making them           egress.c   the egress process, and who gets what
  */
@@ -37,6 +39,10 @@ must_use int net_make(struct net *out);
 /* The same in that of a process; not for a warden that an ordinary user started. */
 must_use int net_make_in(int netns, struct net *out);
 void net_close(struct net *net);
+/* Programs without a box, kept for the next ones: two descriptors each. */
+#define NET_SPARES 8
+unsigned net_spares(void);
+void net_spares_close(void);
 /* The descriptors in the order in which they are handed over: listeners, then dns. How many. */
 unsigned net_fds(const struct net *net, int fds[NET_LISTENERS + 1]);
 

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
@@ -93,6 +94,38 @@ static void every_address(struct net *net)
 TEST(every_connection_comes_to_the_one_listener)
 {
     inside(every_address);
+}
+
+/* The program of a box that ended leads nobody to that box's socket, also while that is open. */
+static void used_again(struct net *first)
+{
+    int held = fcntl(first->listeners[0], F_DUPFD_CLOEXEC, 0); /* as the egress process may */
+    struct net second = NET_NONE;
+
+    CHECK(held >= 0 && net_spares() == 0);
+    net_close(first);
+    CHECK_INT(net_spares(), 1);
+    CHECK(unshare(CLONE_NEWNET) == 0 && loopback_up() == 0 && net_make(&second) == 0);
+    CHECK_INT(net_spares(), 0);
+    every_address(&second);
+    check_none(held);
+    for (unsigned i = 0; i < NET_SPARES + 2; i++) { /* and no more are kept than that */
+        struct net more = NET_NONE;
+
+        net_close(&second);
+        CHECK(unshare(CLONE_NEWNET) == 0 && loopback_up() == 0 && net_make(&second) == 0);
+        CHECK(unshare(CLONE_NEWNET) == 0 && loopback_up() == 0 && net_make(&more) == 0);
+        net_close(&more);
+        CHECK(net_spares() <= NET_SPARES);
+    }
+    net_close(&second);
+    net_spares_close();
+    CHECK_INT(net_spares(), 0);
+}
+
+TEST(a_program_is_used_again_for_another_box)
+{
+    inside(used_again);
 }
 
 static void own_servers(struct net *net)

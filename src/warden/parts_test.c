@@ -5,6 +5,7 @@
 #include "base/test.h"
 #include "warden/box.h"
 #include "warden/warden.h"
+#include "wire/layout.h"
 
 static int parse(struct warden_args *out, const char *const *words)
 {
@@ -19,6 +20,9 @@ static int parse(struct warden_args *out, const char *const *words)
     return warden_args_parse(out, argc, argv);
 }
 
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define LAYOUT TEXT(WARDEN_LAYOUT)
 #define PARSE(out, ...) parse(out, (const char *const[]){ "atoll-warden", __VA_ARGS__, NULL })
 
 TEST(the_arguments_that_serve_writes_are_read)
@@ -26,7 +30,8 @@ TEST(the_arguments_that_serve_writes_are_read)
     struct warden_args args;
 
     CHECK_INT(
-        PARSE(&args, "4", "64200", "64201", "3", "1", "1", "12000", "-1", "0", "serve", "--x"), 0);
+        PARSE(&args, LAYOUT, "64200", "64201", "3", "1", "1", "12000", "-1", "0", "serve", "--x"),
+        0);
     CHECK_INT(args.api_uid, 64200);
     CHECK_INT(args.api_gid, 64201);
     CHECK_INT(args.listeners, 3);
@@ -36,7 +41,7 @@ TEST(the_arguments_that_serve_writes_are_read)
     CHECK_STR(args.serve[0], "serve");
     CHECK_STR(args.serve[1], "--x");
     CHECK(!args.serve[2]);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "33", "0", "0", "0", "-1", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "33", "0", "0", "0", "-1", "0", "serve"), 0);
     CHECK_INT(args.api_uid, -1);
 }
 
@@ -45,33 +50,33 @@ TEST(other_arguments_are_refused)
     struct warden_args args;
 
     CHECK_INT(PARSE(&args, "1"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1", "0", "served"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "-1"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "-1", "0", "served"), -1);
     CHECK_INT(PARSE(&args, "3", "-1", "-1", "1", "0", "0", "0", "-1", "0", "serve"),
               -1); /* layout */
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "0", "5", "1", "0", "0", "0", "-1", "0", "serve"),
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "0", "5", "1", "0", "0", "0", "-1", "0", "serve"),
               -1); /* root is no api */
-    CHECK_INT(PARSE(&args, "4", "5", "0", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-2", "-2", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "4294967295", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "0", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "34", "0", "0", "0", "-1", "0", "serve"),
+    CHECK_INT(PARSE(&args, LAYOUT, "5", "0", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-2", "-2", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "4294967295", "5", "1", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "0", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "34", "0", "0", "0", "-1", "0", "serve"),
               -1); /* LISTENERS_MAX+1 */
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1x", "0", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "4", "0", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "2", "0", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "700001", "-1", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "700000", "-1", "0", "serve"), 0);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-2", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "4294967295", "0", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "5", "5", "1", "0", "0", "0", "65536", "0", "serve"),
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1x", "0", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "4", "0", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "2", "0", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "700001", "-1", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "700000", "-1", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "-2", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "4294967295", "0", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "5", "5", "1", "0", "0", "0", "65536", "0", "serve"),
               -1); /* or root */
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "65536", "0", "serve"), 0);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "65536", "0", "serve"), 0);
     CHECK_INT(args.ids, 65536);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1", "-1", "serve"), -1);
-    CHECK_INT(PARSE(&args, "4", "-1", "-1", "1", "0", "0", "0", "-1", "2147483648", "serve"), 0);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "-1", "-1", "serve"), -1);
+    CHECK_INT(PARSE(&args, LAYOUT, "-1", "-1", "1", "0", "0", "0", "-1", "2147483648", "serve"), 0);
     CHECK_INT(args.disks_size, 2147483648);
 }
 
@@ -104,8 +109,8 @@ TEST(ids_are_shared_out_so_that_many_boxes_have_enough)
 TEST(as_many_words_as_can_be_repeated_on_reload)
 {
     static char *argv[WARDEN_ARGS + SERVE_ARGS_MAX + 2];
-    static char words[][8] = { "atoll-w", "4", "-1", "-1", "1",     "0",
-                               "0",       "0", "-1", "0",  "serve", "--x" };
+    static char words[][8] = { "atoll-w", LAYOUT, "-1", "-1", "1",     "0",
+                               "0",       "0",    "-1", "0",  "serve", "--x" };
     struct warden_args args;
     int argc = 0;
 

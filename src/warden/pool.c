@@ -4,9 +4,12 @@
  * is ever used twice.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "warden/boxes.h"
 #include "warden/net.h"
@@ -37,26 +40,49 @@ int64_t pool_due_ms(void)
 static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box_step *step)
 {
     struct net net = NET_NONE;
+    struct userns_making making;
 
     *out = (struct box_ahead){ -1, -1, -1 };
     *step = BOX_STEP_USERNS;
-    autoclose int user = userns_make(&box_host, slot, nested);
-    if (user < 0)
+    if (userns_begin(&box_host, slot, nested, &making) < 0)
         return -1;
-    *step = BOX_STEP_NETNS;
-    if ((out->netns = box_host.rootless ? rootless_netns(&net) : netns_make(&net)) < 0)
-        return -1;
-    net_keep(slot, &net);
-    out->userns = take_fd(&user);
-    return 0;
+    autoclose int network = box_host.rootless ? rootless_netns(&net) : netns_make(&net);
+    int error = errno;
+    autoclose int user = userns_finish(&making);
+    if (network >= 0 && user >= 0) {
+        net_keep(slot, &net);
+        out->userns = take_fd(&user);
+        out->netns = take_fd(&network);
+        return 0;
+    }
+    *step = network < 0 ? BOX_STEP_NETNS : BOX_STEP_USERNS;
+    error = network < 0 ? error : errno;
+    net_close(&net);
+    errno = error;
+    return -1;
 }
 
+/*
+ * A box costs the warden three or four descriptors for as long as it runs. The last ones are kept
+ * for those that are there: to reach, freeze and end them. The kernel gives the lowest free number,
+ * so if that is near the limit, so few are left.
+ */
+static bool fds_short(void)
+{
+    struct rlimit limit;
+    autoclose int lowest = fcntl(box_host.boxes_fd, F_DUPFD_CLOEXEC, 0);
+
+    return lowest < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+           (rlim_t)lowest + BOX_FDS_SPARE >= limit.rlim_cur;
+}
+
+/* 1: there is one more; 0: there is no room for it, until a box ends; -1: it failed. */
 static int fill_one(void)
 {
     struct box *box = table_free();
     enum box_step step;
 
-    if (!box)
+    if (!box || fds_short())
         return 0;
     if (pair_make(table_slot(box), false, &pool[pool_count].ahead, &step) < 0)
         return -1;
@@ -64,7 +90,7 @@ static int fill_one(void)
     pool[pool_count].ahead.groups = (int)pool_count;
     table_reserve(box, true);
     pool[pool_count++].slot = table_slot(box);
-    return 0;
+    return 1;
 }
 
 void pool_wish(void)
@@ -101,16 +127,22 @@ void pool_run_due(int64_t now_ms)
     if (!due_ms || due_ms > now_ms)
         return;
     due_ms = 0;
-    if (table_pending() == 0 && pool_count < pool_size && fill_one() < 0) {
+    int made = table_pending() == 0 && pool_count < pool_size ? fill_one() : 1;
+    if (made < 0) {
         log_debug("no namespaces in advance", kv_str("error", strerror(errno)));
         due_ms = clock_mono_ms() + POOL_PAUSE_MS;
-        return;
+    } else if (made) {
+        pool_wish();
     }
-    pool_wish();
 }
 
 struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
 {
+    *step = BOX_STEP_SPEC;
+    if (fds_short()) {
+        errno = EMFILE;
+        return NULL;
+    }
     if (pool_count && !nested) {
         struct box *box = table_at(pool[--pool_count].slot);
 
@@ -118,7 +150,6 @@ struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
         return box;
     }
     struct box *box = table_free();
-    *step = BOX_STEP_SPEC;
     if (!box) {
         errno = ENOSPC;
         return NULL;

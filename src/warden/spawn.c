@@ -227,7 +227,7 @@ static _Noreturn void egress_child(const struct warden_args *args, int link, pid
                format[] = { (char)('0' + args->log_format), 0 };
     const char *const argv[] = { "atoll", "egress", level, format, NULL };
 
-    const int fds[] = { link, WARDEN_FD_KEY };
+    const int fds[] = { link, WARDEN_FD_KEY, WARDEN_FD_ROOTS };
 
     role_child(args, ROLE_EGRESS, fds, ARRAY_LEN(fds), argv, parent);
 }

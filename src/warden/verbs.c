@@ -97,7 +97,8 @@ static void on_limits(struct box *box, const struct wire_msg *request)
 
     if (!box_limits_ok(limits) || (size && box->upper))
         say_status(request, EINVAL);
-    else if (cgroup_limit(box->id, limits->memory, limits->pids, limits->cpu_percent) < 0)
+    else if (cgroup_limit(box->id, limits->memory, limits->pids, limits->cpu_percent) < 0 ||
+             cgroup_io(box->id, limits->io_bytes, limits->io_ops) < 0)
         say_status(request, errno);
     else if (size)
         inject_size(box, request);
