@@ -60,11 +60,56 @@ static int read_spec(struct arena *arena, struct str text, const struct field *f
     return field_decode(fields, json, out, arena, NULL, err);
 }
 
+/* What the server alone says is in no wish: read here, and then left out of it. */
+static const char *take_parent(struct arena *arena, struct json *object)
+{
+    for (struct json **at = &object->first; *at; at = &(*at)->next)
+        if (str_is((*at)->key, "parent") && (*at)->type == JSON_STRING) {
+            const char *parent = arena_memdup0(arena, (*at)->text.p, (*at)->text.n);
+
+            *at = (*at)->next;
+            object->count--;
+            return parent;
+        }
+    return NULL;
+}
+
 int spec_read(struct arena *arena, struct str text, struct sandbox_spec *out, struct err *err)
 {
-    if (read_spec(arena, text, sandbox_spec_fields, out, err) < 0)
+    const char *parent = NULL;
+    struct json *json;
+
+    if (json_parse(arena, arena_str(arena, text), &json, err) < 0)
         return -1;
+    if (json->type == JSON_OBJECT) {
+        parent = take_parent(arena, json);
+        drop_unsaid(json);
+    }
+    if (field_decode(sandbox_spec_fields, json, out, arena, NULL, err) < 0)
+        return -1;
+    out->parent = parent;
     return sandbox_spec_settle(out, err);
+}
+
+int exec_read_spec(struct box_exec *exec, struct str text, struct err *err)
+{
+    if (read_spec(&exec->arena, text, exec_spec_fields, &exec->spec, err) < 0)
+        return -1;
+    if (!exec->spec.argv || !exec->spec.cwd || !exec->spec.user)
+        return err_set(err, ERR_INTERNAL, "a command without argv, cwd or user");
+    return 0;
+}
+
+int exec_load_files(struct box_exec *exec, struct err *err)
+{
+    for (unsigned s = 0; s < INIT_STREAMS; s++) {
+        char name[SPOOL_NAME_SIZE];
+
+        spool_name(name, exec->id, s);
+        if (spool_load(&exec->spool[s], exec->box->boxes->spool_dir, name, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int load_exec(struct box *box, struct query *q, struct err *err)
@@ -73,8 +118,7 @@ static int load_exec(struct box *box, struct query *q, struct err *err)
     struct box_exec *exec = exec_new(box, id, (uint32_t)query_col_i64(q, 1));
 
     if (!exec_state_parse(query_col_str(q, 2), &exec->state) ||
-        read_spec(&exec->arena, query_col_str(q, 3), exec_spec_fields, &exec->spec, err) < 0 ||
-        !exec->spec.argv || !exec->spec.cwd || !exec->spec.user)
+        exec_read_spec(exec, query_col_str(q, 3), err) < 0)
         return err_set(err, ERR_INTERNAL, "the row of command %s", exec->id);
     snprintf(exec->by, sizeof(exec->by), "%.*s", STR_FMT(query_col_str(q, 4)));
     exec->pid = (int32_t)query_col_i64(q, 5);
@@ -87,6 +131,7 @@ static int load_exec(struct box *box, struct query *q, struct err *err)
     exec->started_ms = query_col_i64(q, 12);
     exec->ended_ms = query_col_i64(q, 13);
     exec->oom = query_col_i64(q, 14) != 0;
+    exec->start_stored = true;
     exec->end_stored = exec->state == EXEC_EXITED || exec->state == EXEC_LOST;
     if (exec->end_stored)
         box->kept++;
@@ -94,14 +139,7 @@ static int load_exec(struct box *box, struct query *q, struct err *err)
         box->running++;
     if (exec->number >= box->next_number)
         box->next_number = exec->number + 1;
-    for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        char name[SPOOL_NAME_SIZE];
-
-        spool_name(name, exec->id, s);
-        if (spool_load(&exec->spool[s], box->boxes->spool_dir, name, err) < 0)
-            return -1;
-    }
-    return 0;
+    return exec_load_files(exec, err);
 }
 
 static int load_execs(struct box *box, struct db *db, struct err *err)
@@ -136,6 +174,7 @@ static int load_box(struct boxes *boxes, struct query *q, struct err *err)
     box->expires_ms = query_col_i64(q, 9);
     box->disk = (uint64_t)query_col_i64(q, 10);
     box->asleep = query_col_i64(q, 11) != 0;
+    box->unsure = true;
     return 0;
 }
 
@@ -155,6 +194,7 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
     list_each (pos, &boxes->all)
         if (load_execs(list_entry(pos, struct box, node), db, err) < 0)
             return -1;
+    ends_load(boxes);
     return 0;
 }
 
@@ -319,6 +359,19 @@ static void check_disk(struct box *box)
         box_ended(box, SANDBOX_FAILED, "its disk is gone", NULL);
 }
 
+/* What was told before it was stored is stored now. */
+static void store_ends(struct box *box)
+{
+    list_each (pos, &box->execs) {
+        struct box_exec *exec = list_entry(pos, struct box_exec, node);
+
+        if (!exec->end_place)
+            continue;
+        exec_store_start(exec);
+        exec_store_end(exec);
+    }
+}
+
 static void open_all(struct boxes *boxes)
 {
     boxes->opening = 1;
@@ -326,6 +379,7 @@ static void open_all(struct boxes *boxes)
         struct box *box = list_entry(pos, struct box, node);
 
         box_timers_set(box);
+        store_ends(box);
         if (!sandbox_lives(box->state)) {
             list_each (at, &box->execs)
                 exec_lost(list_entry(at, struct box_exec, node));

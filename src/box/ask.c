@@ -24,8 +24,10 @@ struct ask *ask_new(uint16_t verb, const char *id)
 
 static void answer(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
 {
-    int none[WIRE_FDS_MAX] = { -1, -1, -1, -1 };
+    int none[WIRE_FDS_MAX];
 
+    for (size_t i = 0; i < WIRE_FDS_MAX; i++)
+        none[i] = -1;
     ask->answered(ask, msg, fds ? fds : none);
     free(ask);
 }
@@ -125,6 +127,11 @@ int ask_err(struct err *err, const struct wire_msg *msg, const char *what)
         return err_set(err, code,
                        "%s: not on this machine, or not by the user who started the server; "
                        "`atoll doctor` says what is missing",
+                       what);
+    if (msg->status == EMFILE && made)
+        return err_set(err, ERR_UNAVAILABLE,
+                       "%s: the server has as many files open as it may; raise that limit "
+                       "(LimitNOFILE of its service, ulimit -Hn) or remove sandboxes",
                        what);
     /* A layer that could not be applied is told by name, whatever the reason. */
     if (made && msg->created.step > BOX_STEP_SPEC && code == ERR_INTERNAL)

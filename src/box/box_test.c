@@ -425,6 +425,44 @@ static void again(const char *listed)
     turn(20);
 }
 
+TEST(a_number_that_only_an_init_remembers_is_not_used_again)
+{
+    const char *argv[] = { "true", NULL };
+    struct exec_spec spec = { .argv = argv, .stdin = "words" };
+    struct caller caller = caller_new();
+    struct init_listed rows[] = { { .exec = 0 }, { .exec = 9 } }; /* and one that lies */
+    char id[ID_SIZE];
+    uint32_t number;
+    struct err err;
+
+    up(true);
+    snprintf(id, sizeof(id), "%s", made()->id);
+    again(id);
+    answer_with(&asked[1], 0, true);
+    turn(20);
+    struct box *box = boxes_next(boxes, "default", NULL);
+    CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
+    say(INIT_READY, 0, &(struct init_ready){ .version = INIT_VERSION, .execs = 1 },
+        sizeof(struct init_ready), NULL);
+    say_exited(0, 0, 0, 0);
+    turn(20);
+    CHECK(heard(INIT_LIST, NULL, NULL, 0));
+    say_exited(9, 0, 0, 0); /* of the life before */
+    turn(20);
+    CHECK(caller.op.exec->state == EXEC_STARTING && !caller.done);
+    say(INIT_LISTED, 0, rows, sizeof(rows), NULL);
+    turn(20);
+    CHECK(heard(INIT_EXEC, &number, NULL, 0));
+    CHECK_INT(number, 10);
+    CHECK(heard(INIT_STDIN, &number, NULL, 0));
+    CHECK_INT(number, 10);
+    say(INIT_STARTED, number, &(struct init_started){ .pid = 7 }, sizeof(struct init_started),
+        NULL);
+    settle();
+    CHECK(caller.done == 1 && !caller.failed);
+    down();
+}
+
 TEST(a_restart_goes_on_where_the_files_end)
 {
     char id[ID_SIZE];

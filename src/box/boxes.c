@@ -15,8 +15,6 @@
 
 METRIC_GAUGE(sandboxes, "atoll_sandboxes", "Sandboxes that were not deleted");
 
-#define PREFIX_MIN 3
-
 /* ---- the set ---- */
 
 struct boxes *boxes_new(const struct boxes_options *options)
@@ -28,6 +26,7 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->spool_dir = options->spool_dir;
     boxes->max = options->sandboxes_max;
     boxes->hold_ms = EXEC_HOLD_MS;
+    ends_open(boxes);
     boxes->degraded = options->degraded;
     boxes->send = options->send;
     boxes->ctx = options->ctx;
@@ -58,6 +57,7 @@ void boxes_free(struct boxes *boxes)
     templates_free(boxes);
     map_free(&boxes->by_id);
     map_free(&boxes->listed);
+    ends_close(boxes);
     if (boxes->spool_dir >= 0)
         close(boxes->spool_dir);
     free(boxes);
@@ -72,8 +72,10 @@ struct box *box_new(struct boxes *boxes, const char *id, const char *tenant)
     snprintf(box->tenant, sizeof(box->tenant), "%s", tenant);
     box->next_number = 1;
     life_init(box);
+    trusted_init(box);
     copy_init(box);
     list_init(&box->execs);
+    list_init(&box->heard);
     box_jobs_init(box);
     link_init(box);
     list_append(&boxes->all, &box->node);
@@ -145,7 +147,7 @@ int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct
         if (box->spec.name && strcmp(box->spec.name, text) == 0) {
             found = box;
             exact = true;
-        } else if (len >= PREFIX_MIN && strncmp(box->id, text, len) == 0) {
+        } else if (len >= ID_PREFIX_MIN && strncmp(box->id, text, len) == 0) {
             if (found)
                 return err_set(err, ERR_CONFLICT, "more than one sandbox begins with %.64s", text);
             found = box;
@@ -196,6 +198,8 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .memory = spec->memory,
                                   .pids = spec->pids,
                                   .cpu_percent = spec->cpu_percent,
+                                  .io_bytes = spec->io_bytes,
+                                  .io_ops = spec->io_ops,
                                   .disk = spec->disk,
                                   .inodes = spec->inodes,
                                   .nofile = spec->nofile,
@@ -205,6 +209,7 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .storage = spec->storage,
                                   .image = spec->image,
                                   .template = spec->template,
+                                  .parent = spec->parent,
                                   .start = box->start,
                                   .create_us = box->create_us,
                                   .volumes = spec->volumes,
@@ -227,15 +232,17 @@ void box_move(struct box *box, enum sandbox_state to)
     if (!sandbox_may(box->state, to))
         abort(); /* every way here has checked */
     box->state = to;
+    if (to != SANDBOX_RUNNING && to != SANDBOX_PAUSED)
+        trusted_ended(box);
     box->changed_ms = clock_wall_ms();
 }
 
 void boxes_heard(struct boxes *boxes, const struct wire_msg *msg, const int *fds, unsigned count)
 {
-    int mine[WIRE_FDS_MAX] = { -1, -1, -1, -1 };
+    int mine[WIRE_FDS_MAX];
 
-    for (unsigned i = 0; i < count && i < WIRE_FDS_MAX; i++)
-        mine[i] = fds[i];
+    for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
+        mine[i] = i < count ? fds[i] : -1;
     if (msg->verb == WIRE_BOX_DIED)
         box_died(boxes, &msg->died);
     else

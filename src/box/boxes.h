@@ -56,6 +56,11 @@ struct box_op {
     void (*prepare)(struct box_op *op);
     /* On the writer thread, in the transaction that stores the change; may be NULL. */
     int (*record)(struct box_op *op, struct db *db, struct err *err);
+    /*
+     * Is `record` no more than an audit row? Then this one, borrowed, may be added in its stead,
+     * after `done` even. May be NULL: no.
+     */
+    bool (*audit)(struct box_op *op, struct audit *out);
     /* Exactly once, never from inside the call that began it; err NULL: done and stored. */
     void (*done)(struct box_op *op, const struct err *err);
     struct box *box; /* what it is about, once that is known */
@@ -78,6 +83,8 @@ const char *box_tenant(const struct box *box);
 /* The next one of the tenant (NULL: of any), oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
+/* What it was made with and has become since, for another like it; all of it in the arena. */
+void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out);
 /* enum box_lost, as the warden said when it was made; 0 after a restart. */
 uint32_t box_without(const struct box *box);
 
@@ -123,6 +130,14 @@ must_use int box_wake(struct box *box, struct box_op *op, struct err *err);
 /* Whoever waited for that does not any more: op->done is not called. Fine on any op. */
 void box_unwake(struct box_op *op);
 
+/* Of the gate: it will be told what to trust (box_trust), or need not be. */
+void box_trust_expect(struct box *box, bool wanted);
+/* An authority's certificate; `hash` is of its subject. */
+void box_trust(struct box *box, struct str pem, uint32_t hash);
+/* Variables that its commands get besides those of its wish; copied. */
+#define ENV_HELD_MAX 128
+void box_held(struct box *box, const struct field_pair *pairs, size_t count);
+
 /* Questions to the warden; *out lives until `done`. */
 must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err);
 must_use int box_applied(struct box *box, struct box_applied *out, struct box_op *op,
@@ -130,10 +145,11 @@ must_use int box_applied(struct box *box, struct box_applied *out, struct box_op
 
 /* ---- commands ---- */
 
+/* By id, or by the beginning of one that only one has. ERR_NOT_FOUND, ERR_CONFLICT. */
 must_use int box_exec_find(struct box *box, const char *id, struct box_exec **out, struct err *err);
 struct box_exec *box_exec_next(const struct box *box, struct box_exec *after); /* oldest first */
 void box_exec_view(const struct box_exec *exec, struct exec_view *out);
-bool box_exec_ended(const struct box_exec *exec); /* and the end is stored */
+bool box_exec_ended(const struct box_exec *exec); /* and no kill takes the end back */
 
 /* Done when it has started and that is stored. */
 must_use int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op,

@@ -250,6 +250,7 @@ int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op, s
     struct disk_want want = { .kind = DISK_ROOT, .by = op->by };
 
     spec.name = wish->name;
+    spec.parent = box->id;
     spec.ttl_ms = wish->ttl_ms;
     if (wish->labels)
         spec.labels = wish->labels;

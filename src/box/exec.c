@@ -1,8 +1,11 @@
 /*
  * One command: its start, its output into files, its end.
  *
- *   STARTING ── STARTED ──▶ RUNNING (row stored, caller told) ── EXITED ──▶ EXITED (row stored,
- *                                                    waiters told, init told to FORGET)
+ *   STARTING ── STARTED ──▶ RUNNING (row stored, caller told) ── EXITED ──▶ EXITED (kept in its
+ *                              place, waiters told; row stored, init told to FORGET)
+ *
+ * Whoever waits for the end is told when no kill takes it back, not when the disk has it (ends.c);
+ * whoever waits for the start only, when its row is on disk.
  *
  * Output is written by position and acknowledged once a round. What arrives twice is recognised by
  * its position; what is missing (a full disk made us drop it) is asked for again by ATTACH, and its
@@ -28,6 +31,11 @@ enum { EXECS_STARTED, EXECS_REFUSED, EXECS_EXITED, EXECS_LOST };
 
 /* ---- life of the object ---- */
 
+static void hold_over(struct timer *timer)
+{
+    exec_store_start(container_of(timer, struct box_exec, hold));
+}
+
 struct box_exec *exec_new(struct box *box, const char *id, uint32_t number)
 {
     struct box_exec *exec = xnew(struct box_exec);
@@ -40,6 +48,8 @@ struct box_exec *exec_new(struct box *box, const char *id, uint32_t number)
     exec->spool[INIT_OUT] = exec->spool[INIT_ERR] = SPOOL_NONE;
     list_init(&exec->readers);
     list_init(&exec->waits);
+    exec->hold.fn = hold_over;
+    list_init(&exec->heard);
     list_append(&box->execs, &exec->node);
     return exec;
 }
@@ -94,6 +104,10 @@ void exec_free(struct box_exec *exec)
     exec_close_files(exec);
     if (exec->held)
         change_free(exec->held);
+    timer_cancel(exec->box->boxes->loop, &exec->hold);
+    end_note_free(exec);
+    end_drop(exec);
+    list_remove(&exec->heard);
     list_remove(&exec->node);
     arena_free(&exec->arena);
     free(exec);
@@ -101,10 +115,11 @@ void exec_free(struct box_exec *exec)
 
 struct box_exec *exec_by_number(const struct box *box, uint32_t number)
 {
-    list_each (pos, &box->execs) {
+    /* The newest first: it is mostly one of those. */
+    for (struct list *pos = box->execs.prev; pos != &box->execs; pos = pos->prev) {
         struct box_exec *exec = list_entry(pos, struct box_exec, node);
 
-        if (exec->number == number)
+        if (exec->number == number && number)
             return exec;
     }
     return NULL;
@@ -128,15 +143,24 @@ void exec_remove_files(struct box_exec *exec)
 
 int box_exec_find(struct box *box, const char *id, struct box_exec **out, struct err *err)
 {
+    size_t len = strlen(id), found = 0;
+
     list_each (pos, &box->execs) {
         struct box_exec *exec = list_entry(pos, struct box_exec, node);
 
-        if (strcmp(exec->id, id) == 0 && exec->state != EXEC_STARTING) {
-            *out = exec;
+        if (exec->state == EXEC_STARTING || strncmp(exec->id, id, len) != 0 ||
+            (len < ID_PREFIX_MIN && exec->id[len]))
+            continue;
+        *out = exec;
+        if (!exec->id[len])
             return 0;
-        }
+        found++;
     }
-    return err_set(err, ERR_NOT_FOUND, "no command %.64s in sandbox %s", id, box->id);
+    if (found > 1)
+        return err_set(err, ERR_CONFLICT, "more than one command begins with %.64s", id);
+    if (!found)
+        return err_set(err, ERR_NOT_FOUND, "no command %.64s in sandbox %s", id, box->id);
+    return 0;
 }
 
 struct box_exec *box_exec_next(const struct box *box, struct box_exec *after)
@@ -157,7 +181,7 @@ static bool has_ended(const struct box_exec *exec)
 
 bool box_exec_ended(const struct box_exec *exec)
 {
-    return has_ended(exec) && exec->end_stored;
+    return has_ended(exec) && (exec->end_stored || exec->end_place);
 }
 
 void box_exec_view(const struct box_exec *exec, struct exec_view *out)
@@ -249,6 +273,11 @@ static void env_fill(struct env *env, const struct box *box, const struct exec_s
     const struct image *image = box_image(box);
     for (const struct field_pair *pair = image ? image->env : NULL; pair && pair->key; pair++)
         env_put(env, pair->key, pair->value);
+    /* Behind the image's: its own list of whom to trust does not know who is to be trusted here. */
+    for (const struct field_pair *pair = trusted_env(box); pair->key; pair++)
+        env_put(env, pair->key, pair->value);
+    for (const struct field_pair *pair = box->trust.env; pair && pair->key; pair++)
+        env_put(env, pair->key, pair->value);
     for (const struct field_pair *pair = box->spec.env; pair && pair->key; pair++)
         env_put(env, pair->key, pair->value);
     for (const struct field_pair *pair = spec->env; pair && pair->key; pair++)
@@ -327,6 +356,7 @@ static int send_exec(struct box_exec *exec, struct err *err)
     struct init_exec head;
     int fd = -1;
 
+    exec->number = exec->box->next_number++;
     if (compose(exec->box, &exec->spec, &head, &texts, err) < 0)
         return -1;
     if (exec->feeding)
@@ -341,6 +371,7 @@ static int send_exec(struct box_exec *exec, struct err *err)
     if (!link_send(exec->box, INIT_EXEC, exec->number, &head, sizeof(head), texts.data,
                    beside ? 0 : texts.len, fd))
         return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", exec->box->id);
+    exec_feed(exec);
     return 0;
 }
 
@@ -408,11 +439,12 @@ static void forget_oldest(struct box *box)
 
         if (box->kept < EXECS_KEPT_MAX)
             return;
-        if (!box_exec_ended(exec))
+        if (!exec->end_stored)
             continue;
         struct change *change = change_new(box, exec, NULL, NULL);
         change->exec = NULL;
         change->write = row_exec_delete;
+        change->lazy_ms = box->boxes->hold_ms;
         change_submit(change);
         exec_remove_files(exec);
         exec_free(exec);
@@ -441,17 +473,16 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
         return err_set(err, ERR_RATE, "%u commands run already in this sandbox", box->running);
     forget_oldest(box);
     id_make(id, "ex");
-    struct box_exec *exec = exec_new(box, id, box->next_number++);
+    struct box_exec *exec = exec_new(box, id, 0);
     spec_copy(exec, &settled);
     exec->state = EXEC_STARTING;
     exec->started_ms = clock_wall_ms();
     exec->start_due_ms = clock_mono_ms() + EXEC_START_MS;
     snprintf(exec->by, sizeof(exec->by), "%s", op->by);
-    if (exec_feed_take(exec, &settled, err) < 0 || send_exec(exec, err) < 0) {
+    if (exec_feed_take(exec, &settled, err) < 0 || (!box->unsure && send_exec(exec, err) < 0)) {
         exec_free(exec);
         return -1;
     }
-    exec_feed(exec);
     exec->starting = op;
     op->box = box;
     op->exec = exec;
@@ -474,18 +505,38 @@ static void start_failed(struct box_exec *exec, const struct err *err)
     }
 }
 
+/*
+ * Of an adopted sandbox: what was started just before we were killed has a number that no row
+ * tells, and its end would be taken for that of the next one with it.
+ */
+void exec_send_late(struct box_exec *exec)
+{
+    struct err err = { 0 };
+
+    if (!exec->number && send_exec(exec, &err) < 0)
+        start_failed(exec, &err);
+}
+
 static void start_stored(struct change *change, const struct err *err)
 {
-    struct box_op *op = change->op;
     struct box_exec *exec = change->exec;
+    struct box_op *op = exec->starting;
 
+    exec->starting = NULL;
+    if (err && exec->end_place) { /* it was told, and stays so */
+        exec->held = change;
+        change->again = exec->end_due = true;
+        link_tick_soon(exec->box);
+        return;
+    }
     if (err) { /* what is not stored does not run */
         struct init_signal kill_it = { .number = 9, .tree = 1 };
 
         (void)link_send(change->box, INIT_SIGNAL, exec->number, &kill_it, sizeof(kill_it), NULL, 0,
                         -1);
     }
-    exec->starting = NULL;
+    exec->start_stored = !err;
+    end_note_free(exec);
     if (op)
         op->done(op, err);
 }
@@ -534,20 +585,38 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     err->sys = answer->error;
 }
 
-/*
- * Whoever waits for the end is told nothing before it, so the commit may wait for it too: most
- * commands are short, and then their start and end are in one. A kill meanwhile undoes the
- * command, as one that was acknowledged to nobody (take_stranger). Input that came with the wish is
- * with its init first, so that no command goes on with half of it.
- */
+void exec_hold_start(struct box_exec *exec, struct box_op *op)
+{
+    exec->held = change_new(exec->box, exec, op, "exec.started");
+    exec->held->write = row_exec_insert;
+    exec->held->settled = start_stored;
+}
+
 void exec_store_start(struct box_exec *exec)
 {
     struct change *change = exec->held;
 
+    timer_cancel(exec->box->boxes->loop, &exec->hold);
     if (!change)
         return;
     exec->held = NULL;
     change_submit(change);
+}
+
+/*
+ * Whoever waits for the end is told nothing before it, so the row may wait for it too: most
+ * commands are short, and then their start and end are in one commit, after the answer. A kill
+ * meanwhile undoes the command, as one that was acknowledged to nobody (take_stranger). Input that
+ * came with the wish is with its init first, so that no command goes on with half of it.
+ */
+void exec_fed(struct box_exec *exec)
+{
+    struct boxes *boxes = exec->box->boxes;
+
+    if (exec->note.len && exec->held && !boxes->stopping)
+        timer_set(boxes->loop, &exec->hold, boxes->hold_ms);
+    else
+        exec_store_start(exec);
 }
 
 void exec_started(struct box_exec *exec, const struct init_started *answer)
@@ -564,15 +633,18 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     exec->pid = answer->pid;
     exec->state = EXEC_RUNNING;
     metric_add(&execs_total, EXECS_STARTED, 1);
-    if (exec->starting && exec->starting->prepare)
-        exec->starting->prepare(exec->starting);
-    exec->held = change_new(exec->box, exec, exec->starting, "exec.started");
-    exec->held->write = row_exec_insert;
-    exec->held->settled = start_stored;
-    if (exec->starting && exec->starting->till_end)
-        exec->held->lazy_ms = exec->box->boxes->hold_ms;
+    struct box_op *op = exec->starting;
+    struct audit row;
+    if (op && op->prepare)
+        op->prepare(op);
+    exec_hold_start(exec, op);
+    if (op && op->till_end) {
+        if (op->audit && op->audit(op, &row))
+            end_note_start(exec, exec->held, &row);
+        exec->held->lazy_ms = exec->note.len ? 0 : exec->box->boxes->hold_ms;
+    }
     if (!exec->feeding)
-        exec_store_start(exec);
+        exec_fed(exec);
 }
 
 /* ---- output ---- */
@@ -587,9 +659,11 @@ static void acknowledge(struct box_exec *exec)
 {
     struct init_ack ack = { { exec->spool[INIT_OUT].end, exec->spool[INIT_ERR].end } };
 
-    if (exec->ack_due &&
-        link_send(exec->box, INIT_ACK, exec->number, &ack, sizeof(ack), NULL, 0, -1))
-        exec->ack_due = false;
+    if (!exec->ack_due)
+        return;
+    exec->ack_due = !link_send(exec->box, INIT_ACK, exec->number, &ack, sizeof(ack), NULL, 0, -1);
+    if (exec->ack_due)
+        link_tick_soon(exec->box);
 }
 
 /* Bytes at once that are acknowledged at once: whoever prints much goes on while we do. */
@@ -616,6 +690,8 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
     }
     data = str_from(data, (size_t)MIN(spool->end - head->position, (uint64_t)data.n));
     exec->ack_due = true;
+    list_remove(&exec->heard);
+    list_append(&exec->box->heard, &exec->heard);
     if (data.n == 0)
         return;
     spool_name(name, exec->id, head->stream);
@@ -661,6 +737,24 @@ void exec_attach(struct box_exec *exec)
 
 /* ---- the end ---- */
 
+/* Whoever waits is told; those who asked for the command to begin with come first. */
+static void tell_end(struct box_exec *exec)
+{
+    struct box_op *op = exec->starting;
+
+    if (exec->end_told)
+        return;
+    exec->end_told = true;
+    exec->starting = NULL;
+    if (op)
+        op->done(op, NULL);
+    exec_close_files(exec);
+    if (exec->spec.tty)
+        term_ended(exec);
+    tell_readers(exec);
+    tell_waits(exec);
+}
+
 static void end_stored(struct change *change, const struct err *err)
 {
     struct box_exec *exec = change->exec;
@@ -668,6 +762,11 @@ static void end_stored(struct change *change, const struct err *err)
     if (err) {
         log_error("the end of a command is not stored yet", kv_str("exec", exec->id),
                   kv_str("error", err->msg));
+        if (exec->end_place) { /* it was told, and stays so */
+            exec->end_due = true;
+            link_tick_soon(exec->box);
+            return;
+        }
         exec->state = EXEC_RUNNING; /* its init says it again */
         exec->box->running++;
         exec->box->kept--;
@@ -675,12 +774,20 @@ static void end_stored(struct change *change, const struct err *err)
         return;
     }
     exec->end_stored = true;
+    end_drop(exec);
     (void)link_send(exec->box, INIT_FORGET, exec->number, NULL, 0, NULL, 0, -1);
-    exec_close_files(exec);
-    if (exec->spec.tty)
-        term_ended(exec);
-    tell_readers(exec);
-    tell_waits(exec);
+    tell_end(exec);
+}
+
+void exec_store_end(struct box_exec *exec)
+{
+    struct change *change =
+        change_new(exec->box, exec, NULL, exec->state == EXEC_LOST ? "exec.lost" : "exec.exited");
+
+    exec->end_due = false;
+    change->write = row_exec_update;
+    change->settled = end_stored;
+    change_submit(change);
 }
 
 static void leave(struct box_exec *exec, enum exec_state state)
@@ -721,11 +828,10 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end)
     exec->end = *end;
     leave(exec, EXEC_EXITED);
     metric_add(&execs_total, EXECS_EXITED, 1);
+    if (end_keep(exec))
+        tell_end(exec);
     exec_store_start(exec);
-    struct change *change = change_new(exec->box, exec, NULL, "exec.exited");
-    change->write = row_exec_update;
-    change->settled = end_stored;
-    change_submit(change);
+    exec_store_end(exec);
 }
 
 void exec_lost(struct box_exec *exec)
@@ -742,10 +848,7 @@ void exec_lost(struct box_exec *exec)
     exec_store_start(exec);
     leave(exec, EXEC_LOST);
     metric_add(&execs_total, EXECS_LOST, 1);
-    struct change *change = change_new(exec->box, exec, NULL, "exec.lost");
-    change->write = row_exec_update;
-    change->settled = end_stored;
-    change_submit(change);
+    exec_store_end(exec);
 }
 
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again)
@@ -761,6 +864,10 @@ void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again)
         /* Its answer may have found no room in the socket; a list tells too. */
         (void)link_send(exec->box, INIT_LIST, 0, NULL, 0, NULL, 0, -1);
         *again = true;
+    }
+    if (exec->end_due) {
+        exec_store_start(exec);
+        exec_store_end(exec);
     }
     if (exec->state == EXEC_RUNNING && (exec->stalled || exec->ack_due)) {
         if (exec->stalled)
@@ -827,68 +934,4 @@ void box_exec_range(const struct box_exec *exec, unsigned stream, uint64_t *begi
 {
     *begin = spool_begin(&exec->spool[stream]);
     *end = exec->spool[stream].end;
-}
-
-/* ---- signals and size ---- */
-
-int box_exec_signal(struct box_exec *exec, int signal, bool tree, struct box_op *op,
-                    struct err *err)
-{
-    struct init_signal frame = { .number = signal, .tree = tree };
-
-    if (exec->state != EXEC_RUNNING)
-        return err_set(err, ERR_CONFLICT, "command %s has ended", exec->id);
-    if (!link_send(exec->box, INIT_SIGNAL, exec->number, &frame, sizeof(frame), NULL, 0, -1))
-        return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", exec->box->id);
-    exec->killed |= signal == 9;
-    op->box = exec->box;
-    op->exec = exec;
-    if (op->prepare)
-        op->prepare(op);
-    struct change *change = change_new(exec->box, exec, op, "exec.signalled");
-    change->write = row_nothing;
-    change_submit(change);
-    return 0;
-}
-
-/* A signal that no request waits for. */
-struct unasked {
-    struct box_op op;
-    char by[ID_SIZE];
-};
-
-static void unasked_done(struct box_op *op, const struct err *err)
-{
-    (void)err;
-    free(container_of(op, struct unasked, op));
-}
-
-int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by, struct err *err)
-{
-    struct unasked *unasked = xnew(struct unasked);
-
-    snprintf(unasked->by, sizeof(unasked->by), "%s", by);
-    unasked->op =
-        (struct box_op){ .tenant = exec->box->tenant, .by = unasked->by, .done = unasked_done };
-    if (box_exec_signal(exec, signal, tree, &unasked->op, err) == 0)
-        return 0;
-    free(unasked);
-    return -1;
-}
-
-int box_exec_kill(struct box_exec *exec, const char *by, struct err *err)
-{
-    return exec_signal_by(exec, 9, true, by, err);
-}
-
-int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err)
-{
-    struct init_resize frame = { (uint16_t)rows, (uint16_t)cols };
-
-    if (exec->state != EXEC_RUNNING || !exec->spec.tty)
-        return err_set(err, ERR_CONFLICT, "command %s has no terminal", exec->id);
-    if (!link_send(exec->box, INIT_RESIZE, exec->number, &frame, sizeof(frame), NULL, 0, -1))
-        return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", exec->box->id);
-    term_resized(exec, rows, cols);
-    return 0;
 }

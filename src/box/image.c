@@ -107,7 +107,9 @@ int image_find(struct boxes *boxes, const char *tenant, const char *name, struct
 
 struct image *box_image(const struct box *box)
 {
-    return box->spec.image ? image_named(box->boxes, box->tenant, box->spec.image) : NULL;
+    const char *tenant = box->pool ? pool_tenant(box->pool) : box->tenant;
+
+    return box->spec.image ? image_named(box->boxes, tenant, box->spec.image) : NULL;
 }
 
 /* ---- who needs it ---- */
@@ -315,6 +317,10 @@ int image_remove(struct image *image, struct image_op *op, struct err *err)
     if (users)
         return err_set(err, ERR_CONFLICT, "%u sandbox%s or snapshot%s need image %s", users,
                        users == 1 ? "" : "es", users == 1 ? "" : "s", image->name);
+    const char *pool = pool_of_image(image->boxes, image->tenant, image->name);
+    if (pool)
+        return err_set(err, ERR_CONFLICT, "pool %s keeps sandboxes of image %s ready", pool,
+                       image->name);
     struct removal *removal = xnew(struct removal);
     removal->image = image;
     removal->op = op;

@@ -37,7 +37,7 @@ static void feed_over(struct box_exec *exec)
 {
     exec->feeding = false;
     if (exec->state == EXEC_RUNNING)
-        exec_store_start(exec);
+        exec_fed(exec);
 }
 
 /* Is it all with its init? Then its start may be told. */
@@ -54,7 +54,7 @@ static void feed_look(struct box_exec *exec)
 
 void exec_feed(struct box_exec *exec)
 {
-    if (!exec->feeding)
+    if (!exec->feeding || !exec->number)
         return;
     while (exec->in.len) {
         size_t len = MIN(exec->in.len, (size_t)INPUT_FRAME);

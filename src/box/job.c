@@ -182,7 +182,7 @@ int box_job_start(struct box *box, struct box_job *job, const struct box_job_spe
     if (box->state != SANDBOX_RUNNING || box->busy)
         return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
                        box->busy ? box->busy : sandbox_state_name(box->state));
-    if (root && strcmp(box->spec.user, "root") != 0)
+    if (root && !spec->ours && strcmp(box->spec.user, "root") != 0)
         return err_field(err, "user", "this sandbox was made for user agent");
     unsigned files = box->jobs_count - box->conns_count;
     if (job->conn ? box->conns_count >= BOX_CONNS_MAX : files >= BOX_JOBS_MAX)

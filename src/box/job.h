@@ -40,6 +40,7 @@ struct box_job_spec {
     const char *user;        /* "agent", "root", or NULL: the sandbox's own */
     const char *const *args; /* the operation and its arguments, NULL-terminated */
     bool input;              /* input will follow */
+    bool ours;               /* nobody's wish: as root whoever the sandbox was made for */
     bool program;            /* args are a program and its arguments instead */
 };
 

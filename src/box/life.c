@@ -276,11 +276,11 @@ static void delete_over(struct box *box)
         disk_drop(disk);
     list_each (pos, &box->execs)
         exec_remove_files(list_entry(pos, struct box_exec, node));
-    if (op) {
+    if (op)
         op->box = NULL;
-        op->done(op, NULL);
-    }
     box_free(box);
+    if (op) /* whoever hears it can take the name again */
+        op->done(op, NULL);
 }
 
 static void delete_part_over(struct box *box)
@@ -470,7 +470,8 @@ static void tell_wakers(struct box *box, const struct err *err)
     while ((node = list_pop(&wakers))) {
         struct box_op *op = list_entry(node, struct box_op, node);
 
-        op->done(op, err);
+        if (err || !trusted_wait(box, op))
+            op->done(op, err);
     }
 }
 
@@ -483,6 +484,7 @@ void box_woken(struct box *box, const struct err *err)
 {
     struct err now = { 0 };
 
+    trusted_try(box);
     if (list_empty(&box->wakers) || box->busy)
         return;
     if (!err && box->asleep && box->state != SANDBOX_RUNNING && begin_wake(box, &now) == 0)
@@ -495,7 +497,7 @@ int box_wake(struct box *box, struct box_op *op, struct err *err)
 {
     box_touch(box);
     if (!box->asleep && list_empty(&box->wakers))
-        return 1; /* also while others wait for it, it is being woken */
+        return trusted_wait(box, op) ? 0 : 1; /* also while others wait, it is being woken */
     if (!box->busy && begin_wake(box, err) < 0)
         return -1;
     op->box = box;
@@ -530,4 +532,5 @@ void life_free(struct box *box)
         box->gone.op->done(box->gone.op, &err);
     timer_cancel(box->boxes->loop, &box->gone.again);
     tell_wakers(box, &err);
+    trusted_free(box, &err);
 }

@@ -477,6 +477,23 @@ TEST(whatever_fails_or_is_killed_the_next_start_finds_everything_whole)
     }
 }
 
+TEST(a_warden_without_descriptors_is_told_as_that)
+{
+    const struct sandbox_spec in_memory = { .name = "one", .storage = "memory" };
+    struct box_op *op = call();
+    struct err err;
+
+    model_up();
+    model_never = WIRE_BOX_CREATE;
+    model_errno = EMFILE;
+    CHECK_OK(boxes_create(boxes, &in_memory, op, &err), &err);
+    model_run();
+    model_never = 0;
+    CHECK(caller_of(op)->failed && caller_of(op)->err.code == ERR_UNAVAILABLE);
+    CHECK(strstr(caller_of(op)->err.msg, "LimitNOFILE"));
+    down();
+}
+
 /* Its row is gone then: it is asked for again, and in the end by whoever deletes it again. */
 TEST(a_box_that_does_not_go_is_not_forgotten)
 {

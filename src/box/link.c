@@ -146,6 +146,7 @@ static void take_stranger(struct box *box, const struct init_head *head, const c
 {
     struct init_signal kill_it = { .number = 9, .tree = 1 };
     struct init_output output;
+    struct init_started started;
     struct init_ack ack = { 0 };
 
     switch (head->type) {
@@ -165,8 +166,12 @@ static void take_stranger(struct box *box, const struct init_head *head, const c
             (void)link_send(box, INIT_SIGNAL, head->exec, &kill_it, sizeof(kill_it), NULL, 0, -1);
         (void)link_send(box, INIT_ACK, head->exec, &ack, sizeof(ack), NULL, 0, -1);
         break;
-    case INIT_ERROR:
     case INIT_STARTED:
+        memcpy(&started, body, sizeof(started));
+        if (started.error && box->pool)
+            pool_exited(box); /* an image without that command */
+        break;
+    case INIT_ERROR:
     case INIT_STDIN_ROOM:
         break;
     default:
@@ -180,7 +185,7 @@ static bool in_list(const char *data, size_t count, uint32_t number)
         struct init_listed row;
 
         memcpy(&row, data + i * sizeof(row), sizeof(row));
-        if (row.exec == number)
+        if (number && row.exec == number)
             return true;
     }
     return false;
@@ -224,6 +229,9 @@ static void take_list(struct box *box, const char *data, size_t len)
         if (!exec_by_number(box, row.exec) && !job_by_number(box, row.exec) && !box->pool)
             (void)link_send(box, INIT_SIGNAL, row.exec, &kill_it, sizeof(kill_it), NULL, 0, -1);
     }
+    box->unsure = false;
+    list_each_safe (pos, &box->execs)
+        exec_send_late(list_entry(pos, struct box_exec, node));
     if (box->pool)
         pool_connected(box);
 }
@@ -373,8 +381,10 @@ static int receive(struct box *box)
 /* After a round: what arrived is acknowledged once, and whoever follows is told once. */
 static void round_over(struct box *box)
 {
-    list_each_safe (pos, &box->execs)
-        exec_acknowledge(list_entry(pos, struct box_exec, node));
+    struct list *node;
+
+    while ((node = list_pop(&box->heard)))
+        exec_acknowledge(list_entry(node, struct box_exec, heard));
     list_each_safe (pos, &box->jobs)
         job_acknowledge(list_entry(pos, struct box_job, node));
 }

@@ -90,6 +90,7 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
     to->image = text_copy(arena, from->image);
     to->from_snapshot = NULL;
     to->template = text_copy(arena, from->template);
+    to->parent = text_copy(arena, from->parent);
     to->env = pairs_copy(arena, from->env);
     to->labels = pairs_copy(arena, from->labels);
     to->volumes = volumes_copy(arena, from->volumes);
@@ -102,6 +103,13 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
     }
     if (from->egress)
         to->egress = egress_spec_copy(arena, from->egress);
+}
+
+void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out)
+{
+    wish_copy(arena, out, &box->spec);
+    out->template = NULL; /* what it said is in there; it may be gone */
+    out->binds.count = 0; /* their tickets were good once */
 }
 
 /* ---- mounts ---- */
@@ -246,7 +254,10 @@ static void mounted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     } else if (msg && !volume &&
                (msg->status == EINVAL || msg->status == EPERM || msg->status == ENOTSUP)) {
         err_field(&err, "binds",
-                  "%s: the directory's file system cannot be shown with another owner",
+                  box->lost & BOX_LOST_DISKS
+                      ? "%s: only a server started by root can bind a directory, because the "
+                        "kernel shows files with another owner to nobody else; copy it instead"
+                      : "%s: the directory's file system cannot be shown with another owner",
                   ask->msg.mount.target);
         err.code = ERR_UNPROCESSABLE;
     } else {
@@ -304,6 +315,15 @@ static void refuse_lost(struct err *err, uint32_t lost)
             err->code = ERR_UNSUPPORTED;
             return;
         }
+    if (lost & BOX_LOST_IO) {
+        err_field(
+            err, "io_bytes",
+            "what is read from and written to disks cannot be limited here: there is no disk, "
+            "or no cgroup controller for it (io, blkio); allow_degraded = cgroups accepts "
+            "limits that do not hold");
+        err->code = ERR_UNSUPPORTED;
+        return;
+    }
     err_set(err, ERR_UNSUPPORTED, "not as the user who started the server; see `atoll doctor`");
 }
 
@@ -319,6 +339,8 @@ static uint32_t musts_of(const struct sandbox_spec *asked, bool degraded)
         must |= BOX_LOST_MEMORY;
     if (asked->cpu_percent)
         must |= BOX_LOST_CPU;
+    if (asked->io_bytes || asked->io_ops)
+        must |= BOX_LOST_IO;
     if (asked->pids && root)
         must |= BOX_LOST_PIDS;
     return must;
@@ -364,6 +386,8 @@ static int fill_wish(const struct sandbox_spec *spec, uint64_t upper, struct box
     wish->nofile = (uint32_t)spec->nofile;
     wish->pids = (uint32_t)spec->pids;
     wish->cpu_percent = (uint32_t)spec->cpu_percent;
+    wish->io_bytes = (uint64_t)spec->io_bytes;
+    wish->io_ops = (uint64_t)spec->io_ops;
     wish->upper = upper;
     if (!box_spec_ok(wish))
         return err_set(err, ERR_INVALID, "limits that no sandbox can have");
@@ -485,20 +509,15 @@ static int check_room(struct boxes *boxes, const struct sandbox_spec *spec, cons
     return 0;
 }
 
-int wish_image(const struct sandbox_spec *spec, struct err *err)
-{
-    if (!spec->image)
-        return 0;
-    err_field(err, "image", "pools of images are not possible yet");
-    err->code = ERR_UNPROCESSABLE;
-    return -1;
-}
-
 int wish_fits(const struct sandbox_spec *spec, struct err *err)
 {
     struct sandbox_spec settled = *spec;
     struct box_spec wish = { .id = "check" };
 
+    if (spec->io_bytes && spec->io_bytes < SANDBOX_IO_BYTES_MIN)
+        return err_field(err, "io_bytes", "at least %lld", SANDBOX_IO_BYTES_MIN);
+    if (spec->io_ops && spec->io_ops < SANDBOX_IO_OPS_MIN)
+        return err_field(err, "io_ops", "at least %d", SANDBOX_IO_OPS_MIN);
     if (sandbox_on_disk(spec) && spec->inodes)
         return err_field(err, "inodes",
                          "counted with storage memory only; on a disk its bytes bound them");
@@ -622,7 +641,10 @@ static void warm_limits(struct box *box)
         limits.pids = (uint32_t)spec->pids;
     if (spec->cpu_percent != was->cpu_percent)
         limits.cpu_percent = (uint32_t)spec->cpu_percent;
-    if (!limits.disk && !limits.inodes && !limits.memory && !limits.pids && !limits.cpu_percent) {
+    limits.io_bytes = (uint64_t)spec->io_bytes; /* a warm one has none */
+    limits.io_ops = (uint64_t)spec->io_ops;
+    if (!limits.disk && !limits.inodes && !limits.memory && !limits.pids && !limits.cpu_percent &&
+        !limits.io_bytes && !limits.io_ops) {
         warm_mounts(box);
         return;
     }
@@ -680,6 +702,7 @@ static int take_snapshot(struct boxes *boxes, const char *tenant, struct sandbox
     if (spec_read(arena, str_of((*out)->spec), &was, err) < 0)
         return err_wrap(err, "snapshot %s", (*out)->id);
     spec->storage = "disk";
+    spec->parent = (*out)->sandbox;
     spec->image = was.image;
     if (!spec->user)
         spec->user = was.user;
@@ -690,6 +713,8 @@ static int take_snapshot(struct boxes *boxes, const char *tenant, struct sandbox
     spec->memory = spec->memory ? spec->memory : was.memory;
     spec->pids = spec->pids ? spec->pids : was.pids;
     spec->cpu_percent = spec->cpu_percent ? spec->cpu_percent : was.cpu_percent;
+    spec->io_bytes = spec->io_bytes ? spec->io_bytes : was.io_bytes;
+    spec->io_ops = spec->io_ops ? spec->io_ops : was.io_ops;
     spec->disk = spec->disk ? spec->disk : was.disk;
     spec->nofile = spec->nofile ? spec->nofile : was.nofile;
     return 0;
@@ -710,7 +735,7 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
         return -1;
     if (wish_check(boxes, &settled, op->tenant, err) < 0)
         return -1;
-    struct box *box = snapshot ? NULL : pool_take(boxes, &settled, must);
+    struct box *box = snapshot ? NULL : pool_take(boxes, &settled, op->tenant, must);
     if (box) {
         create_warm(box, &settled, op);
         return 0;

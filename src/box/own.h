@@ -7,6 +7,7 @@
 #include "box/boxes.h"
 #include "box/disk.h"
 #include "box/image.h"
+#include "box/job.h"
 #include "box/pool.h"
 #include "box/spool.h"
 
@@ -55,6 +56,24 @@ void helper_start(struct helper *helper, struct boxes *boxes);
 void helper_mount(struct helper *helper, uint64_t disk, const char *target);
 void helper_end(struct helper *helper);
 
+/* ---- ends.c: what has ended, until the store has it ---- */
+
+struct change;
+
+struct ends {
+    int fd; /* -1: there is no file */
+    unsigned free_count;
+    uint16_t free[ENDS_MAX]; /* places */
+};
+void ends_open(struct boxes *boxes);
+void ends_close(struct boxes *boxes);
+void ends_load(struct boxes *boxes); /* after the rows */
+/* What its place needs to say of its start, if that fits; then the change has no op any more. */
+void end_note_start(struct box_exec *exec, struct change *change, const struct audit *row);
+void end_note_free(struct box_exec *exec);
+bool end_keep(struct box_exec *exec); /* false: it cannot be, or there is no place for it */
+void end_drop(struct box_exec *exec);
+
 /* ---- the set ---- */
 
 struct boxes {
@@ -70,6 +89,7 @@ struct boxes {
     struct asks asks;
     struct list waits; /* of all commands, for drain */
     unsigned hold_ms;  /* EXEC_HOLD_MS; a test may have more time */
+    struct ends ends;
     bool stopping;
     /* adopt.c */
     void (*started)(void *ctx);
@@ -102,6 +122,20 @@ struct box_frame {
     int fd; /* beside it, owned; -1 */
     size_t len;
     char data[];
+};
+
+/* What it trusts besides its image (trusted.c). */
+struct box_trust {
+    bool wanted;           /* its policy opens TLS */
+    bool in;               /* what `pem` says is in it */
+    bool putting, changed; /* under way; and it is not the newest */
+    bool given_up;         /* nobody waits for it any more */
+    struct buf pem;        /* of the authority; empty: not heard of yet */
+    uint32_t hash;
+    struct box_job job;
+    struct timer late;
+    struct list waiters;    /* box_op: who wants to use it */
+    struct field_pair *env; /* owned; variables with placeholders; NULL: none */
 };
 
 struct box {
@@ -155,18 +189,21 @@ struct box {
     int64_t used_ms;    /* when it was last used */
     bool asleep;        /* by its idle policy, or about to be */
     struct list wakers; /* who waits for it to be awake */
+    struct box_trust trust;
 
     struct watch link;  /* fd -1: none */
     struct list frames; /* not sent yet */
     size_t frames_size;
     bool in_waits;     /* somebody found no room for input */
     bool listed;       /* its init has said what runs, on this connection */
+    bool unsure;       /* it was adopted, and its init may know numbers that no row has */
     bool foreign;      /* its init is of another release, and speaks: */
     uint32_t version;  /* of the protocol */
     unsigned strikes;  /* frames that made no sense */
     struct timer tick; /* while something is to be asked again */
 
     struct list execs; /* oldest first */
+    struct list heard; /* of these, whose output has come in this round */
     unsigned running, kept;
     uint32_t next_number;
     uint64_t oom_kills; /* as last heard of */
@@ -181,10 +218,10 @@ struct box {
 };
 
 struct box_exec {
-    struct list node;
+    struct list node, heard;
     struct box *box;
     char id[ID_SIZE], by[ID_SIZE];
-    uint32_t number;
+    uint32_t number;    /* 0: none yet, its init was not asked */
     struct arena arena; /* of spec */
     struct exec_spec spec;
     enum exec_state state;
@@ -195,12 +232,18 @@ struct box_exec {
     bool ack_due, news;
     uint64_t oom_before; /* what we knew of its sandbox's count when it began (oom.c) */
     bool oom, oom_asked, oom_known;
-    bool killed;     /* by somebody's wish */
-    bool stalled;    /* bytes were dropped (disk full): ask for them again */
-    bool end_stored; /* whoever waits may be told */
+    bool killed;  /* by somebody's wish */
+    bool stalled; /* bytes were dropped (disk full): ask for them again */
+    bool start_stored, end_stored;
+    unsigned end_place; /* where its end is kept, from 1 (ends.c): whoever waits may be told */
+    bool end_told;      /* to them */
+    bool end_due;       /* the store did not take it */
+    struct buf note;    /* what its place says of its start, until that is stored */
+    int64_t note_ms;
+    struct timer hold; /* while its end may still come before its start is stored */
     int64_t start_due_ms;
     struct box_op *starting; /* who waits for its start */
-    struct change *held;     /* its row, while its input is not with its init; NULL: none */
+    struct change *held;     /* its row, while that waits for its input or its end; NULL: none */
     struct list readers, waits;
 
     /* input */
@@ -230,7 +273,6 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
 must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
                         struct err *err);
-must_use int wish_image(const struct sandbox_spec *spec, struct err *err);
 /* Limits and storage fit each other and the warden. */
 must_use int wish_fits(const struct sandbox_spec *spec, struct err *err);
 /* A sandbox to be, with the wish and its own id; box->op and a disk follow, then create_with. */
@@ -263,6 +305,17 @@ void keep_state(struct box *box, const char *event, struct box_op *op);
 /* A change is over, or did not happen: not busy any more, and `op` (may be NULL) is told. */
 void change_told(struct box *box, struct box_op *op, const struct err *err);
 
+/* ---- trusted.c ---- */
+
+void trusted_init(struct box *box);
+void trusted_free(struct box *box, const struct err *err);
+void trusted_try(struct box *box);   /* if there is something to put, and it can be put now */
+void trusted_ended(struct box *box); /* it does not run any more: what was put may be gone */
+/* True: op->done follows when it is there, or when nobody waits any longer. */
+bool trusted_wait(struct box *box, struct box_op *op);
+/* Variables for its commands; the last has no key. */
+const struct field_pair *trusted_env(const struct box *box);
+
 /* ---- copy.c ---- */
 
 void copy_init(struct box *box);
@@ -280,7 +333,12 @@ void pools_start(struct boxes *boxes);
 void pools_stop(struct boxes *boxes); /* gives back what is warm */
 void pools_free(struct boxes *boxes);
 /* A warm one that fits, nobody's and in no pool any more; NULL: none. */
-struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, uint32_t must);
+struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, const char *tenant,
+                      uint32_t must);
+/* Whose image its boxes begin with; "" for none. */
+const char *pool_tenant(const struct pool *pool);
+/* The name of a pool of this image, or NULL. */
+const char *pool_of_image(const struct boxes *boxes, const char *tenant, const char *name);
 void pool_lost(struct box *box, const char *why);
 void pool_connected(struct box *box);
 void pool_exited(struct box *box);
@@ -312,8 +370,14 @@ void exec_free(struct box_exec *exec);
 /* A command that is not kept, as the sandbox's user; its end comes as a stranger's. */
 bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv);
 struct box_exec *exec_by_number(const struct box *box, uint32_t number);
+void exec_send_late(struct box_exec *exec); /* one that had to wait for its number */
 void exec_started(struct box_exec *exec, const struct init_started *answer);
-void exec_store_start(struct box_exec *exec); /* if that was held back */
+void exec_hold_start(struct box_exec *exec, struct box_op *op); /* its row, to be stored */
+void exec_store_start(struct box_exec *exec);                   /* if that was held back */
+void exec_fed(struct box_exec *exec); /* its init has all input that came with the wish */
+void exec_store_end(struct box_exec *exec);
+must_use int exec_read_spec(struct box_exec *exec, struct str text, struct err *err);
+must_use int exec_load_files(struct box_exec *exec, struct err *err);
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
 void exec_exited(struct box_exec *exec, const struct init_exited *end);
 /* True: its end is told again when it is known whether memory was short. */
@@ -417,10 +481,12 @@ struct change {
     struct box_op *op;
     void (*settled)(struct change *change, const struct err *err); /* may be NULL */
     int (*write)(struct change *change, struct db *db, struct err *err);
-    const char *event; /* type, or NULL */
-    unsigned lazy_ms;  /* so long nobody waits for it */
-    bool audit;        /* no request's doing: audited here, under the event's name */
-    const char *actor; /* whose doing it is then; NULL: nobody's */
+    const char *event;         /* type, or NULL */
+    unsigned lazy_ms;          /* so long nobody waits for it */
+    bool again;                /* it failed, and will be submitted again: not freed */
+    bool audit;                /* no request's doing: audited here, under the event's name */
+    const struct audit *noted; /* instead of the op's record */
+    const char *actor;         /* whose doing it is then; NULL: nobody's */
     /* copies for the writer thread */
     struct arena arena;
     const char *id, *tenant, *name, *state, *reason, *spec, *by;
@@ -429,13 +495,14 @@ struct change {
     const char *exec_id, *exec_state, *exec_spec, *exec_by;
     int64_t number, pid, started_ms, ended_ms;
     struct init_exited end;
-    bool oom;
+    bool oom, placed;
     struct str body;
 };
 
 /* A job about a box and perhaps one of its commands, as they are now. */
 struct change *change_new(struct box *box, struct box_exec *exec, struct box_op *op,
                           const char *event);
+void change_texts(struct change *change); /* those that are composed late */
 void change_submit(struct change *change);
 void change_free(struct change *change); /* one that was not submitted */
 /* A wish as it is kept, in the arena. */

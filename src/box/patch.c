@@ -84,6 +84,11 @@ static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     patch_failed(p, &err);
 }
 
+static uint64_t new_rate(bool said, int64_t value)
+{
+    return !said ? 0 : value ? (uint64_t)value : BOX_IO_FREE;
+}
+
 static void patch_limits(struct patching *p)
 {
     bool memory = !p->box->disk;
@@ -93,8 +98,11 @@ static void patch_limits(struct patching *p)
         .memory = has(p, PATCH_MEMORY) ? (uint64_t)p->patch.memory : 0,
         .pids = has(p, PATCH_PIDS) ? (uint32_t)p->patch.pids : 0,
         .cpu_percent = has(p, PATCH_CPU) ? (uint32_t)p->patch.cpu_percent : 0,
+        .io_bytes = new_rate(has(p, PATCH_IO_BYTES), p->patch.io_bytes),
+        .io_ops = new_rate(has(p, PATCH_IO_OPS), p->patch.io_ops),
     };
-    bool any = limits.disk || limits.inodes || limits.memory || limits.pids || limits.cpu_percent;
+    bool any = limits.disk || limits.inodes || limits.memory || limits.pids || limits.cpu_percent ||
+               limits.io_bytes || limits.io_ops;
 
     if (!any || !sandbox_lives(p->box->state)) {
         patch_store(p);
@@ -126,6 +134,10 @@ static void merge(struct sandbox_spec *spec, const struct sandbox_patch *patch, 
         spec->pids = patch->pids;
     if (present >> PATCH_CPU & 1)
         spec->cpu_percent = patch->cpu_percent;
+    if (present >> PATCH_IO_BYTES & 1)
+        spec->io_bytes = patch->io_bytes;
+    if (present >> PATCH_IO_OPS & 1)
+        spec->io_ops = patch->io_ops;
     if (present >> PATCH_DISK & 1)
         spec->disk = patch->disk;
     if (present >> PATCH_INODES & 1)

@@ -31,7 +31,7 @@ METRIC_COUNTER(pool_takes, "atoll_pool_takes_total", "Creations that fitted a po
 struct pool {
     struct list node;
     struct boxes *boxes;
-    char *name, *image; /* owned; image "" for none */
+    char *name, *image, *tenant; /* owned; image and whose it is "" for none */
     const char *user, *storage;
     unsigned size, ready_count;
     struct list ready; /* by box->pool_node */
@@ -107,6 +107,22 @@ void pool_view(const struct pool *pool, struct pool_view *out)
                                .ready = pool->ready_count,
                                .taken = pool->taken,
                                .missed = pool->missed };
+}
+
+const char *pool_tenant(const struct pool *pool)
+{
+    return pool->tenant;
+}
+
+const char *pool_of_image(const struct boxes *boxes, const char *tenant, const char *name)
+{
+    list_each (pos, &boxes->pools) {
+        const struct pool *pool = list_entry(pos, struct pool, node);
+
+        if (!pool->going && strcmp(pool->tenant, tenant) == 0 && strcmp(pool->image, name) == 0)
+            return pool->name;
+    }
+    return NULL;
 }
 
 static void soon(struct pool *pool, int64_t ms)
@@ -195,6 +211,7 @@ static void pool_free(struct pool *pool)
     list_remove(&pool->node);
     free(pool->name);
     free(pool->image);
+    free(pool->tenant);
     free(pool);
 }
 
@@ -248,7 +265,8 @@ static void make_one(struct pool *pool)
     struct err err = { 0 };
     char id[ID_SIZE];
 
-    if (sandbox_spec_settle(&spec, &err) < 0 || wish_image(&spec, &err) < 0) {
+    if (sandbox_spec_settle(&spec, &err) < 0 ||
+        image_apply(pool->boxes, &spec, pool->tenant, &err) < 0) {
         make_failed(pool, &err);
         return;
     }
@@ -313,35 +331,40 @@ void pool_exited(struct box *box)
     pool->error[0] = 0;
     list_append(&pool->ready, &box->pool_node);
     count_ready(pool, 1);
+    retire_ready(pool, pool->going ? 0 : pool->size); /* it was made less meanwhile */
     soon(pool, REFILL_MS);
 }
 
 /* ---- taking ---- */
 
-static bool fits(const struct pool *pool, const struct sandbox_spec *spec)
+static bool fits(const struct pool *pool, const struct sandbox_spec *spec, const char *tenant)
 {
     return !pool->going && strcmp(pool->user, spec->user) == 0 &&
            strcmp(pool->storage, spec->storage) == 0 &&
-           strcmp(pool->image, spec->image ? spec->image : "") == 0;
+           strcmp(pool->image, spec->image ? spec->image : "") == 0 &&
+           (!spec->image || strcmp(pool->tenant, tenant) == 0);
 }
 
 /* Where limits hold without cgroups, they too were settled at birth. */
 static bool limits_fit(const struct box *box, const struct sandbox_spec *spec, uint32_t must)
 {
+    if (box->lost & must)
+        return false;
     if (!(box->lost & (BOX_LOST_MEMORY | BOX_LOST_CPU | BOX_LOST_PIDS)))
         return true;
-    return !(box->lost & must) && box->spec.memory == spec->memory &&
-           box->spec.pids == spec->pids && box->spec.cpu_percent == spec->cpu_percent;
+    return box->spec.memory == spec->memory && box->spec.pids == spec->pids &&
+           box->spec.cpu_percent == spec->cpu_percent;
 }
 
-struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, uint32_t must)
+struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, const char *tenant,
+                      uint32_t must)
 {
     if (spec->nofile != SANDBOX_NOFILE || spec->sys || spec->nesting) /* settled at birth */
         return NULL;
     list_each (pos, &boxes->pools) {
         struct pool *pool = list_entry(pos, struct pool, node);
 
-        if (!fits(pool, spec) || !pool->size)
+        if (!fits(pool, spec, tenant) || !pool->size)
             continue;
         metric_add(&pool_takes, pool->ready_count ? 0 : 1, 1);
         if (!pool->ready_count) {
@@ -397,13 +420,16 @@ int pool_check(struct boxes *boxes, const char *tenant, const char *name, struct
                          DISK_NAME_MAX);
     if (wish->template && ask_template(boxes, tenant, wish, err) < 0)
         return -1;
-    if (!wish->user)
-        wish->user = "agent";
+    spec.image = wish->image;
+    spec.user = wish->user;
+    if (wish->size && image_apply(boxes, &spec, tenant, err) < 0) {
+        err->code = ERR_UNPROCESSABLE;
+        return -1;
+    }
+    wish->tenant = wish->image ? tenant : NULL;
+    wish->user = spec.user ? spec.user : "agent";
     if (!wish->storage)
         wish->storage = "memory";
-    spec.image = wish->image;
-    if (wish->size && wish_image(&spec, err) < 0)
-        return -1;
     if (wish->size && strcmp(wish->storage, "disk") == 0 && !disks_work(boxes))
         return disks_refuse(boxes, err);
     list_each (pos, &boxes->pools)
@@ -420,6 +446,7 @@ static struct pool *pool_new(struct boxes *boxes, const char *name, const struct
     pool->boxes = boxes;
     pool->name = xstrdup(name);
     pool->image = xstrdup(wish->image ? wish->image : "");
+    pool->tenant = xstrdup(wish->image ? wish->tenant : "");
     pool->user = strcmp(wish->user, "root") == 0 ? "root" : "agent";
     pool->storage = strcmp(wish->storage, "disk") == 0 ? "disk" : "memory";
     pool->size = (unsigned)wish->size;
@@ -436,7 +463,8 @@ void pool_set(struct boxes *boxes, const char *name, const struct pool_wish *wis
 
     if (pool && (!wish->size || strcmp(pool->user, wish->user) != 0 ||
                  strcmp(pool->storage, wish->storage) != 0 ||
-                 strcmp(pool->image, wish->image ? wish->image : "") != 0)) {
+                 strcmp(pool->image, wish->image ? wish->image : "") != 0 ||
+                 strcmp(pool->tenant, wish->image ? wish->tenant : "") != 0)) {
         pool->going = true; /* one of another kind takes its place */
         retire_ready(pool, 0);
         if (pool->making && !pool->making->busy)
@@ -463,7 +491,10 @@ int pool_row_set(struct db *db, const char *name, const struct pool_wish *wish, 
                      " storage = excluded.storage, changed_ms = excluded.changed_ms");
     query_text(q, 1, name);
     query_i64(q, 2, wish->size);
-    query_text(q, 3, wish->image ? wish->image : "");
+    autobuf struct buf image = { 0 }; /* "" or TENANT, a space and its name */
+    if (wish->image)
+        buf_printf(&image, "%s %s", wish->tenant, wish->image);
+    query_text(q, 3, buf_cstr(&image));
     query_text(q, 4, wish->user);
     query_text(q, 5, wish->storage);
     query_i64(q, 6, clock_wall_ms());
@@ -485,8 +516,11 @@ int pools_load(struct boxes *boxes, struct db *db, struct err *err)
     while ((rc = query_step(q, err)) > 0) {
         autoarena struct arena arena = { 0 };
         const char *name = query_col_dup(q, 0, &arena);
+        struct str image = str_of(query_col_dup(q, 2, &arena));
+        struct str tenant = str_cut(&image, ' ');
         struct pool_wish wish = { .size = query_col_i64(q, 1),
-                                  .image = query_col_dup(q, 2, &arena),
+                                  .image = image.n ? image.p : NULL,
+                                  .tenant = arena_memdup0(&arena, tenant.p, tenant.n),
                                   .user = query_col_dup(q, 3, &arena),
                                   .storage = query_col_dup(q, 4, &arena) };
 

@@ -101,6 +101,29 @@ TEST(a_stop_while_one_is_being_made_leaves_none_behind)
     }
 }
 
+TEST(a_pool_that_is_removed_while_one_is_being_made_leaves_none_behind)
+{
+    for (unsigned answers = 0; answers < 12; answers++) {
+        rig_pool = 2;
+        model_fresh();
+        model_inits = true;
+        up(true);
+        load_and_start();
+        for (unsigned i = 0; i < answers && model_seen < asked_count; i++) {
+            model_answer(&asked[model_seen++]);
+            turn(10);
+        }
+        pool_set(boxes, "default", &(struct pool_wish){ .user = "agent", .storage = "memory" });
+        for (int i = 0; i < 4; i++) { /* its timers */
+            turn(10);
+            model_run();
+        }
+        CHECK_INT(model_count_boxes(), 0);
+        CHECK(list_empty(&boxes->pools));
+        pool_down();
+    }
+}
+
 TEST(a_creation_that_fits_takes_a_warm_one_and_binds_its_wishes)
 {
     struct field_pair labels[] = { { "a", "b" }, { 0 } };

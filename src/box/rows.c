@@ -90,6 +90,7 @@ struct change *change_new(struct box *box, struct box_exec *exec, struct box_op 
         change->ended_ms = exec->ended_ms;
         change->end = exec->end;
         change->oom = exec->oom;
+        change->placed = exec->end_place != 0;
     }
     if (event)
         put_event(change, exec);
@@ -205,7 +206,10 @@ int row_exec_update(struct change *change, struct db *db, struct err *err)
     query_i64(q, 8, change->ended_ms);
     query_i64(q, 9, change->oom);
     query_text(q, 10, change->exec_id);
-    return query_run(q, err) < 0 ? err_wrap(err, "store command %s", change->exec_id) : 0;
+    int rows = query_run(q, err);
+    if (rows == 0 && change->placed) /* its start did not get into the store */
+        return err_set(err, ERR_UNAVAILABLE, "command %s has no row", change->exec_id);
+    return rows < 0 ? err_wrap(err, "store command %s", change->exec_id) : 0;
 }
 
 int row_exec_delete(struct change *change, struct db *db, struct err *err)
@@ -248,6 +252,8 @@ static int change_run(struct store_job *job, struct db *db, struct err *err)
     }
     if (change->audit && audit_unasked(change, db, err) < 0)
         return -1;
+    if (change->noted)
+        return audit_add(db, change->noted, err);
     return change->op && change->op->record ? change->op->record(change->op, db, err) : 0;
 }
 
@@ -269,16 +275,23 @@ static void change_done(struct store_job *job)
     else if (err)
         log_error("a change of a sandbox is not stored", kv_str("sandbox", change->id),
                   kv_str("error", err->msg));
-    change_free(change);
+    if (!change->again)
+        change_free(change);
 }
 
-void change_submit(struct change *change)
+void change_texts(struct change *change)
 {
     if (change->write == row_sandbox_insert || change->write == row_sandbox_update ||
         change->write == row_sandbox_switch)
         change->spec = spec_text(&change->arena, &change->box->spec);
-    if (change->write == row_exec_insert)
+    if (change->write == row_exec_insert && !change->exec_spec)
         change->exec_spec = json_of(&change->arena, exec_spec_fields, &change->exec->spec);
+}
+
+void change_submit(struct change *change)
+{
+    change_texts(change);
+    change->again = false;
     change->job =
         (struct store_job){ .run = change_run, .done = change_done, .lazy_ms = change->lazy_ms };
     store_write(change->boxes->store, &change->job);

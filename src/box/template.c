@@ -239,6 +239,8 @@ int template_apply(struct boxes *boxes, const char *tenant, struct sandbox_spec 
     OTHERWISE(memory);
     OTHERWISE(pids);
     OTHERWISE(cpu_percent);
+    OTHERWISE(io_bytes);
+    OTHERWISE(io_ops);
     OTHERWISE(disk);
     OTHERWISE(inodes);
     OTHERWISE(nofile);
