@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,10 @@
 #include "egress/dns.h"
 #include "egress/own.h"
 
+#define ACCEPTS 8 /* of one listener, before others have their turn */
+
 static void on_hold(struct timer *timer);
+static void on_tell(struct timer *timer);
 
 void box_init(struct box *box, struct egress *egress, const char *id)
 {
@@ -27,6 +31,7 @@ void box_init(struct box *box, struct egress *egress, const char *id)
     box->dns.fd = -1;
     box->policy = policy_none;
     box->hold.fn = on_hold;
+    box->tell.fn = on_tell;
 }
 
 static struct box *box_get(struct egress *egress, const struct box_name *name)
@@ -51,6 +56,7 @@ static void box_drop(struct box *box)
     map_del(&box->egress->by_id, str_of(box->id));
     box->egress->boxes--;
     creds_free(box->creds);
+    authority_drop(box);
     buf_free(&box->bytes);
     free(box);
 }
@@ -76,8 +82,11 @@ static void sockets_close(struct box *box)
     list_each_safe (node, &box->conns)
         conn_close(list_entry(node, struct conn, link));
     timer_cancel(box->egress->loop, &box->hold);
+    timer_cancel(box->egress->loop, &box->tell);
     names_free(&box->names);
     box->names = (struct names){ 0 };
+    kept_close(box->kept);
+    box->kept = NULL;
 }
 
 void box_goes(struct egress *egress, uint32_t slot)
@@ -104,7 +113,8 @@ static unsigned conns_max(const struct box *box)
 {
     unsigned wished = box->policy.max_connections;
 
-    return wished && wished < EGRESS_CONNS_MAX ? wished : EGRESS_CONNS_MAX;
+    return wished && wished < EGRESS_CONNS_MAX && guard(max_connections) ? wished
+                                                                         : EGRESS_CONNS_MAX;
 }
 
 void box_has_room(struct box *box)
@@ -121,11 +131,14 @@ static void on_hold(struct timer *timer)
 /* Who is over its limit waits in the kernel's queue, and so does everybody without descriptors. */
 static void accept_from(struct box *box, int listener)
 {
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = 0;
 
-    if (fd >= 0) {
-        conn_new(box, fd);
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+    for (int i = 0; i < ACCEPTS && fd >= 0 && box->conn_count < conns_max(box); i++) {
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            conn_new(box, fd);
+    }
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         log_warn("out of descriptors, connections wait", kv_str("box", box->id));
         accepting(box, false);
         timer_set(box->egress->loop, &box->hold, EGRESS_HOLD_MS);
@@ -161,6 +174,36 @@ static void on_listener_2(struct watch *watch, uint32_t events)
 static void (*const on_listener[LISTENERS])(struct watch *watch,
                                             uint32_t events) = { on_listener_0, on_listener_1,
                                                                  on_listener_2 };
+
+/* ---- bytes ---- */
+
+/* What the last process counted, or what the api process knows, if that is more. */
+static void catch_up(struct box *box)
+{
+    if (box->kept && box->kept->bytes < box->said_used)
+        box->kept->bytes = box->said_used;
+}
+
+uint64_t box_left(const struct box *box)
+{
+    uint64_t most = box->policy.max_bytes, used = box->kept ? box->kept->bytes : 0;
+
+    return !most || !guard(max_bytes) ? UINT64_MAX : used < most ? most - used : 0;
+}
+
+void box_uses(struct box *box, size_t bytes)
+{
+    if (!box->kept)
+        return;
+    box->kept->bytes += bytes;
+    if (box->policy.max_bytes && !timer_is_set(&box->tell))
+        timer_set(box->egress->loop, &box->tell, EGRESS_USED_MS);
+}
+
+static void on_tell(struct timer *timer)
+{
+    record_used(container_of(timer, struct box, tell));
+}
 
 /* ---- questions ---- */
 
@@ -204,7 +247,10 @@ static void on_dns(struct watch *watch, uint32_t events)
 static int watch_one(struct box *box, struct watch *watch, int fd,
                      void (*fn)(struct watch *watch, uint32_t events), struct err *err)
 {
+    const int on = 1;
+
     *watch = (struct watch){ .fd = fd, .events = EPOLLIN, .fn = fn };
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* for all that it accepts */
     if (loop_watch(box->egress->loop, watch, err) == 0)
         return 0;
     watch->fd = -1;
@@ -228,6 +274,12 @@ void box_comes(struct egress *egress, const struct egress_box *what, const int *
     box->here = true;
     box->slot = what->slot;
     egress->slots[box->slot] = box;
+    int kept = what->flags & EGRESS_KEPT ? fds[--count] : -1;
+    box->kept = kept_open(kept);
+    if (kept >= 0)
+        close(kept);
+    names_open(&box->names, box->kept);
+    catch_up(box);
     int rc = watch_one(box, &box->dns, fds[count - 1], on_dns, &err);
     for (unsigned i = 0; i + 1 < count && i < LISTENERS; i++)
         rc |= watch_one(box, &box->listeners[i], fds[i], on_listener[i], &err);
@@ -246,7 +298,7 @@ static void judge_again(struct box *box)
     box_has_room(box);
 }
 
-void box_policy(struct egress *egress, const struct box_name *name, struct str bytes)
+void box_policy(struct egress *egress, const struct box_name *name, uint64_t used, struct str bytes)
 {
     struct box *box = box_get(egress, name);
     struct err err = { 0 };
@@ -256,6 +308,8 @@ void box_policy(struct egress *egress, const struct box_name *name, struct str b
         return;
     }
     box->said = true;
+    box->said_used = used;
+    catch_up(box);
     buf_clear(&box->bytes);
     buf_str(&box->bytes, bytes);
     if (policy_open(&box->policy, box->bytes.data, box->bytes.len, &err) < 0) {
@@ -263,6 +317,7 @@ void box_policy(struct egress *egress, const struct box_name *name, struct str b
                   kv_str("error", err.msg));
         box->policy = policy_none;
     }
+    authority_keep(box);
     judge_again(box);
 }
 
@@ -273,10 +328,12 @@ void box_forget(struct egress *egress, const struct box_name *name)
     if (!box)
         return;
     box->said = false;
-    box->policy = policy_none;
+    if (guard(no_policy))
+        box->policy = policy_none;
     buf_clear(&box->bytes);
     creds_free(box->creds);
     box->creds = NULL;
+    authority_drop(box);
     judge_again(box);
     box_drop(box);
 }
@@ -312,6 +369,7 @@ void egress_boxes_free(struct egress *egress)
 
         sockets_close(box);
         creds_free(box->creds);
+        authority_drop(box);
         buf_free(&box->bytes);
         free(box);
     }

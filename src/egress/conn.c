@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -43,23 +44,31 @@ void conn_stage(struct conn *conn, enum stage stage, int64_t ms)
     conn_timer(conn, ms);
 }
 
-/* UINT32_MAX: not to be woken by it at all, not even by its end. */
+/*
+ * UINT32_MAX: not to be woken by it at all, not even by its end. To want less than before is not
+ * said to the kernel until it wakes us in vain: usually more is wanted again before that.
+ */
 static void wants(struct conn *conn, struct watch *watch, uint32_t events)
 {
     struct loop *loop = conn->box->egress->loop;
+    const struct tls_conn *tls = watch == &conn->down ? conn->down_tls : conn->up_tls;
 
     if (watch->fd < 0 || watch->events == UINT32_MAX)
         return; /* once off, off */
     if (events == UINT32_MAX) {
         loop_unwatch(loop, watch);
         watch->events = UINT32_MAX;
-        return;
+    } else if (tls) {
+        loop_change(loop, watch, intercept_wants(tls, events));
+    } else if (events & ~watch->events) {
+        loop_change(loop, watch, events);
     }
-    loop_change(loop, watch, events);
 }
 
 void conn_wants(struct conn *conn, uint32_t down, uint32_t up)
 {
+    conn->down_wants = down;
+    conn->up_wants = up;
     wants(conn, &conn->down, down);
     wants(conn, &conn->up, up);
 }
@@ -72,11 +81,10 @@ void conn_up_close(struct conn *conn)
         record_flow(conn);
     conn->flowing = false;
     resolve_cancel(conn);
+    intercept_free(conn, false);
     if (conn->up.fd < 0)
         return;
-    loop_unwatch(conn->box->egress->loop, &conn->up);
-    close(conn->up.fd);
-    conn->up.fd = -1;
+    loop_close(conn->box->egress->loop, &conn->up);
 }
 
 void conn_close(struct conn *conn)
@@ -87,9 +95,9 @@ void conn_close(struct conn *conn)
     ask_give_up(conn);
     conn_up_close(conn);
     http_free(conn);
+    intercept_free(conn, true);
     timer_cancel(box->egress->loop, &conn->timer);
-    loop_unwatch(box->egress->loop, &conn->down);
-    close(conn->down.fd);
+    loop_close(box->egress->loop, &conn->down);
     buf_free(&conn->in);
     buf_free(&conn->out);
     buf_free(&conn->ahead);
@@ -103,8 +111,7 @@ void conn_close(struct conn *conn)
 void conn_flush(struct conn *conn)
 {
     while (conn->out.len) {
-        ssize_t put =
-            send(conn->down.fd, conn->out.data, conn->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t put = conn_put(conn, true, conn->out.data, conn->out.len);
 
         if (put <= 0)
             return; /* if it is broken, reading will tell */
@@ -116,13 +123,20 @@ void conn_flush(struct conn *conn)
  * Closing with bytes unread would make the kernel say "reset", and what was written last would be
  * lost on the way: so they are read and thrown away, for a moment.
  */
+static void no_more(struct conn *conn)
+{
+    intercept_free(conn, true);
+    (void)shutdown(conn->down.fd, SHUT_WR);
+    conn_timer(conn, EGRESS_LINGER_MS);
+}
+
 void conn_end(struct conn *conn)
 {
     conn_up_close(conn);
-    conn_stage(conn, STAGE_END, EGRESS_LINGER_MS);
+    conn_stage(conn, STAGE_END, EGRESS_IDLE_MS);
     conn_flush(conn);
     if (!conn->out.len)
-        (void)shutdown(conn->down.fd, SHUT_WR);
+        no_more(conn);
     conn_wants(conn, EPOLLIN | (conn->out.len ? EPOLLOUT : 0), 0);
 }
 
@@ -137,7 +151,7 @@ static void end_woken(struct conn *conn, uint32_t events)
     }
     conn_flush(conn);
     if (had && !conn->out.len)
-        (void)shutdown(conn->down.fd, SHUT_WR);
+        no_more(conn);
     if (events & EPOLLIN && recv(conn->down.fd, waste, sizeof(waste), MSG_DONTWAIT) <= 0) {
         conn_close(conn);
         return;
@@ -167,7 +181,10 @@ void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct po
         conn_close(conn); /* it was told 200 */
         return;
     }
-    if (conn->kind == EGRESS_KIND_HTTP || conn->kind == EGRESS_KIND_CONNECT)
+    if (conn->opened == OPENED_SOON) {
+        if (verdict != EGRESS_MALFORMED)
+            tls_alert(conn, verdict); /* whoever said CONNECT was told 200 */
+    } else if (conn->kind == EGRESS_KIND_HTTP || conn->kind == EGRESS_KIND_CONNECT)
         http_refusal(conn, verdict, answer, text);
     else if (conn->kind == EGRESS_KIND_TLS && verdict != EGRESS_MALFORMED)
         tls_alert(conn, verdict);
@@ -184,8 +201,23 @@ static struct str ask_key(const uint32_t *number)
     return (struct str){ (const char *)number, sizeof(*number) };
 }
 
+struct conn *conn_by_ask(struct egress *egress, uint32_t number)
+{
+    return map_get(&egress->asks, ask_key(&number));
+}
+
+void conn_ask_begin(struct conn *conn)
+{
+    struct egress *egress = conn->box->egress;
+
+    if (++egress->asked == 0)
+        egress->asked = 1;
+    conn->ask = egress->asked;
+    map_put(&egress->asks, ask_key(&conn->ask), conn);
+}
+
 /* Nobody waits for an answer any more. */
-static void ask_over(struct conn *conn)
+void conn_ask_over(struct conn *conn)
 {
     if (conn->ask)
         map_del(&conn->box->egress->asks, ask_key(&conn->ask));
@@ -194,22 +226,18 @@ static void ask_over(struct conn *conn)
 
 static void ask_give_up(struct conn *conn)
 {
-    if (conn->ask)
+    if (conn->ask && conn->stage == STAGE_ASK)
         record_unask(conn);
-    ask_over(conn);
+    conn_ask_over(conn);
 }
 
 static void ask(struct conn *conn, const struct policy_answer *answer)
 {
-    struct egress *egress = conn->box->egress;
     int64_t wait_s = conn->box->policy.ask_s ? conn->box->policy.ask_s : EGRESS_ASK_S;
 
-    if (++egress->asked == 0)
-        egress->asked = 1;
-    conn->ask = egress->asked;
-    map_put(&egress->asks, ask_key(&conn->ask), conn);
+    conn_ask_begin(conn);
     if (!record_ask(conn, answer)) {
-        ask_over(conn);
+        conn_ask_over(conn);
         conn_refuse(conn, EGRESS_DENIED, answer, "nobody can be asked now");
         return;
     }
@@ -219,11 +247,11 @@ static void ask(struct conn *conn, const struct policy_answer *answer)
 
 void conn_answered(struct egress *egress, uint32_t number, bool allow)
 {
-    struct conn *conn = map_get(&egress->asks, ask_key(&number));
+    struct conn *conn = conn_by_ask(egress, number);
 
-    if (!conn)
+    if (!conn || conn->stage != STAGE_ASK)
         return; /* it did not wait so long */
-    ask_over(conn);
+    conn_ask_over(conn);
     if (!allow) {
         conn_refuse(conn, EGRESS_DENIED, NULL, "denied by whoever was asked");
         return;
@@ -237,7 +265,30 @@ void conn_answered(struct egress *egress, uint32_t number, bool allow)
  */
 static bool in_clear(const struct conn *conn)
 {
-    return conn->kind == EGRESS_KIND_HTTP && conn->port == 443 && !conn->unchecked;
+    return conn->kind == EGRESS_KIND_HTTP && conn->port == 443 && !conn->unchecked &&
+           !conn->opened && guard(tls_by_proxy);
+}
+
+void conn_over_limit(struct conn *conn)
+{
+    char why[96];
+
+    snprintf(why, sizeof(why), "this sandbox has used all of its %llu bytes",
+             (unsigned long long)conn->box->policy.max_bytes);
+    conn_refuse(conn, EGRESS_LIMITED, NULL, why);
+}
+
+/* A socket that has ended is read from, so that its end is seen. */
+size_t conn_may_take(struct conn *conn, int fd, size_t most)
+{
+    uint64_t left = box_left(conn->box);
+    char byte;
+
+    if (left)
+        return left < most ? (size_t)left : most;
+    if (conn->up_tls)
+        return 0; /* what the library holds is not seen on the socket */
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ? 0 : most;
 }
 
 void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path)
@@ -251,8 +302,12 @@ void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struc
     policy_decide(&conn->box->policy, &question, &answer);
     conn->unchecked = answer.unchecked;
     conn->granted = false;
-    if (answer.verdict == POLICY_DENY) {
+    if (!guard(each_request) && conn->request > 1)
+        answer.verdict = POLICY_ALLOW;
+    if (answer.verdict == POLICY_DENY && guard(decision)) {
         conn_refuse(conn, EGRESS_DENIED, &answer, NULL);
+    } else if (!box_left(conn->box)) {
+        conn_over_limit(conn);
     } else if (in_clear(conn)) {
         conn_refuse(conn, EGRESS_MALFORMED, NULL, "port 443, and not TLS");
     } else if (answer.verdict == POLICY_ASK) {
@@ -266,9 +321,9 @@ void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struc
 /* Of all that was looked up: any that may not be reached, and none is. */
 static const char *forbidden(struct conn *conn, struct policy_answer *answer)
 {
-    for (unsigned i = 0; i < conn->addr_count; i++) {
+    for (unsigned i = 0; i < conn->addr_count && (i == 0 || guard(every_answer)); i++) {
         policy_addr(&conn->box->policy, &conn->addrs[i], conn->port, answer);
-        if (answer->verdict != POLICY_ALLOW)
+        if (answer->verdict != POLICY_ALLOW && guard(address))
             return "it leads to an address that may not be reached";
         if (reach(conn->box->egress, &conn->addrs[i], conn->port) == REACH_OWN)
             return "it leads to this machine";
@@ -286,7 +341,7 @@ void conn_judge_again(struct conn *conn)
     };
     struct policy_answer answer;
 
-    if (!out && !conn->flowing)
+    if ((!out && !conn->flowing) || !guard(taken_back))
         return; /* it has not been judged yet, or is over */
     policy_decide(&conn->box->policy, &question, &answer);
     if (answer.verdict == POLICY_ASK && conn->granted)
@@ -307,6 +362,10 @@ static void conn_connected(struct conn *conn)
     conn->flowing = true;
     conn->started_ms = clock_wall_ms();
     conn->sent = conn->received = 0;
+    if (conn->opened) {
+        intercept_connected(conn);
+        return;
+    }
     if (conn->kind == EGRESS_KIND_HTTP) {
         http_connected(conn);
         return;
@@ -363,16 +422,13 @@ static void connect_next(struct conn *conn)
     conn_refuse(conn, EGRESS_UNREACHED, NULL, "nobody answers there");
 }
 
-static void connect_woken(struct conn *conn, bool down)
+static void connect_woken(struct conn *conn, bool down, uint32_t events)
 {
-    int error = 0;
-    socklen_t len = sizeof(error);
-
     if (down) {
         conn_close(conn); /* it hung up meanwhile */
         return;
     }
-    if (getsockopt(conn->up.fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error) {
+    if (events & (EPOLLERR | EPOLLHUP)) {
         conn->addr_at++;
         connect_next(conn);
         return;
@@ -415,7 +471,7 @@ bool conn_read(struct conn *conn, size_t max)
 
     if (!room)
         return true; /* what is there must be enough to say that it is too much */
-    ssize_t got = recv(conn->down.fd, room, MIN(READ_SIZE, max - conn->in.len), MSG_DONTWAIT);
+    ssize_t got = conn_get(conn, true, room, MIN(READ_SIZE, max - conn->in.len));
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got <= 0) {
@@ -430,26 +486,28 @@ bool conn_read(struct conn *conn, size_t max)
 static const char *misled(const struct conn *conn, enum hello hello, const struct host *name)
 {
     if (hello == HELLO_BAD)
-        return "port 443, and not TLS";
+        return guard(tls_in_443) ? "port 443, and not TLS" : NULL;
     if (conn->host.kind == HOST_ADDR)
         return hello == HELLO_NAMED ? "a server name, where an address was meant" : NULL;
     if (hello == HELLO_UNNAMED)
-        return "TLS without a server name";
-    return host_eq(name, &conn->host) ? NULL : "the server name is another one than the host";
+        return guard(server_name_said) ? "TLS without a server name" : NULL;
+    return host_eq(name, &conn->host) || !guard(server_name)
+               ? NULL
+               : "the server name is another one than the host";
 }
 
-static void hello_woken(struct conn *conn)
+void conn_hello(struct conn *conn)
 {
     struct host name = { 0 };
 
-    if (!conn_read(conn, HELLO_MAX))
-        return;
     enum hello hello = hello_read((const uint8_t *)conn->in.data, conn->in.len, &name);
     if (hello == HELLO_MORE && conn->in.len < HELLO_MAX)
         return;
     const char *why = misled(conn, hello, &name);
     if (why) {
         conn_refuse(conn, hello == HELLO_BAD ? EGRESS_MALFORMED : EGRESS_MISLED, NULL, why);
+    } else if (conn->opened) {
+        intercept_hello(conn);
     } else if (conn->flowing) {
         conn->ahead = conn->in;
         conn->in = (struct buf){ 0 };
@@ -500,20 +558,32 @@ static void woken(struct conn *conn, bool down, uint32_t events)
         conn_close(conn); /* nothing was asked for: it is gone */
         break;
     case STAGE_HEAD:
-        if (conn_read(conn, HTTP_HEAD_MAX + 1))
+        conn_flush(conn); /* of the answer before */
+        conn_wants(conn, EPOLLIN | (conn->out.len ? EPOLLOUT : 0), 0);
+        if (events & ~(uint32_t)EPOLLOUT && conn_read(conn, HTTP_HEAD_MAX + 1))
             http_head(conn);
         break;
-    case STAGE_HELLO:
-        if (down)
-            hello_woken(conn);
+    case STAGE_SELF:
+        if (!down || conn->ask)
+            conn_close(conn); /* it has gone */
         else
+            self_woken(conn);
+        break;
+    case STAGE_HELLO:
+        if (!down)
             conn_close(conn);
+        else if (conn_read(conn, HELLO_MAX))
+            conn_hello(conn);
+        break;
+    case STAGE_TLS_IN:
+    case STAGE_TLS_OUT:
+        intercept_woken(conn, down);
         break;
     case STAGE_DNS:
         dns_woken(conn);
         break;
     case STAGE_CONNECT:
-        connect_woken(conn, down);
+        connect_woken(conn, down, events);
         break;
     case STAGE_TUNNEL:
         relay_woken(conn, down, events);
@@ -527,14 +597,32 @@ static void woken(struct conn *conn, bool down, uint32_t events)
     }
 }
 
+/* What of it counts; 0: nothing, and it shall not be woken so again. */
+static uint32_t counts(struct conn *conn, struct watch *watch, const struct tls_conn *tls,
+                       uint32_t events, uint32_t wanted)
+{
+    if (tls)
+        return intercept_events(tls, watch, events);
+    events &= wanted | EPOLLERR | EPOLLHUP;
+    if (!events)
+        loop_change(conn->box->egress->loop, watch, wanted);
+    return events;
+}
+
 static void on_down(struct watch *watch, uint32_t events)
 {
-    woken(container_of(watch, struct conn, down), true, events);
+    struct conn *conn = container_of(watch, struct conn, down);
+
+    if ((events = counts(conn, watch, conn->down_tls, events, conn->down_wants)))
+        woken(conn, true, events);
 }
 
 static void on_up(struct watch *watch, uint32_t events)
 {
-    woken(container_of(watch, struct conn, up), false, events);
+    struct conn *conn = container_of(watch, struct conn, up);
+
+    if ((events = counts(conn, watch, conn->up_tls, events, conn->up_wants)))
+        woken(conn, false, events);
 }
 
 static void on_timer(struct timer *timer)
@@ -549,12 +637,19 @@ static void on_timer(struct timer *timer)
         ask_give_up(conn);
         conn_refuse(conn, EGRESS_DENIED, NULL, "nobody has answered in time whether it may");
         break;
+    case STAGE_SELF:
+        self_late(conn);
+        break;
     case STAGE_LOOKUP:
         conn_refuse(conn, EGRESS_UNRESOLVED, NULL, "the resolver does not answer");
         break;
     case STAGE_CONNECT:
         conn->addr_at++;
         connect_next(conn);
+        break;
+    case STAGE_TLS_IN:
+    case STAGE_TLS_OUT:
+        intercept_late(conn);
         break;
     default:
         conn_close(conn);
@@ -588,6 +683,8 @@ static void begin_transparent(struct conn *conn)
         conn_refuse(conn, EGRESS_DENIED, NULL, "this address stands for no name");
     } else if (conn->kind == EGRESS_KIND_HTTP) {
         conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+    } else if (intercept_takes(conn)) {
+        return;
     } else if (conn->kind == EGRESS_KIND_TLS) {
         conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
     } else {
@@ -632,16 +729,14 @@ void conn_policy(struct conn *conn)
 static struct conn *conn_make(struct box *box, int fd)
 {
     struct egress *egress = box->egress;
-    const int on = 1;
     struct err err = { 0 };
-
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     struct conn *conn = xnew(struct conn);
+
     conn->box = box;
     conn->up.fd = -1;
     conn->timer.fn = on_timer;
     conn->serial = ++egress->serial;
-    conn->down = (struct watch){ .fd = fd, .events = 0, .fn = on_down };
+    conn->down = (struct watch){ .fd = fd, .events = EPOLLIN, .fn = on_down };
     if (loop_watch(egress->loop, &conn->down, &err) < 0) {
         close(fd);
         free(conn);

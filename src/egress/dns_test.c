@@ -11,9 +11,25 @@
 static struct names names;
 static unsigned asked;
 
+static void begin(void)
+{
+    if (!names.kept)
+        names_open(&names, kept_open(-1));
+}
+
+static void end(void)
+{
+    struct kept *kept = names.kept;
+
+    names_free(&names);
+    kept_close(kept);
+    names = (struct names){ 0 };
+}
+
 static uint32_t name(void *ctx, const struct host *host)
 {
     asked++;
+    begin();
     return names_put(ctx, host);
 }
 
@@ -68,8 +84,7 @@ TEST(a_name_has_one_address_whatever_its_case)
     CHECK(ask_a("atoll.internal") == EGRESS_SELF);
     CHECK(ask_a("localhost") == 0x7f000001 && ask_a("a.localhost") == 0x7f000001);
     CHECK(ask_a("notlocalhost") != 0x7f000001);
-    names_free(&names);
-    names = (struct names){ 0 };
+    end();
 }
 
 static void check_empty(const char *text, unsigned type, unsigned class, unsigned code)
@@ -140,6 +155,7 @@ TEST(names_are_bounded_and_the_oldest_makes_room)
     struct host host, first;
     char text[32];
 
+    begin();
     CHECK(host_parse_name(STR("first.test"), &first, NULL) == 0);
     uint32_t first_addr = names_put(&names, &first), second_addr = 0;
     for (unsigned i = 1; i < EGRESS_NAMES_MAX; i++) {
@@ -153,6 +169,89 @@ TEST(names_are_bounded_and_the_oldest_makes_room)
     uint32_t last = names_put(&names, &host);
     CHECK(names.count == EGRESS_NAMES_MAX && last != second_addr);
     CHECK(names_get(&names, first_addr, &host) && !names_get(&names, second_addr, &host));
+    end();
+}
+
+static uint32_t put(const char *text)
+{
+    struct host host;
+
+    CHECK(host_parse_name(str_of(text), &host, NULL) == 0);
+    return names_put(&names, &host);
+}
+
+static bool stands_for(uint32_t addr, const char *text)
+{
+    struct host host;
+
+    return names_get(&names, addr, &host) && str_is(host_str(&host), text);
+}
+
+/* The process dies: of all that it had, only what is kept is left. */
+static void again(void)
+{
+    struct kept *kept = names.kept;
+
     names_free(&names);
-    names = (struct names){ 0 };
+    names_open(&names, kept);
+}
+
+TEST(names_are_found_again)
+{
+    begin();
+    uint32_t one = put("one.test"), two = put("two.test");
+
+    again();
+    CHECK(names.count == 2 && stands_for(one, "one.test") && stands_for(two, "two.test"));
+    CHECK(put("one.test") == one && put("three.test") != one && put("three.test") != two);
+    end();
+}
+
+TEST(what_is_found_keeps_its_turn)
+{
+    char text[32];
+
+    begin();
+    uint32_t first = put("first.test"), second = put("second.test");
+    for (unsigned i = 2; i < EGRESS_NAMES_MAX; i++) {
+        snprintf(text, sizeof(text), "n%u.test", i);
+        put(text);
+    }
+    CHECK(stands_for(first, "first.test")); /* used last */
+    again();
+    CHECK(names.count == EGRESS_NAMES_MAX);
+    uint32_t more = put("one.more.test");
+    CHECK(names.count == EGRESS_NAMES_MAX && more != second && !stands_for(second, "second.test"));
+    CHECK(stands_for(first, "first.test") && stands_for(more, "one.more.test"));
+    end();
+}
+
+/* Whatever was half written, or is none of ours, stands for nothing. */
+TEST(what_cannot_be_is_not_found)
+{
+    begin();
+    uint32_t good = put("good.test");
+    uint32_t bad[6];
+    for (unsigned i = 0; i < 6; i++) {
+        char text[32];
+
+        snprintf(text, sizeof(text), "bad%u.test", i);
+        bad[i] = put(text);
+    }
+    struct kept_name *at = names.kept->names;
+    at[1].addr = 0;                            /* killed before it was written */
+    memset(at[2].text, 'x', sizeof(at->text)); /* no end */
+    memcpy(at[3].text, "no name!", 9);
+    memcpy(at[4].text, "127.0.0.1", 10);
+    at[5].addr = EGRESS_SELF;
+    at[6].addr = good; /* of another, used later: the first stays */
+    again();
+    CHECK(names.count == 1 && stands_for(good, "good.test"));
+    for (unsigned i = 0; i < 6; i++)
+        CHECK(!stands_for(bad[i], "x"));
+    CHECK(!stands_for(EGRESS_SELF, "bad4.test"));
+    names.kept->top = UINT32_MAX;
+    again();
+    CHECK(names.count == 1 && put("new.test") != 0);
+    end();
 }

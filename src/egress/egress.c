@@ -19,6 +19,7 @@ static void peer_gone(struct egress *egress)
 {
     if (egress->peer.fd < 0)
         return;
+    record_flush(egress);
     loop_unwatch(egress->loop, &egress->peer);
     close(egress->peer.fd);
     egress->peer.fd = -1;
@@ -35,7 +36,8 @@ static void on_policy(struct egress *egress, const struct egress_msg *msg)
 {
     const struct egress_policy *policy = &msg->body.policy;
 
-    box_policy(egress, &policy->name, (struct str){ msg->tail, (size_t)policy->size });
+    box_policy(egress, &policy->name, policy->used,
+               (struct str){ msg->tail, (size_t)policy->size });
 }
 
 static void on_inject(struct egress *egress, const struct egress_msg *msg)
@@ -62,6 +64,14 @@ static void on_answer(struct egress *egress, const struct egress_msg *msg)
     conn_answered(egress, msg->head.number, msg->body.answer.allow == 1);
 }
 
+static void on_told(struct egress *egress, const struct egress_msg *msg)
+{
+    const struct egress_told *told = &msg->body.told;
+
+    self_told(egress, msg->head.number, (int)told->status,
+              (struct str){ msg->tail, (size_t)told->size });
+}
+
 /* clang-format off */
 static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct egress_msg *msg) = {
     [EGRESS_CONFIG] = on_config,
@@ -70,6 +80,7 @@ static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct e
     [EGRESS_INJECT] = on_inject,
     [EGRESS_SYNCED] = on_synced,
     [EGRESS_ANSWER] = on_answer,
+    [EGRESS_TOLD]   = on_told,
 };
 /* clang-format on */
 
@@ -111,7 +122,9 @@ static void on_message(struct egress *egress, const struct wire_msg *msg, int *f
 {
     struct wire_msg pong = { .verb = WIRE_PONG, .number = msg->number };
 
-    if (msg->verb == WIRE_EGRESS_BOX && count >= 2 && count <= LISTENERS + 1 &&
+    unsigned kept = msg->egress.flags & EGRESS_KEPT ? 1 : 0;
+
+    if (msg->verb == WIRE_EGRESS_BOX && count >= 2 + kept && count <= LISTENERS + 1 + kept &&
         box_name_ok(&msg->egress.name) && msg->egress.slot < BOX_SLOTS) {
         box_comes(egress, &msg->egress, fds, count);
         return;
@@ -155,19 +168,35 @@ static struct egress *egress_make(struct loop *loop)
     egress->link = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_link };
     egress->peer = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_peer };
     egress->space = xmalloc(EGRESS_MSG_MAX);
-    egress->routes = -1;
+    egress->routes = egress->changes = -1;
+    egress->records = xmalloc(EGRESS_MANY * sizeof(*egress->records));
+    egress->pid = (uint32_t)getpid();
+    loop_before_wait(loop, record_flush, egress);
     return egress;
 }
 
+/* Whom hosts may be certified by. Without anybody, TLS that is to be opened goes nowhere. */
+static int trust_open(struct egress *egress, struct str roots, struct err *err)
+{
+    if (trust_new(&egress->trust, err) < 0) {
+        log_warn("hosts cannot be verified", kv_str("error", err->msg));
+        if (trust_empty(&egress->trust, err) < 0)
+            return -1;
+    }
+    if (roots.n && trust_add(egress->trust, roots, err) < 0)
+        return err_wrap(err, "egress_authorities");
+    return 0;
+}
+
 int egress_new(struct egress **out, struct loop *loop, int link, const struct seal_private *key,
-               struct err *err)
+               struct str roots, struct err *err)
 {
     struct egress *egress = egress_make(loop);
 
     egress->key = *key;
     egress->link.fd = link;
     if (loop_watch(loop, &egress->link, err) < 0 || reach_open(egress, err) < 0 ||
-        resolver_new(egress, err) < 0) {
+        resolver_new(egress, err) < 0 || trust_open(egress, roots, err) < 0) {
         egress_free(egress);
         return -1;
     }
@@ -201,8 +230,10 @@ void egress_free(struct egress *egress)
     map_free(&egress->asks);
     resolver_free(egress);
     pipes_free(egress);
-    if (egress->routes >= 0)
-        close(egress->routes);
+    reach_close(egress);
+    loop_before_wait(egress->loop, NULL, NULL);
+    free(egress->records);
+    trust_free(egress->trust);
     free(egress->space);
     explicit_bzero(&egress->key, sizeof(egress->key));
     free(egress);

@@ -18,10 +18,11 @@ struct egress;
 
 /*
  * Before the jail: everything that needs a file or an unusual socket. `link` is the warden's; `key`
- * opens the secrets that are to go into requests.
+ * opens the secrets that are to go into requests. `roots` are authorities in PEM that hosts may be
+ * certified by besides those that the machine trusts; empty: none.
  */
 must_use int egress_new(struct egress **out, struct loop *loop, int link,
-                        const struct seal_private *key, struct err *err);
+                        const struct seal_private *key, struct str roots, struct err *err);
 
 /* Not for sandboxes: one listener, to which callers bring signed tokens (signed.c, policy/grant.h).
  */

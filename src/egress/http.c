@@ -36,6 +36,8 @@ struct http {
     bool begun;             /* the answer's head went out */
     bool in_chunks;         /* the answer goes out in chunks */
     bool keep;              /* another request may follow */
+    bool upgrade;           /* it wants to go on as WebSocket… */
+    bool raw;               /* …and may */
 };
 
 void http_free(struct conn *conn)
@@ -52,14 +54,18 @@ void http_free(struct conn *conn)
 
 /* ---- answers of our own ---- */
 
-static void put_answer(struct conn *conn, int status, const char *reason, struct str body,
-                       bool keep)
+void http_answer(struct conn *conn, int status, const char *reason, struct str body)
 {
     buf_printf(&conn->out,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-               "Cache-Control: no-store\r\n%s\r\n",
-               status, reason, body.n, keep ? "" : "Connection: close\r\n");
+               "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+               status, reason, body.n);
     buf_str(&conn->out, body);
+}
+
+const struct h1_head *http_head_of(const struct conn *conn)
+{
+    return &conn->http->head;
 }
 
 static const struct {
@@ -72,6 +78,7 @@ static const struct {
     [EGRESS_MISLED] = { 403, "Forbidden", "egress_misled" },
     [EGRESS_UNRESOLVED] = { 502, "Bad Gateway", "unresolved" },
     [EGRESS_UNREACHED] = { 502, "Bad Gateway", "unreached" },
+    [EGRESS_DISTRUSTED] = { 502, "Bad Gateway", "distrusted" },
     [EGRESS_LIMITED] = { 429, "Too Many Requests", "egress_limited" },
 };
 
@@ -110,7 +117,7 @@ void http_refusal(struct conn *conn, enum egress_verdict verdict,
     json_close(&out, '}');
     json_close(&out, '}');
     buf_putc(&body, '\n');
-    put_answer(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&body), false);
+    http_answer(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&body));
 }
 
 static void refuse(struct conn *conn, const char *text)
@@ -123,7 +130,7 @@ static void refuse(struct conn *conn, const char *text)
 
 static bool is_proxy(const struct conn *conn)
 {
-    return conn->to_port == EGRESS_PORT;
+    return conn->to_port == EGRESS_PORT && !conn->opened;
 }
 
 static bool has_prefix(struct str text, const char *prefix)
@@ -140,7 +147,7 @@ static void connect_head(struct conn *conn, const struct h1_head *head, size_t l
     char why[ERR_MSG_SIZE];
 
     conn->kind = EGRESS_KIND_CONNECT;
-    for (size_t i = 0; i < head->count; i++)
+    for (size_t i = 0; i < head->count && guard(connect_body); i++)
         if (str_eq_nocase(head->headers[i].name, STR("content-length")) ||
             str_eq_nocase(head->headers[i].name, STR("transfer-encoding"))) {
             refuse(conn, "CONNECT with a body");
@@ -157,6 +164,8 @@ static void connect_head(struct conn *conn, const struct h1_head *head, size_t l
     }
     buf_consume(&conn->in, len);
     http_free(conn); /* from here on it is a tunnel */
+    if (intercept_takes(conn))
+        return;
     conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
 }
 
@@ -166,14 +175,14 @@ static const char *authority(struct conn *conn, const struct h1_head *head, stru
     struct host host;
     uint16_t port;
 
-    if (host_port_parse(head->host, 80, &host, &port, err) < 0)
+    if (host_port_parse(head->host, conn->opened ? 443 : 80, &host, &port, err) < 0)
         return err->msg;
     if (is_proxy(conn)) {
         conn->host = host;
         conn->port = port;
         return NULL;
     }
-    return host_eq(&host, &conn->host) && port == conn->port
+    return (host_eq(&host, &conn->host) && port == conn->port) || !guard(host_field)
                ? NULL
                : "Host is another one than the address stands for";
 }
@@ -182,7 +191,7 @@ static bool passed_on(const struct h1_head *head, const struct http_header *fiel
 {
     static const char *const own[] = { "host", "content-length", "expect", "via", "forwarded" };
 
-    if (header_is_hop(field->name) || has_prefix(field->name, "proxy-"))
+    if ((header_is_hop(field->name) || has_prefix(field->name, "proxy-")) && guard(proxy_fields))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
         if (str_eq_nocase(field->name, str_of(own[i])))
@@ -200,7 +209,8 @@ static void put_field(struct conn *conn, const struct http_header *field)
     const struct creds_plan *plan = &conn->http->plan;
     size_t start = conn->ahead.len;
 
-    if (creds_any(plan) && str_eq_nocase(field->name, STR("accept-encoding")))
+    if (creds_any(plan) && (str_eq_nocase(field->name, STR("accept-encoding")) ||
+                            str_eq_nocase(field->name, STR("sec-websocket-extensions"))))
         return; /* the answer is looked through, so it must come as it is */
     buf_str(&conn->ahead, field->name);
     buf_puts(&conn->ahead, ": ");
@@ -226,13 +236,16 @@ static void compose(struct conn *conn)
     conn->http->plan = creds_plan(conn->http->creds,
                                   &(struct inject_question){ .host = &conn->host,
                                                              .port = conn->port,
+                                                             .tls = conn->opened == OPENED_YES,
                                                              .method = rule_method(head->method),
                                                              .path = head->target });
-    host_port_text(&conn->host, conn->port == 80 ? 0 : conn->port, name);
+    host_port_text(&conn->host, conn->port == (conn->opened ? 443 : 80) ? 0 : conn->port, name);
     buf_str(&conn->ahead, head->method);
     buf_putc(&conn->ahead, ' ');
     buf_str(&conn->ahead, head->target);
-    buf_printf(&conn->ahead, " HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", name);
+    buf_printf(&conn->ahead, " HTTP/1.1\r\nHost: %s\r\n%s", name,
+               conn->http->upgrade ? "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+                                   : "Connection: close\r\n");
     for (size_t i = 0; i < head->count; i++)
         if (passed_on(head, &head->fields[i]))
             put_field(conn, &head->fields[i]);
@@ -244,6 +257,23 @@ static void compose(struct conn *conn)
     else if (head->body_size > 0 || str_is(head->method, "POST") || str_is(head->method, "PUT"))
         buf_printf(&conn->ahead, "Content-Length: %lld\r\n", (long long)head->body_size);
     buf_puts(&conn->ahead, "\r\n");
+}
+
+/* RFC 6455; anything else that a connection might become is not passed on. */
+static bool wants_websocket(const struct h1_head *head)
+{
+    bool upgrade = false, websocket = false;
+
+    for (size_t i = 0; i < head->count; i++) {
+        const struct http_header *field = &head->fields[i];
+
+        upgrade = upgrade ||
+                  (str_is(field->name, "connection") && header_lists(field->value, STR("upgrade")));
+        websocket = websocket || (str_is(field->name, "upgrade") &&
+                                  str_eq_nocase(field->value, STR("websocket")));
+    }
+    return upgrade && websocket && str_is(head->method, "GET") && head->body_size == 0 &&
+           head->version == HTTP_1_1;
 }
 
 static void request(struct conn *conn)
@@ -263,14 +293,15 @@ static void request(struct conn *conn)
     }
     if (!conn->box->egress->signer && conn->port == 80 &&
         str_is(host_str(&conn->host), EGRESS_NAME)) {
-        self_answer(conn, http->head.method, http->head.path);
+        self_asked(conn);
         return;
     }
-    if (str_is(http->head.method, "TRACE")) {
+    if (str_is(http->head.method, "TRACE") && guard(trace)) {
         refuse(conn, "TRACE is not passed on");
         return;
     }
     http->origin.to_head = str_is(http->head.method, "HEAD");
+    http->upgrade = http->origin.may_switch = wants_websocket(&http->head);
     http->keep = http->head.keep_alive && http->head.version == HTTP_1_1;
     http->left = http->head.body_size > 0 ? (uint64_t)http->head.body_size : 0;
     http->body_done = http->head.body_size == 0;
@@ -309,7 +340,7 @@ void http_head(struct conn *conn)
     }
     buf_consume(&conn->in, (size_t)len);
     if (conn->kind == EGRESS_KIND_SELF)
-        self_answer(conn, http->head.method, http->head.path);
+        self_asked(conn);
     else
         request(conn);
 }
@@ -329,12 +360,8 @@ static void finished(struct conn *conn)
         return;
     }
     conn_flush(conn);
-    if (conn->out.len) { /* who does not read its answers gets no further ones */
-        conn_end(conn);
-        return;
-    }
     conn_stage(conn, STAGE_HEAD, EGRESS_IDLE_MS);
-    conn_wants(conn, EPOLLIN, 0);
+    conn_wants(conn, EPOLLIN | (conn->out.len ? EPOLLOUT : 0), 0);
     if (conn->in.len)
         http_head(conn);
 }
@@ -352,6 +379,10 @@ static bool body_forward(struct conn *conn)
     struct http *http = conn->http;
     const struct h1_bad *bad;
 
+    if (http->raw && conn->ahead.len < EGRESS_IN_MAX) {
+        buf_str(&conn->ahead, buf_view(&conn->in));
+        buf_clear(&conn->in);
+    }
     while (!http->body_done && conn->in.len && conn->ahead.len < EGRESS_IN_MAX) {
         struct str piece = { conn->in.data, MIN(conn->in.len, http->left) };
         int64_t taken = (int64_t)piece.n;
@@ -384,7 +415,11 @@ static void answer_head(struct conn *conn)
     size_t start = conn->out.len;
 
     http->begun = true;
-    http->in_chunks = (origin->framing == FRAMED_CHUNKED || origin->framing == FRAMED_CLOSE) &&
+    http->raw = origin->status == 101;
+    if (http->raw)
+        http->keep = false;
+    http->in_chunks = !http->raw &&
+                      (origin->framing == FRAMED_CHUNKED || origin->framing == FRAMED_CLOSE) &&
                       http->head.version == HTTP_1_1;
     if (origin->framing == FRAMED_CLOSE && !http->in_chunks)
         http->keep = false;
@@ -403,11 +438,14 @@ static void answer_head(struct conn *conn)
         buf_str(&conn->out, field->value);
         buf_puts(&conn->out, "\r\n");
     }
-    if (http->in_chunks)
+    if (http->raw)
+        buf_puts(&conn->out, "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+    else if (http->in_chunks)
         buf_puts(&conn->out, "Transfer-Encoding: chunked\r\n");
     else if (origin->framing == FRAMED_LENGTH)
         buf_printf(&conn->out, "Content-Length: %llu\r\n", (unsigned long long)origin->left);
-    buf_puts(&conn->out, http->keep ? "\r\n" : "Connection: close\r\n\r\n");
+    if (!http->raw)
+        buf_puts(&conn->out, http->keep ? "\r\n" : "Connection: close\r\n\r\n");
     creds_hide(http->creds, conn->out.data + start, conn->out.len - start);
 }
 
@@ -428,6 +466,13 @@ static void answer_body(struct conn *conn, struct str piece, bool end)
 
     if (!creds_any(&http->plan)) {
         put_body(conn, piece);
+        return;
+    }
+    if (http->raw) { /* who waits for a message gets it: only what comes in one piece is found */
+        size_t start = conn->out.len;
+
+        put_body(conn, piece);
+        creds_hide(http->creds, conn->out.data + start, conn->out.len - start);
         return;
     }
     buf_str(&http->held, piece);
@@ -485,11 +530,24 @@ static void answer_over(struct conn *conn)
     }
 }
 
+/* An answer that has begun is cut, so that nobody takes it for whole. */
+static void over_limit(struct conn *conn)
+{
+    if (conn->http->begun)
+        buf_clear(&conn->out);
+    conn_over_limit(conn);
+}
+
 static bool read_up(struct conn *conn)
 {
     char data[READ_SIZE];
-    ssize_t got = recv(conn->up.fd, data, sizeof(data), MSG_DONTWAIT);
+    size_t most = conn_may_take(conn, conn->up.fd, sizeof(data));
 
+    if (!most) {
+        over_limit(conn);
+        return false;
+    }
+    ssize_t got = conn_get(conn, false, data, most);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got <= 0) {
@@ -497,23 +555,35 @@ static bool read_up(struct conn *conn)
         return false;
     }
     conn->received += (uint64_t)got;
+    box_uses(conn->box, (size_t)got);
     return answer_take(conn, (struct str){ data, (size_t)got });
 }
 
+/* False: the connection is no more. */
 static bool write_up(struct conn *conn)
 {
-    ssize_t put = send(conn->up.fd, conn->ahead.data, conn->ahead.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    size_t most = (size_t)MIN(conn->ahead.len, box_left(conn->box));
 
-    if (put < 0)
-        return errno == EAGAIN || errno == EINTR || errno == EPIPE || errno == ECONNRESET;
+    if (!most) {
+        over_limit(conn);
+        return false;
+    }
+    ssize_t put = conn_put(conn, false, conn->ahead.data, most);
+    if (put < 0 && (errno == EAGAIN || errno == EINTR || errno == EPIPE || errno == ECONNRESET))
+        return true;
+    if (put < 0) {
+        conn_close(conn);
+        return false;
+    }
     conn->sent += (uint64_t)put;
+    box_uses(conn->box, (size_t)put);
     buf_consume(&conn->ahead, (size_t)put);
     return true;
 }
 
 static void wants(struct conn *conn)
 {
-    bool body = !conn->http->body_done && conn->ahead.len < EGRESS_IN_MAX;
+    bool body = (!conn->http->body_done || conn->http->raw) && conn->ahead.len < EGRESS_IN_MAX;
 
     conn_wants(conn, (body ? EPOLLIN : 0) | (conn->out.len ? EPOLLOUT : 0),
                (conn->out.len < EGRESS_IN_MAX ? EPOLLIN : 0) | (conn->ahead.len ? EPOLLOUT : 0));
@@ -521,7 +591,7 @@ static void wants(struct conn *conn)
 
 void http_woken(struct conn *conn, bool down, uint32_t events)
 {
-    conn_timer(conn, EGRESS_IDLE_MS);
+    conn_timer(conn, conn->http->raw ? 0 : EGRESS_IDLE_MS); /* as tunnels: as long as they like */
     if (down && events & (EPOLLERR | EPOLLHUP)) {
         conn_close(conn);
         return;
@@ -534,10 +604,8 @@ void http_woken(struct conn *conn, bool down, uint32_t events)
     }
     if (!down && events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !read_up(conn))
         return;
-    if (conn->ahead.len && !write_up(conn)) {
-        conn_close(conn);
+    if (conn->ahead.len && !write_up(conn))
         return;
-    }
     conn_flush(conn);
     wants(conn);
 }
@@ -549,34 +617,4 @@ void http_connected(struct conn *conn)
         buf_puts(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
     conn_stage(conn, STAGE_HTTP, EGRESS_IDLE_MS);
     http_woken(conn, true, 0);
-}
-
-/* ---- atoll.internal ---- */
-
-void self_answer(struct conn *conn, struct str method, struct str path)
-{
-    autobuf struct buf body = { 0 };
-    struct json_out out = json_to(&body);
-    bool found = str_is(path, "/"), get = str_is(method, "GET");
-
-    json_open(&out, '{');
-    if (found && get) {
-        json_kv_text(&out, "sandbox", conn->box->id);
-        json_kv_text(&out, "egress_mode", policy_mode_name(conn->box->policy.mode));
-        json_kv_int(&out, "policy_version", (int64_t)conn->box->policy.version);
-        json_kv_int(&out, "rules", conn->box->policy.rule_count);
-    } else {
-        json_kv_text(&out, "error", found ? "only GET is answered here" : "nothing here");
-    }
-    json_close(&out, '}');
-    buf_putc(&body, '\n');
-    put_answer(conn,
-               !found ? 404
-               : get  ? 200
-                      : 405,
-               !found ? "Not Found"
-               : get  ? "OK"
-                      : "Method Not Allowed",
-               buf_view(&body), false);
-    conn_end(conn);
 }

@@ -246,6 +246,11 @@ int mint_ca_pem(const struct mint *mint, struct buf *out, struct err *err)
     return 0;
 }
 
+uint32_t mint_hash(const struct mint *mint)
+{
+    return (uint32_t)X509_subject_name_hash(mint->ca);
+}
+
 bool mint_stale(const struct mint *mint, int64_t now_s)
 {
     return now_s > mint->ca_until_s - MINT_CA_S / 2;

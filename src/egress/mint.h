@@ -35,6 +35,8 @@ void mint_free(struct mint *mint);
 
 /* Appends the authority's certificate as PEM: what the sandbox must trust. */
 must_use int mint_ca_pem(const struct mint *mint, struct buf *out, struct err *err);
+/* Of its subject, as OpenSSL names files in a directory of authorities. */
+uint32_t mint_hash(const struct mint *mint);
 /* Is the authority's certificate so old that the sandbox should get another (mint_new)? */
 bool mint_stale(const struct mint *mint, int64_t now_s);
 

@@ -8,7 +8,8 @@
  *                      ├─▶ (other ports) ────────┘      │               ├─▶ HELLO (in a tunnel)
  *                      └─▶ DNS                          └─▶ END         └─▶ TUNNEL
  *
- * (A decision may be to ask somebody: ASK, which ends as if it had been made then.)
+ * (A decision may be to ask somebody: ASK, which ends as if it had been made then. What becomes of
+ * TLS that is opened is in intercept.c.)
  *
  * Nothing is looked up before a decision allowed it, nothing is connected to that was not looked at
  * after the lookup, and what comes out of a lookup is used once.
@@ -23,7 +24,10 @@
 #include "base/map.h"
 #include "egress/creds.h"
 #include "egress/egress.h"
+#include "egress/guard.h"
+#include "egress/kept.h"
 #include "egress/names.h"
+#include "egress/trust.h"
 #include "policy/policy.h"
 #include "wire/wire.h"
 
@@ -44,14 +48,19 @@ struct egress {
     struct box *slots[BOX_SLOTS];
     struct map by_id; /* struct box */
     unsigned boxes;
-    uint32_t asked;  /* number of the last question */
-    struct map asks; /* struct conn, by the number of what it waits for */
-    uint64_t serial; /* of the last connection */
-    uint64_t lost;   /* records that nobody took */
-    char *space;     /* EGRESS_MSG_MAX bytes to read a message into */
+    uint32_t asked;             /* number of the last question */
+    struct map asks;            /* struct conn, by the number of what it waits for */
+    uint64_t serial;            /* of the last connection */
+    uint64_t lost;              /* records that nobody took */
+    struct egress_msg *records; /* EGRESS_MANY, that wait for the end of this turn */
+    unsigned record_count;
+    uint32_t pid;
+    char *space; /* EGRESS_MSG_MAX bytes to read a message into */
     struct resolver *resolver;
+    struct trust *trust;   /* for TLS that is opened; NULL: none is */
     struct signer *signer; /* of `atoll proxy`; NULL for sandboxes */
-    int routes;            /* netlink */
+    int routes, changes;   /* netlink: what is asked, and what is told of changes */
+    struct route *ways;    /* reach.c: what was answered */
     int pipes[EGRESS_PIPES_MAX][2];
     unsigned pipe_count;
 };
@@ -64,11 +73,17 @@ struct box {
     bool held; /* it is not accepted from for now */
     uint32_t slot;
     struct watch listeners[LISTENERS], dns; /* fd -1: none */
-    struct timer hold;
+    struct timer hold, tell; /* until it accepts again; until it is told how much was used */
+    uint64_t said_used;      /* bytes, by the api process */
+    int64_t self_ms;         /* since when requests to atoll.internal are counted */
+    unsigned self_count;
     struct buf bytes;     /* of the policy, as the api process said it */
     bool said;            /* it has said one */
     struct policy policy; /* a view of them; policy_none */
     struct creds *creds;  /* what goes into its requests; NULL: nothing */
+    struct kept *kept;    /* while it is here */
+    struct mint *mint;    /* its authority; NULL: no TLS of it is opened */
+    struct timer retell;  /* the authority was not taken */
     struct names names;
     struct list conns;
     unsigned conn_count;
@@ -81,13 +96,20 @@ void box_comes(struct egress *egress, const struct egress_box *what, const int *
                unsigned count);
 void box_goes(struct egress *egress, uint32_t slot);
 /* Of the api process. */
-void box_policy(struct egress *egress, const struct box_name *name, struct str bytes);
+void box_policy(struct egress *egress, const struct box_name *name, uint64_t used,
+                struct str bytes);
 void box_forget(struct egress *egress, const struct box_name *name);
 /* Of the sandboxes of which a policy was said. */
 void box_inject(struct egress *egress, const struct box_name *name, struct str bytes);
 /* Nothing more will be said of those of which nothing was. */
 void boxes_synced(struct egress *egress);
 void box_init(struct box *box, struct egress *egress, const char *id);
+/*
+ * Bytes that it may still send and receive, UINT64_MAX without a limit; and so many were. Those
+ * that are taken from a socket count, so that never more than allowed get to the other.
+ */
+uint64_t box_left(const struct box *box);
+void box_uses(struct box *box, size_t bytes);
 /* One of its connections has ended: there may be room for another. */
 void box_has_room(struct box *box);
 uint32_t box_name_addr(void *box, const struct host *host); /* a dns_name_fn */
@@ -99,10 +121,13 @@ enum stage {
     STAGE_POLICY, /* waits to be told what holds */
     STAGE_HEAD,   /* reads a request */
     STAGE_HELLO,  /* reads the first message of TLS */
+    STAGE_TLS_IN, /* TLS with the program inside */
     STAGE_DNS,    /* questions over TCP */
+    STAGE_SELF,   /* reads a request to atoll.internal, or waits for its answer */
     STAGE_ASK,    /* somebody is asked whether it may */
     STAGE_LOOKUP,
     STAGE_CONNECT,
+    STAGE_TLS_OUT, /* TLS with the far end */
     STAGE_TUNNEL,
     STAGE_HTTP, /* one request and its answer */
     STAGE_END,  /* the last bytes go out */
@@ -123,11 +148,14 @@ struct http; /* http.c */
 struct conn {
     struct list link;
     struct box *box;
-    struct watch down, up; /* the program inside, and the far end; fd -1: none */
+    struct watch down, up;         /* the program inside, and the far end; fd -1: none */
+    uint32_t down_wants, up_wants; /* of their events: what counts of those that are watched for */
     struct timer timer;
     enum stage stage;
     uint8_t kind; /* enum egress_kind */
     bool revoked, flowing;
+    enum { OPENED_NO, OPENED_SOON, OPENED_YES } opened; /* is its TLS? (intercept.c) */
+    struct tls_conn *down_tls, *up_tls;                 /* NULL: in clear */
     uint16_t to_port; /* where the program inside thinks it is going */
     struct addr to;
     uint64_t serial;
@@ -166,6 +194,10 @@ must_use bool conn_read(struct conn *conn, size_t max);
 void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path);
 /* Of the api process: what it was asked by this number may be, or may not. */
 void conn_answered(struct egress *egress, uint32_t number, bool allow);
+/* Gives it a number by which an answer finds it; until it is over. */
+void conn_ask_begin(struct conn *conn);
+void conn_ask_over(struct conn *conn);
+struct conn *conn_by_ask(struct egress *egress, uint32_t number);
 /* Looks the host up and connects to it; conn_connected, or the end. */
 void conn_reach(struct conn *conn);
 /* Ends it with a record; what is said inside depends on its kind. */
@@ -174,7 +206,33 @@ void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct po
 /* Sends what is in conn->out, waits a little for it to be taken, and closes. */
 void conn_end(struct conn *conn);
 void conn_flush(struct conn *conn);
+/* There is more to be moved than the sandbox may. */
+void conn_over_limit(struct conn *conn);
+/* How much may be read from a socket now; 0: nothing, and there is something to be read. */
+size_t conn_may_take(struct conn *conn, int fd, size_t most);
 void conn_up_close(struct conn *conn);
+
+/* The first message of TLS is there, or a part of it. */
+void conn_hello(struct conn *conn);
+
+/* ---- intercept.c ---- */
+
+/* As recv and send on either socket, through TLS where there is some. */
+ssize_t conn_get(struct conn *conn, bool down, void *out, size_t len);
+ssize_t conn_put(struct conn *conn, bool down, const void *data, size_t len);
+/* Does the policy say that TLS to conn->host is opened? Then it goes on from here, or is over. */
+must_use bool intercept_takes(struct conn *conn);
+void intercept_hello(struct conn *conn); /* the first message is good */
+void intercept_connected(struct conn *conn);
+void intercept_woken(struct conn *conn, bool down);
+void intercept_late(struct conn *conn);
+void intercept_free(struct conn *conn, bool down); /* with a word that nothing more comes */
+/* What to wait for, and what it means: the library may hold bytes that no socket announces. */
+uint32_t intercept_wants(const struct tls_conn *tls, uint32_t events);
+uint32_t intercept_events(const struct tls_conn *tls, const struct watch *watch, uint32_t events);
+/* The policy may have changed: it has an authority and its sandbox knows it, or has none. */
+void authority_keep(struct box *box);
+void authority_drop(struct box *box);
 
 /* ---- http.c ---- */
 
@@ -185,8 +243,17 @@ void http_free(struct conn *conn);
 /* What a refusal says inside. */
 void http_refusal(struct conn *conn, enum egress_verdict verdict,
                   const struct policy_answer *answer, const char *text);
-/* atoll.internal */
-void self_answer(struct conn *conn, struct str method, struct str path);
+/* An answer of our own, after which the connection is to be ended. */
+void http_answer(struct conn *conn, int status, const char *reason, struct str body);
+const struct h1_head *http_head_of(const struct conn *conn); /* of the request */
+
+/* ---- self.c ---- */
+
+void self_asked(struct conn *conn); /* http://atoll.internal/: the head is there */
+void self_woken(struct conn *conn); /* and more of the body */
+/* Of the api process: the answer to what it was asked by this number. */
+void self_told(struct egress *egress, uint32_t number, int status, struct str body);
+void self_late(struct conn *conn);
 
 /* ---- signed.c ---- */
 
@@ -216,6 +283,7 @@ enum reach {
 };
 
 must_use int reach_open(struct egress *egress, struct err *err);
+void reach_close(struct egress *egress);
 enum reach reach(struct egress *egress, const struct addr *addr, uint16_t port);
 socklen_t addr_sock(const struct addr *addr, uint16_t port, struct sockaddr_storage *out);
 
@@ -236,6 +304,11 @@ void conn_resolved(struct conn *conn, const char *error);
 void record_decision(struct conn *conn, enum egress_verdict verdict,
                      const struct policy_answer *answer, const char *text);
 void record_flow(struct conn *conn);
+/* Sends what waits; called before each wait. */
+void record_flush(void *egress);
 /* False: nobody can be asked now. */
+void record_used(struct box *box);
+/* A question of the connection that waits by conn->ask; false: it has not got there. */
+must_use bool record_own(struct conn *conn, struct egress_own *own);
 must_use bool record_ask(struct conn *conn, const struct policy_answer *answer);
 void record_unask(struct conn *conn);

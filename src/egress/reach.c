@@ -2,20 +2,78 @@
  * Whose is an address? The kernel's own tables answer: an address that a packet would be delivered
  * to here, broadcast or multicast is no way out, whatever a policy says. A list of interfaces would
  * be old by the time it is used, and would not know of routes.
+ *
+ * An answer is good until the kernel tells of a change, which it has done by the time that the
+ * change counts, and for a second at most.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/rtnetlink.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "egress/own.h"
+
+#define WAYS 256
+#define WAY_MS 1000
+#define GROUP(n) (1u << ((n)-1))
+
+struct route {
+    struct addr addr; /* family 0: none */
+    int type;
+    int64_t until_ms;
+};
 
 int reach_open(struct egress *egress, struct err *err)
 {
+    const struct sockaddr_nl all = { .nl_family = AF_NETLINK,
+                                     .nl_groups =
+                                         GROUP(RTNLGRP_LINK) | GROUP(RTNLGRP_IPV4_IFADDR) |
+                                         GROUP(RTNLGRP_IPV4_ROUTE) | GROUP(RTNLGRP_IPV4_RULE) |
+                                         GROUP(RTNLGRP_IPV6_IFADDR) | GROUP(RTNLGRP_IPV6_ROUTE) |
+                                         GROUP(RTNLGRP_IPV6_RULE) };
+
     egress->routes = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    return egress->routes < 0 ? err_sys(err, "ask for routes") : 0;
+    egress->changes = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (egress->routes < 0 || egress->changes < 0 ||
+        bind(egress->changes, (const struct sockaddr *)&all, sizeof(all)) < 0)
+        return err_sys(err, "ask for routes");
+    egress->ways = xcalloc(WAYS, sizeof(*egress->ways));
+    return 0;
+}
+
+void reach_close(struct egress *egress)
+{
+    if (egress->routes >= 0)
+        close(egress->routes);
+    if (egress->changes >= 0)
+        close(egress->changes);
+    free(egress->ways);
+}
+
+/* Reads what it is told until there is no more. */
+static void hear_changes(struct egress *egress)
+{
+    char waste[4096];
+    bool changed = false;
+
+    while (recv(egress->changes, waste, sizeof(waste), MSG_DONTWAIT | MSG_TRUNC) >= 0 ||
+           errno == ENOBUFS || errno == EINTR)
+        changed = true;
+    if (changed)
+        memset(egress->ways, 0, WAYS * sizeof(*egress->ways));
+}
+
+static struct route *way_of(const struct egress *egress, const struct addr *addr)
+{
+    uint32_t hash = addr->family;
+
+    for (size_t i = 0; i < sizeof(addr->bytes); i++)
+        hash = hash * 31 + addr->bytes[i];
+    return &egress->ways[hash % WAYS];
 }
 
 socklen_t addr_sock(const struct addr *addr, uint16_t port, struct sockaddr_storage *out)
@@ -87,11 +145,22 @@ static int route_type(struct egress *egress, const struct addr *addr)
     return -1;
 }
 
+static int route_known(struct egress *egress, const struct addr *addr)
+{
+    struct route *way = way_of(egress, addr);
+    int64_t now = loop_now(egress->loop);
+
+    hear_changes(egress);
+    if (way->until_ms <= now || memcmp(&way->addr, addr, sizeof(*addr)) != 0)
+        *way = (struct route){ *addr, route_type(egress, addr), now + WAY_MS };
+    return way->type;
+}
+
 enum reach reach(struct egress *egress, const struct addr *addr, uint16_t port)
 {
-    if (is_listener(egress, addr, port))
+    if (is_listener(egress, addr, port) && guard(own_listener))
         return REACH_OWN;
-    switch (route_type(egress, addr)) {
+    switch (route_known(egress, addr)) {
     case RTN_UNICAST:
         return REACH_OUT;
     case -1:
@@ -100,6 +169,6 @@ enum reach reach(struct egress *egress, const struct addr *addr, uint16_t port)
     case RTN_PROHIBIT:
         return REACH_NONE;
     default:
-        return REACH_OWN;
+        return guard(own_host) ? REACH_OWN : REACH_OUT;
     }
 }

@@ -1,17 +1,30 @@
 /*
  * What the api process is told. It is told without waiting: a record that it does not take is
- * counted, and the count is told when it takes something again.
+ * counted, and the count is told when it takes something again. Records of one turn of the loop go
+ * out together at its end.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "egress/own.h"
 
+void record_flush(void *ctx)
+{
+    struct egress *egress = ctx;
+    unsigned count = egress->record_count, sent = 0;
+
+    egress->record_count = 0;
+    if (count && egress->peer.fd >= 0)
+        sent = egress_send_many(egress->peer.fd, egress->records, count);
+    egress->lost += count - sent;
+}
+
+/* Nothing overtakes a record. */
 static bool send_one(struct egress *egress, struct egress_msg *msg)
 {
+    record_flush(egress);
     return egress->peer.fd >= 0 && egress_send(egress->peer.fd, msg) == 0;
 }
 
@@ -26,8 +39,13 @@ static void tell(struct box *box, struct egress_msg *msg)
     }
     if (egress->lost && send_one(egress, &lost))
         egress->lost = 0;
-    if (egress->lost || !send_one(egress, msg))
+    if (egress->lost) {
         egress->lost++;
+        return;
+    }
+    egress->records[egress->record_count++] = *msg;
+    if (egress->record_count == EGRESS_MANY)
+        record_flush(egress);
 }
 
 static void put_text(char *out, size_t size, struct str text)
@@ -36,6 +54,11 @@ static void put_text(char *out, size_t size, struct str text)
 
     memcpy(out, text.p ? text.p : "", len);
     out[len] = 0;
+}
+
+static uint8_t kind_of(const struct conn *conn)
+{
+    return conn->opened == OPENED_YES ? (uint8_t)EGRESS_KIND_HTTPS : conn->kind;
 }
 
 static void fill(struct egress_decision *one, struct conn *conn, enum egress_verdict verdict,
@@ -47,12 +70,13 @@ static void fill(struct egress_decision *one, struct conn *conn, enum egress_ver
     one->serial = conn->serial;
     one->version = conn->box->said ? conn->box->policy.version : 0;
     one->time_ms = clock_wall_ms();
-    one->pid = (uint32_t)getpid();
+    one->pid = conn->box->egress->pid;
     one->request = conn->request;
     one->port = conn->port;
-    one->kind = conn->kind;
+    one->kind = kind_of(conn);
     one->verdict = (uint8_t)verdict;
     put_text(one->host, sizeof(one->host), host_str(&conn->host));
+    one->reason = UINT32_MAX; /* of the policy there is none */
     if (answer) {
         one->reason = answer->why;
         put_text(one->rule, sizeof(one->rule), answer->rule);
@@ -70,6 +94,27 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
 
     fill(&msg.body.decision, conn, verdict, answer, text);
     tell(conn->box, &msg);
+}
+
+/* Unsaid, it is said with the next bytes; what counts is kept. */
+void record_used(struct box *box)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_USED };
+
+    if (box->egress->signer)
+        return;
+    memcpy(msg.body.used.name.id, box->id, BOX_ID_SIZE);
+    msg.body.used.bytes = box->kept->bytes;
+    (void)send_one(box->egress, &msg);
+}
+
+bool record_own(struct conn *conn, struct egress_own *own)
+{
+    struct egress_msg msg = { .head = { .verb = EGRESS_OWN, .number = conn->ask } };
+
+    memcpy(own->name.id, conn->box->id, BOX_ID_SIZE);
+    msg.body.own = *own;
+    return send_one(conn->box->egress, &msg);
 }
 
 bool record_ask(struct conn *conn, const struct policy_answer *answer)
@@ -101,11 +146,11 @@ void record_flow(struct conn *conn)
     one->ended_ms = clock_wall_ms();
     one->sent = conn->sent;
     one->received = conn->received;
-    one->pid = (uint32_t)getpid();
+    one->pid = conn->box->egress->pid;
     one->request = conn->request;
     one->addr = (struct egress_addr){ .family = addr->family, .port = conn->port };
     memcpy(one->addr.bytes, addr->bytes, sizeof(addr->bytes));
-    one->kind = conn->kind;
+    one->kind = kind_of(conn);
     one->revoked = conn->revoked;
     put_text(one->host, sizeof(one->host), host_str(&conn->host));
     tell(conn->box, &msg);

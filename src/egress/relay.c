@@ -3,7 +3,7 @@
  * two calls they are in a pipe, whose size is all that can wait; an idle tunnel has none.
  *
  * When one end has said all, the other is told (shutdown) and may go on; when both have, or either
- * breaks, it is over.
+ * breaks, it is over. So it is when the sandbox has used up its bytes and there is one more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,34 +55,47 @@ void pipes_free(struct egress *egress)
     }
 }
 
-enum moved { MOVED, WAITS, BROKEN };
+enum moved { MOVED, WAITS, BROKEN, OVER };
 
 static enum moved failed(void)
 {
     return errno == EAGAIN || errno == EINTR ? WAITS : BROKEN;
 }
 
-static enum moved put_first(struct lane *lane)
+/* What is said first inside is our own word; what is said first outside came from inside. */
+static enum moved put_first(struct conn *conn, struct lane *lane)
 {
-    ssize_t put = send(lane->to, lane->first->data, lane->first->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    bool counts = lane == &conn->lanes[UP];
+    size_t most = counts ? (size_t)MIN(lane->first->len, box_left(conn->box)) : lane->first->len;
 
+    if (!most)
+        return OVER;
+    ssize_t put = send(lane->to, lane->first->data, most, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (put < 0)
         return failed();
-    *lane->count += (uint64_t)put;
+    if (counts) {
+        *lane->count += (uint64_t)put;
+        box_uses(conn->box, (size_t)put);
+    }
     buf_consume(lane->first, (size_t)put);
     if (!lane->first->len)
         buf_free(lane->first);
     return MOVED;
 }
 
-static enum moved fill(struct egress *egress, struct lane *lane)
+static enum moved fill(struct conn *conn, struct lane *lane)
 {
-    if (lane->pipe[0] < 0 && !pipe_take(egress, lane->pipe))
+    size_t most = conn_may_take(conn, lane->from, PIPE_SIZE);
+
+    if (!most)
+        return OVER;
+    if (lane->pipe[0] < 0 && !pipe_take(conn->box->egress, lane->pipe))
         return BROKEN;
     ssize_t got =
-        splice(lane->from, NULL, lane->pipe[1], NULL, PIPE_SIZE, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        splice(lane->from, NULL, lane->pipe[1], NULL, most, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     if (got < 0)
         return failed();
+    box_uses(conn->box, (size_t)got);
     lane->held = (size_t)got;
     lane->eof = got == 0;
     return MOVED;
@@ -105,27 +118,37 @@ static bool blocked(const struct lane *lane)
     return lane->held || lane->first->len;
 }
 
-/* False: broken. */
-static bool pump(struct egress *egress, struct lane *lane)
+/* The first bytes; for others their socket will wake us. */
+static enum moved begin(struct conn *conn, struct lane *lane)
 {
+    enum moved moved = MOVED;
+
+    while (lane->first->len && moved == MOVED)
+        moved = put_first(conn, lane);
+    return moved;
+}
+
+static enum moved pump(struct conn *conn, struct lane *lane)
+{
+    const struct lane *other = &conn->lanes[lane == &conn->lanes[UP] ? DOWN : UP];
     enum moved moved = MOVED;
 
     for (int i = 0; i < ROUNDS && moved == MOVED && !lane->shut; i++) {
         if (lane->first->len) {
-            moved = put_first(lane);
+            moved = put_first(conn, lane);
         } else if (lane->held) {
             moved = drain(lane);
         } else if (lane->eof) {
             lane->shut = true;
-            if (shutdown(lane->to, SHUT_WR) < 0)
-                return false;
+            if (!other->shut && shutdown(lane->to, SHUT_WR) < 0)
+                return BROKEN; /* the last word is said by closing it */
         } else {
-            moved = fill(egress, lane);
+            moved = fill(conn, lane);
         }
     }
     if (!lane->held)
-        pipe_give(egress, lane);
-    return moved != BROKEN;
+        pipe_give(conn->box->egress, lane);
+    return moved;
 }
 
 static uint32_t events_of(const struct lane *from, const struct lane *to)
@@ -133,14 +156,16 @@ static uint32_t events_of(const struct lane *from, const struct lane *to)
     return (!from->eof && !blocked(from) ? EPOLLIN : 0) | (blocked(to) ? EPOLLOUT : 0);
 }
 
-void relay_woken(struct conn *conn, bool down, uint32_t events)
+static void moved_on(struct conn *conn, bool down, uint32_t events, enum moved up, enum moved back)
 {
-    struct egress *egress = conn->box->egress;
     struct lane *up_lane = &conn->lanes[UP], *down_lane = &conn->lanes[DOWN];
 
-    if (events & EPOLLERR || !pump(egress, up_lane) || !pump(egress, down_lane) ||
-        (up_lane->shut && down_lane->shut)) {
+    if (up == BROKEN || back == BROKEN || (up_lane->shut && down_lane->shut)) {
         conn_close(conn);
+        return;
+    }
+    if (up == OVER || back == OVER) {
+        conn_over_limit(conn);
         return;
     }
     /*
@@ -159,6 +184,21 @@ void relay_woken(struct conn *conn, bool down, uint32_t events)
     conn_wants(conn, events_of(up_lane, down_lane), events_of(down_lane, up_lane));
 }
 
+/* Only what can be moved now is tried. */
+void relay_woken(struct conn *conn, bool down, uint32_t events)
+{
+    uint32_t in = EPOLLIN | EPOLLHUP, out = EPOLLOUT | EPOLLHUP;
+    enum moved up = WAITS, back = WAITS;
+
+    if (events & EPOLLERR)
+        up = BROKEN;
+    else if (events & (down ? in : out))
+        up = pump(conn, &conn->lanes[UP]);
+    if (up != BROKEN && events & (down ? out : in))
+        back = pump(conn, &conn->lanes[DOWN]);
+    moved_on(conn, down, events, up, back);
+}
+
 void relay_start(struct conn *conn)
 {
     conn->lanes[UP] = (struct lane){ .from = conn->down.fd,
@@ -172,7 +212,8 @@ void relay_start(struct conn *conn)
                                        .pipe = { -1, -1 },
                                        .count = &conn->received };
     conn_stage(conn, STAGE_TUNNEL, 0);
-    relay_woken(conn, true, 0);
+    enum moved up = begin(conn, &conn->lanes[UP]), back = begin(conn, &conn->lanes[DOWN]);
+    moved_on(conn, true, 0, up, back);
 }
 
 void relay_free(struct conn *conn)

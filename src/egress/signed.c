@@ -9,6 +9,8 @@
  * There is nobody to tell records to: they are lines of the log.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -205,7 +207,7 @@ static const char *const verdict_names[EGRESS_VERDICTS] = {
     [EGRESS_ALLOWED] = "allowed", [EGRESS_DENIED] = "denied", [EGRESS_REFUSED] = "refused",
     [EGRESS_MALFORMED] = "malformed", [EGRESS_MISLED] = "misled",
     [EGRESS_UNRESOLVED] = "unresolved", [EGRESS_UNREACHED] = "unreached",
-    [EGRESS_LIMITED] = "limited",
+    [EGRESS_LIMITED] = "limited", [EGRESS_DISTRUSTED] = "distrusted",
 };
 /* clang-format on */
 
@@ -261,6 +263,7 @@ static void on_listener(struct watch *watch, uint32_t events)
 int signed_open(struct egress *egress, const struct egress_signed *how, struct err *err)
 {
     struct signer *signer = xnew(struct signer);
+    const int on = 1;
 
     egress->signer = signer;
     signer->egress = egress;
@@ -269,6 +272,7 @@ int signed_open(struct egress *egress, const struct egress_signed *how, struct e
     signer->hold.fn = on_hold;
     box_init(&signer->lobby, egress, "");
     signer->lobby.said = true;
+    (void)setsockopt(how->listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     signer->listener = (struct watch){ .fd = how->listener, .events = EPOLLIN, .fn = on_listener };
     return loop_watch(egress->loop, &signer->listener, err);
 }

@@ -76,6 +76,21 @@ static int check_name(SSL *ssl, int *alert, void *ctx)
     return SSL_TLSEXT_ERR_OK;
 }
 
+/* The first one counts: what is said after it is about it. */
+#define ALERT_KEPT 256
+#define ALERT_OURS 512
+static int alert_index = -1;
+
+static void on_info(const SSL *ssl, int where, int value)
+{
+    SSL *mine = (SSL *)(uintptr_t)ssl;
+
+    if (!(where & SSL_CB_ALERT) || SSL_get_ex_data(mine, alert_index))
+        return;
+    intptr_t kept = ALERT_KEPT | (where & SSL_CB_WRITE ? ALERT_OURS : 0) | (value & 255);
+    (void)SSL_set_ex_data(mine, alert_index, (void *)kept);
+}
+
 static SSL_CTX *context(const SSL_METHOD *method)
 {
     SSL_CTX *ctx = SSL_CTX_new(method);
@@ -106,6 +121,9 @@ int trust_empty(struct trust **out, struct err *err)
         trust_free(trust);
         return failed(err, "TLS set-up");
     }
+    if (alert_index < 0)
+        alert_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+    SSL_CTX_set_info_callback(trust->server, on_info);
     SSL_CTX_set_verify(trust->client, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_alpn_select_cb(trust->server, choose_http1, NULL);
     SSL_CTX_set_tlsext_servername_callback(trust->server, check_name);
@@ -156,8 +174,32 @@ int trust_add(struct trust *trust, struct str pem, struct err *err)
 
 /* ---- connections ---- */
 
+/*
+ * What was read from the socket before is read from memory, as far as it goes; the library asks for
+ * more only when it has used all of it up, and from then on it reads from the socket. If the
+ * handshake has failed by then, tls_handshake will say so.
+ */
+static bool feed(SSL *ssl, int fd, struct str first)
+{
+    BIO *memory = BIO_new_mem_buf(first.p, (int)first.n);
+    BIO *socket = BIO_new_socket(fd, BIO_NOCLOSE);
+
+    if (!memory || !socket) {
+        BIO_free(memory);
+        BIO_free(socket);
+        return false;
+    }
+    BIO_set_mem_eof_return(memory, -1);
+    SSL_set0_rbio(ssl, memory);
+    int rc = SSL_do_handshake(ssl);
+    bool good = SSL_get_error(ssl, rc) != SSL_ERROR_WANT_READ || BIO_pending(memory) == 0;
+    ERR_clear_error();
+    SSL_set0_rbio(ssl, socket);
+    return good;
+}
+
 int trust_server(struct trust *trust, struct mint *mint, const struct host *host, int64_t now_s,
-                 int fd, struct tls_conn **out, struct err *err)
+                 int fd, struct str first, struct tls_conn **out, struct err *err)
 {
     SSL *ssl = SSL_new(trust->server);
 
@@ -170,8 +212,20 @@ int trust_server(struct trust *trust, struct mint *mint, const struct host *host
         return -1;
     }
     SSL_set_accept_state(ssl);
+    if (first.n && !feed(ssl, fd, first)) {
+        SSL_free(ssl);
+        return failed(err, "a connection");
+    }
     *out = tls_conn_wrap(ssl);
     return 0;
+}
+
+int trust_alert(const struct tls_conn *conn, bool *ours)
+{
+    intptr_t kept = (intptr_t)SSL_get_ex_data(tls_conn_ssl(conn), alert_index);
+
+    *ours = kept & ALERT_OURS;
+    return kept ? (int)(kept & 255) : -1;
 }
 
 int trust_client(struct trust *trust, const struct host *host, int fd, struct tls_conn **out,

@@ -24,9 +24,15 @@ void trust_free(struct trust *trust);
 /* Further authorities (an operator's own), as PEM. How many they were. */
 must_use int trust_add(struct trust *trust, struct str pem, struct err *err);
 
-/* The socket is non-blocking and stays the caller's; tls_handshake comes next. */
+/*
+ * The socket is non-blocking and stays the caller's; tls_handshake comes next. `first` is what was
+ * read from it already.
+ */
 must_use int trust_server(struct trust *trust, struct mint *mint, const struct host *host,
-                          int64_t now_s, int fd, struct tls_conn **out, struct err *err);
+                          int64_t now_s, int fd, struct str first, struct tls_conn **out,
+                          struct err *err);
+/* After a handshake with the sandbox that failed: the alert of who ended it; -1: there was none. */
+int trust_alert(const struct tls_conn *conn, bool *ours);
 must_use int trust_client(struct trust *trust, const struct host *host, int fd,
                           struct tls_conn **out, struct err *err);
 /*

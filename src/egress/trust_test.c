@@ -65,7 +65,8 @@ static void serve(struct rig *rig, const char *name)
     struct host host = host_of(name);
     struct err err;
 
-    CHECK_OK(trust_server(rig->trust, rig->mint, &host, now_s(), rig->pair[0], &rig->server, &err),
+    CHECK_OK(trust_server(rig->trust, rig->mint, &host, now_s(), rig->pair[0], STR_NONE,
+                          &rig->server, &err),
              &err);
 }
 
@@ -259,5 +260,51 @@ TEST(an_address_is_no_name)
 
     rig_make(&rig);
     CHECK(trust_client(rig.trust, &host, rig.pair[1], &conn, &err) < 0);
-    CHECK(trust_server(rig.trust, rig.mint, &host, now_s(), rig.pair[0], &conn, &err) < 0);
+    CHECK(trust_server(rig.trust, rig.mint, &host, now_s(), rig.pair[0], STR_NONE, &conn, &err) <
+          0);
+}
+
+/* What was read before is as good as what is still to be read, and nothing of it is lost. */
+TEST(the_first_message_was_read_already)
+{
+    for (size_t cut = 1; cut < 600; cut += 97) {
+        autorig struct rig rig;
+        struct host host = host_of("api.example.org");
+        char first[4096], text[8] = "";
+        struct err err;
+
+        rig_make(&rig);
+        call(&rig, rig.trust, "api.example.org");
+        CHECK_INT(tls_handshake(rig.client), TLS_AGAIN);
+        ssize_t got = recv(rig.pair[0], first, cut, MSG_DONTWAIT); /* the rest is in the socket */
+        CHECK(got > 0);
+        CHECK_OK(trust_server(rig.trust, rig.mint, &host, now_s(), rig.pair[0],
+                              (struct str){ first, (size_t)got }, &rig.server, &err),
+                 &err);
+        CHECK(shake(&rig));
+        CHECK_INT(tls_write(rig.client, "hello", 5), 5);
+        CHECK_INT(tls_read(rig.server, text, sizeof(text)), 5);
+        CHECK_STR(text, "hello");
+    }
+}
+
+TEST(who_ended_a_handshake_and_why)
+{
+    enum { UNKNOWN_CA = 48, UNRECOGNIZED_NAME = 112 };
+    bool ours;
+
+    for (int i = 0; i < 3; i++) {
+        autorig struct rig rig;
+
+        rig_make(&rig);
+        serve(&rig, "api.example.org");
+        call(&rig, i == 0 ? rig.strangers : rig.trust,
+             i == 1 ? "other.example.org" : "api.example.org");
+        CHECK_INT(shake(&rig), i == 2);
+        (void)!tls_handshake(rig.server);
+        CHECK_INT(trust_alert(rig.server, &ours), i == 0   ? UNKNOWN_CA
+                                                  : i == 1 ? UNRECOGNIZED_NAME
+                                                           : -1);
+        CHECK_INT(ours, i == 1);
+    }
 }

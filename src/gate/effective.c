@@ -46,7 +46,7 @@ static struct policy_layer layer_of(const struct gate *gate, const char *tenant,
                                   .locked = spec->locked,
                                   .allow = spec->allow,
                                   .deny = spec->deny,
-                                  .intercept = spec->intercept,
+                                  .intercept = held_opened(gate, tenant, spec, arena),
                                   .unchecked = spec->unchecked,
                                   .max_bytes = (uint64_t)spec->max_bytes,
                                   .max_connections = (uint32_t)spec->max_connections,
@@ -62,6 +62,27 @@ static struct policy_layer layer_of(const struct gate *gate, const char *tenant,
         named[i] =
             (struct policy_pack){ spec->packs[i], pack_rules(gate, tenant, spec->packs[i], arena) };
     return layer;
+}
+
+size_t layers_of(const struct gate *gate, const char *tenant, const struct egress_spec *own,
+                 struct layer_ref out[LEVELS])
+{
+    const struct gate_layer *found[] = {
+        gate_layer_find(gate, LEVEL_NODE, "", ""),
+        gate_layer_find(gate, LEVEL_TENANT, tenant, ""),
+        own && own->project ? gate_layer_find(gate, LEVEL_PROJECT, tenant, own->project) : NULL,
+    };
+    bool locked = false;
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(found) && !locked; i++) {
+        if (found[i] && i != LEVEL_NODE) /* whose secrets would its be? */
+            out[count++] = (struct layer_ref){ (enum policy_level)i, found[i]->spec };
+        locked = found[i] && found[i]->spec->locked;
+    }
+    if (own && !locked)
+        out[count++] = (struct layer_ref){ LEVEL_SANDBOX, own };
+    return count;
 }
 
 static void put(const struct gate *gate, const struct gate_layer *from, const char *tenant,
@@ -93,12 +114,47 @@ static int compile(const struct gate *gate, const char *tenant, const struct egr
 int gate_try(struct gate *gate, const struct box *box, const struct egress_spec *own,
              struct err *err)
 {
-    autobuf struct buf bytes = { 0 };
+    autobuf struct buf bytes = { 0 }, inject = { 0 };
 
-    return compile(gate, box_tenant(box), own, 1, &bytes, err);
+    if (compile(gate, box_tenant(box), own, 1, &bytes, err) < 0)
+        return -1;
+    return held_compile(gate, box_tenant(box), own, &inject, err);
 }
 
 /* ---- kept ---- */
+
+static struct gate_box *know(struct gate *gate, const struct box *box);
+
+/* What goes into its requests, and what stands for it in the environment of its commands. */
+static void compile_credentials(struct gate *gate, struct gate_box *known,
+                                const struct egress_spec *own)
+{
+    struct field_pair pairs[ENV_HELD_MAX];
+    autoarena struct arena arena = { 0 };
+    struct box *box = boxes_by_id(gate->boxes, known->id);
+    struct err err = { 0 };
+
+    buf_clear(&known->inject);
+    known->inject_why[0] = 0;
+    if (held_compile(gate, known->tenant, own, &known->inject, &err) < 0) {
+        log_error("no credentials for a sandbox", kv_str("sandbox", known->id),
+                  kv_str("error", err.msg));
+        snprintf(known->inject_why, sizeof(known->inject_why), "%s", err.msg);
+        buf_clear(&known->inject);
+    }
+    if (!box)
+        return;
+    size_t count = held_env(gate, known->tenant, own, pairs, ARRAY_LEN(pairs), &arena);
+    box_held(box, pairs, count);
+    box_trust_expect(box, policy_intercepts(&known->policy));
+}
+
+const char *gate_credentials(struct gate *gate, const struct box *box)
+{
+    const struct gate_box *known = know(gate, box);
+
+    return known->inject_why[0] ? known->inject_why : NULL;
+}
 
 static void compile_box(struct gate *gate, struct gate_box *known, const struct egress_spec *own)
 {
@@ -119,6 +175,7 @@ static void compile_box(struct gate *gate, struct gate_box *known, const struct 
     }
     buf_free(&known->bytes);
     known->bytes = bytes;
+    compile_credentials(gate, known, own);
     peer_policy(gate, known);
 }
 
@@ -200,6 +257,7 @@ struct gate_totals gate_totals(struct gate *gate, const struct box *box)
 static void gate_box_free(struct gate_box *known)
 {
     buf_free(&known->bytes);
+    buf_free(&known->inject);
     free(known);
 }
 
@@ -224,6 +282,42 @@ void gate_heard(struct gate *gate, const struct event *event)
         again(gate, box);
     else if (box)
         know(gate, box);
+}
+
+/* ---- showing ---- */
+
+static size_t list_layer(const struct gate *gate, const char *tenant, struct layer_ref layer,
+                         struct gate_credential *out, size_t max)
+{
+    const struct egress_spec *spec = layer.spec;
+    struct inject_rule rule;
+    struct str variable, name;
+    size_t count = 0;
+
+    for (size_t i = 0; spec->inject && spec->inject[i] && count < max; i++)
+        if (inject_rule_parse(str_of(spec->inject[i]), &rule, NULL) == 0)
+            out[count++] =
+                (struct gate_credential){ layer.level, "inject", spec->inject[i],
+                                          !gate_secret_known(gate, tenant, inject_named(&rule)) };
+    for (size_t i = 0; spec->secrets && spec->secrets[i] && count < max; i++)
+        if (inject_wish_parse(str_of(spec->secrets[i]), &variable, &name, NULL) == 0)
+            out[count++] = (struct gate_credential){ layer.level, "secret", spec->secrets[i],
+                                                     !gate_secret_known(gate, tenant, name) };
+    return count;
+}
+
+size_t gate_credential_list(struct gate *gate, const struct box *box, struct gate_credential *out,
+                            size_t max)
+{
+    struct layer_ref layers[LEVELS];
+    struct sandbox_view view;
+    size_t used = 0;
+
+    box_view(box, &view);
+    size_t count = layers_of(gate, box_tenant(box), view.egress, layers);
+    for (size_t i = 0; i < count; i++)
+        used += list_layer(gate, box_tenant(box), layers[i], out + used, max - used);
+    return used;
 }
 
 void effective_free(struct gate *gate)

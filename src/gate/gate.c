@@ -12,6 +12,7 @@ struct gate *gate_new(const struct gate_options *options)
     gate->boxes = options->boxes;
     list_init(&gate->layers);
     list_init(&gate->packs);
+    list_init(&gate->held);
     list_init(&gate->records);
     list_init(&gate->asks);
     gate->config = options->config;
@@ -25,7 +26,7 @@ struct gate *gate_new(const struct gate_options *options)
 int gate_load(struct gate *gate, struct db *db, struct err *err)
 {
     if (layers_load(gate, db, err) < 0 || records_load(gate, db, err) < 0 ||
-        questions_load(gate, db, err) < 0)
+        held_load(gate, db, err) < 0 || questions_load(gate, db, err) < 0)
         return err_wrap(err, "what sandboxes may reach");
     return 0;
 }
@@ -39,6 +40,7 @@ void gate_free(struct gate *gate)
     records_free(gate);
     effective_free(gate);
     layers_free(gate);
+    held_free_all(gate);
     free(gate->space);
     free(gate);
 }

@@ -83,10 +83,33 @@ const struct gate_pack *gate_pack_next(const struct gate *gate, const char *tena
 /* Is there such a pack for this tenant, built in or its own? */
 bool gate_pack_known(const struct gate *gate, const char *tenant, const char *name);
 
+/* ---- credentials ---- */
+
+/* A secret for requests as the vault keeps it: sealed to the egress process. */
+struct gate_secret {
+    const char *tenant, *name, *hosts /* a newline between two */, *placeholder;
+    struct str sealed; /* empty: there is none any more */
+};
+/* After the commit. */
+void gate_secret_set(struct gate *gate, const struct gate_secret *secret);
+bool gate_secret_known(const struct gate *gate, const char *tenant, struct str name);
+/* Why none of its credentials go into requests although rules say so; NULL: all is well. */
+const char *gate_credentials(struct gate *gate, const struct box *box);
+/* The layers whose rules about credentials count for it, outermost first; up to `max`. */
+struct gate_credential {
+    enum policy_level level;
+    const char *list; /* "inject", "secret" */
+    const char *text; /* borrowed until the layer changes */
+    bool missing;     /* its secret is not there */
+};
+size_t gate_credential_list(struct gate *gate, const struct box *box, struct gate_credential *out,
+                            size_t max);
+
 /* ---- what counts for a sandbox ---- */
 
 struct gate_totals {
     int64_t allowed, denied, sent, received, lost;
+    int64_t used; /* bytes that count for max_bytes: those of open connections too */
 };
 
 /*
@@ -137,6 +160,9 @@ struct ask_decision {
     const char *by, *note;
 };
 bool ask_state_ok(const char *state);
+/* In a write job: one that is pending. After the commit: it ends when its time is over. */
+must_use int ask_add(struct db *db, const struct ask_row *row, struct err *err);
+void gate_ask_opened(struct gate *gate, const struct ask_row *row);
 must_use int ask_read(struct db *db, const char *tenant, const char *id, struct arena *arena,
                       struct ask_row *out, struct err *err);
 /* Those in `state` (NULL: any) behind the id `after`, oldest first. */
@@ -152,4 +178,8 @@ must_use int ask_decide(struct db *db, const char *tenant, const char *id,
                         struct err *err);
 /* After the commit: whoever waits is told. */
 void gate_ask_decided(struct gate *gate, const char *id, bool allow);
+/* Of one that a program made and nobody has decided: the rule that allowing it adds, and whose
+ * layer gets it; borrowed. NULL: it is none. */
+const char *gate_ask_rule(struct gate *gate, const char *tenant, const char *id,
+                          const char **sandbox);
 size_t gate_ask_waiting(struct gate *gate, const char *id); /* connections */

@@ -142,12 +142,21 @@ static void tear_down(void)
 
 /* The next message to the egress process; false: none. */
 static char space[EGRESS_MSG_MAX];
-static bool heard(struct egress_msg *msg)
+static bool heard_any(struct egress_msg *msg)
 {
     int got = egress_recv(egress, space, msg);
 
     CHECK(got == 1 || (got < 0 && errno == EAGAIN));
     return got == 1;
+}
+
+/* What follows each policy is for tests of credentials. */
+static bool heard(struct egress_msg *msg)
+{
+    while (heard_any(msg))
+        if (msg->head.verb != EGRESS_INJECT)
+            return true;
+    return false;
 }
 
 static void drain(void)
@@ -271,6 +280,123 @@ TEST(a_change_is_said_at_once_to_whom_it_concerns)
                &(struct event){ .type = (char *)(uintptr_t) "sandbox.deleted", .object = object });
     CHECK(heard(&msg) && msg.head.verb == EGRESS_FORGET);
     CHECK_STR(msg.body.forget.id, two);
+    tear_down();
+}
+
+/* ---- credentials ---- */
+
+#define HELD_ONE INJECT_PLACEHOLDER_PREFIX "0123456789abcdef0123456789abc"
+
+static void set_secret(const char *tenant, const char *name, const char *hosts, const char *held,
+                       const char *sealed)
+{
+    gate_secret_set(gate, &(struct gate_secret){ .tenant = tenant,
+                                                 .name = name,
+                                                 .hosts = hosts,
+                                                 .placeholder = held,
+                                                 .sealed = str_of(sealed) });
+}
+
+/* What was last said to go into the requests of this one; the number of rules, -1: nothing was. */
+static int last_said(const char *id, struct inject_set *out)
+{
+    static char kept[EGRESS_POLICY_MAX];
+    struct egress_msg msg;
+    int rules = -1;
+    bool policy = false;
+
+    while (heard_any(&msg)) {
+        if (msg.head.verb == EGRESS_POLICY)
+            policy = strcmp(msg.body.policy.name.id, id) == 0;
+        if (msg.head.verb != EGRESS_INJECT || strcmp(msg.body.inject.name.id, id) != 0)
+            continue;
+        CHECK(policy); /* right behind it */
+        memcpy(kept, msg.tail, msg.body.inject.size);
+        *out = (struct inject_set){ 0 };
+        if (msg.body.inject.size)
+            CHECK(inject_parse((struct str){ kept, msg.body.inject.size }, out, NULL) == 0);
+        rules = (int)out->rule_count;
+    }
+    return rules;
+}
+
+static void set_tenant(const char **inject, const char **secrets, bool locked)
+{
+    static int64_t version;
+    version++;
+    struct egress_spec spec = {
+        .inject = inject, .secrets = secrets, .locked = locked, .version = version
+    };
+
+    gate_layer_set(
+        gate,
+        &(struct gate_layer){
+            .level = LEVEL_TENANT, .tenant = "default", .name = "", .spec = &spec, .by = "me" });
+}
+
+TEST(credentials_follow_the_policy_and_every_change)
+{
+    const char *rules[] = { "api.test => X-Key: {secret:KEY}", "b.test => X-B: {secret:GONE}",
+                            NULL };
+    const char *held[] = { "TOKEN=KEY", NULL };
+    struct inject_set *set = xnew(struct inject_set);
+    struct gate_credential shown[8];
+    struct box *box;
+
+    set_up();
+    box = boxes_by_id(boxes, two);
+    CHECK_INT(last_said(two, set), 0); /* nothing is said too: an earlier life may have said some */
+    set_secret("other", "KEY", "api.test", HELD_ONE, "of another tenant");
+    set_tenant(rules, held, false);
+    CHECK_INT(last_said(two, set), 0); /* there is no secret of ours yet */
+    CHECK(!policy_intercepts(gate_policy(gate, box, NULL)));
+    set_secret("default", "KEY", "api.test\nc.test:8443", HELD_ONE, "sealed one");
+    CHECK_INT(last_said(two, set), 3); /* the rule, and the placeholder to both hosts */
+    CHECK(str_is(set->rules[0].header, "X-Key") && str_is(set->rules[2].match, "c.test:8443"));
+    CHECK(set->secret_count == 1 && str_is(set->secrets[0].sealed, "sealed one"));
+    CHECK(str_is(set->secrets[0].placeholder, HELD_ONE));
+    CHECK(policy_intercepts(gate_policy(gate, box, NULL)));
+    CHECK_INT(gate_credential_list(gate, box, shown, ARRAY_LEN(shown)), 3);
+    CHECK(!shown[0].missing && shown[1].missing && strcmp(shown[2].list, "secret") == 0);
+    set_secret("other", "KEY", "evil.test", HELD_ONE, "of another tenant, changed");
+    CHECK_INT(last_said(two, set), -1);
+    set_secret("default", "KEY", "api.test", HELD_ONE, "sealed two");
+    CHECK_INT(last_said(two, set), 2);
+    CHECK(str_is(set->secrets[0].sealed, "sealed two"));
+    link_up(); /* another egress process */
+    turn(30);
+    CHECK_INT(last_said(two, set), 2);
+    set_secret("default", "KEY", "", "", "");
+    CHECK_INT(last_said(two, set), 0);
+    free(set);
+    tear_down();
+}
+
+TEST(a_lock_and_too_many_leave_none)
+{
+    const char *one_rule[] = { "api.test => X-Key: {secret:KEY}", NULL };
+    const char *many[INJECT_RULES_MAX + 1] = { NULL };
+    struct egress_spec own = { .inject = one_rule };
+    struct inject_set *set = xnew(struct inject_set);
+    struct err err = { 0 };
+    struct box *box;
+
+    set_up();
+    box = boxes_by_id(boxes, two);
+    set_secret("default", "KEY", "api.test", HELD_ONE, "sealed");
+    for (size_t i = 0; i < INJECT_RULES_MAX; i++)
+        many[i] = one_rule[0];
+    set_tenant(many, NULL, false);
+    CHECK_INT(last_said(two, set), INJECT_RULES_MAX);
+    CHECK(!gate_credentials(gate, box));
+    CHECK(gate_try(gate, box, &own, &err) < 0 && err.code == ERR_LIMIT); /* one more */
+    set_tenant(NULL, NULL, true);
+    CHECK_OK(gate_try(gate, box, &own, &err), &err);
+    struct layer_ref layers[LEVELS];
+    CHECK_INT(layers_of(gate, "default", &own, layers), 1); /* not the sandbox's own */
+    CHECK(layers[0].level == LEVEL_TENANT);
+    CHECK_INT(last_said(two, set), 0);
+    free(set);
     tear_down();
 }
 

@@ -73,14 +73,32 @@ static bool say_policy(struct gate *gate, const struct gate_box *box)
     }
     name_put(&msg.body.policy.name, box->id);
     msg.body.policy.version = box->version;
+    msg.body.policy.used = (uint64_t)box->totals.used;
     msg.body.policy.size = (uint32_t)box->bytes.len;
     return say(gate, &msg);
+}
+
+/* Also when it is nothing: what an earlier life of this process said would go on holding. */
+static bool say_inject(struct gate *gate, const struct gate_box *box)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_INJECT, .tail = box->inject.data };
+
+    if (!box->bytes.len)
+        return true; /* forgotten, with all it had */
+    name_put(&msg.body.inject.name, box->id);
+    msg.body.inject.size = (uint32_t)box->inject.len;
+    return say(gate, &msg);
+}
+
+static bool say_box(struct gate *gate, const struct gate_box *box)
+{
+    return say_policy(gate, box) && say_inject(gate, box);
 }
 
 void peer_policy(struct gate *gate, const struct gate_box *box)
 {
     if (!gate->behind)
-        say_policy(gate, box);
+        say_box(gate, box);
 }
 
 void peer_forget(struct gate *gate, const char *id)
@@ -100,6 +118,15 @@ void peer_answer(struct gate *gate, uint32_t number, bool allow)
     say(gate, &msg); /* unsaid, it is as if nobody had answered: the connection is refused */
 }
 
+void peer_told(struct gate *gate, uint32_t number, unsigned status, struct str body)
+{
+    struct egress_msg msg = { .head = { .verb = EGRESS_TOLD, .number = number },
+                              .body.told = { status, (uint32_t)body.n },
+                              .tail = body.p };
+
+    say(gate, &msg); /* unsaid, the program inside is told to try again */
+}
+
 static void say_all(struct gate *gate)
 {
     struct egress_msg config = { .head.verb = EGRESS_CONFIG, .body.config = gate->config };
@@ -113,13 +140,22 @@ static void say_all(struct gate *gate)
     if (!say(gate, &config))
         return;
     while ((slot = map_next(&gate->known, &at)))
-        if (!say_policy(gate, slot->value))
+        if (!say_box(gate, slot->value))
             return;
     if (say(gate, &synced))
         loop_change(gate->loop, &gate->peer, EPOLLIN);
 }
 
 /* ---- hearing ---- */
+
+/* What a sandbox is to trust: it goes into that sandbox and nowhere else. */
+static void authority(struct gate *gate, const struct egress_authority *what, const char *pem)
+{
+    struct box *box = boxes_by_id(gate->boxes, what->name.id);
+
+    if (box && map_get(&gate->known, str_of(what->name.id)))
+        box_trust(box, (struct str){ pem, what->size }, what->hash);
+}
 
 static void take(struct gate *gate, const struct egress_msg *msg)
 {
@@ -129,6 +165,15 @@ static void take(struct gate *gate, const struct egress_msg *msg)
         return;
     case EGRESS_FLOW:
         records_flow(gate, &msg->body.flow);
+        return;
+    case EGRESS_OWN:
+        wishes_heard(gate, msg->head.number, &msg->body.own);
+        return;
+    case EGRESS_USED:
+        records_used(gate, &msg->body.used);
+        return;
+    case EGRESS_AUTHORITY:
+        authority(gate, &msg->body.authority, msg->tail);
         return;
     case EGRESS_LOST:
         gate->lost += msg->body.lost.count;
@@ -189,6 +234,7 @@ void gate_peer(struct gate *gate, int fd)
 void gate_start(struct gate *gate)
 {
     gate->started = true;
+    effective_all(gate); /* also without a link: what commands find in their environment */
     if (gate->peer.fd >= 0)
         begin(gate);
 }

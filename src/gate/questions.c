@@ -7,6 +7,9 @@
  * An ask is for those who wait: allowing it allows them and nobody later. The same question again
  * joins the one that is open; after a denial it is denied without asking until that one would have
  * ended, so that a program that tries again and again does not make people answer again and again.
+ *
+ * A program may also ask by itself (wishes.c), and then nothing waits: once it is allowed, a rule
+ * is written into the sandbox's own layer (api/ask.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +23,13 @@
 
 struct open_ask {
     struct list node;
-    char id[ID_SIZE], sandbox[ID_SIZE], tenant[GATE_TENANT_MAX + 1];
+    char id[ID_SIZE], sandbox[ID_SIZE], tenant[GATE_TENANT_MAX + 1], kind[16];
     char hash[SHA256_HEX_SIZE];
     int64_t expires_ms;
-    bool denied;       /* by somebody; kept until it would have ended */
-    bool ending;       /* its end is being stored */
-    uint32_t *numbers; /* of connections that wait; owned */
+    char rule[HOST_PORT_SIZE]; /* of a program's question: what it wants allowed; else "" */
+    bool denied;               /* by somebody; kept until it would have ended */
+    bool ending;               /* its end is being stored */
+    uint32_t *numbers;         /* of connections that wait; owned */
     size_t count;
 };
 
@@ -84,6 +88,21 @@ static void watch_time(struct gate *gate)
         timer_set(gate->loop, &gate->ask_tick, ASKS_TICK_MS);
 }
 
+/* Out of an action of our own making; "" when it is none. */
+static void rule_of(const char *action, char out[HOST_PORT_SIZE])
+{
+    autoarena struct arena arena = { 0 };
+    struct json *doc = NULL;
+    struct host host;
+
+    out[0] = 0;
+    if (json_parse(&arena, str_of(action), &doc, &(struct err){ 0 }) < 0 ||
+        host_parse_name(json_text(doc, "host"), &host, NULL) < 0)
+        return;
+    const struct json *port = json_get(doc, "port");
+    host_port_text(&host, port && port->type == JSON_INT ? (uint16_t)port->num : 0, out);
+}
+
 static struct open_ask *open_new(struct gate *gate, const struct ask_row *row)
 {
     struct open_ask *ask = xnew(struct open_ask);
@@ -91,8 +110,11 @@ static struct open_ask *open_new(struct gate *gate, const struct ask_row *row)
     snprintf(ask->id, sizeof(ask->id), "%s", row->id);
     snprintf(ask->sandbox, sizeof(ask->sandbox), "%s", row->sandbox);
     snprintf(ask->tenant, sizeof(ask->tenant), "%s", row->tenant);
+    snprintf(ask->kind, sizeof(ask->kind), "%s", row->kind);
     snprintf(ask->hash, sizeof(ask->hash), "%s", row->hash);
     ask->expires_ms = row->expires_ms;
+    if (strcmp(row->kind, ASK_RULE) == 0)
+        rule_of(row->action, ask->rule);
     list_append(&gate->asks, &ask->node);
     watch_time(gate);
     return ask;
@@ -185,7 +207,7 @@ static int ask_event(struct db *db, const struct ask_row *row, const char *type,
     return event_add(db, row->tenant, type, object, buf_view(&body), err);
 }
 
-static int ask_insert(struct db *db, const struct ask_row *row, struct err *err)
+int ask_add(struct db *db, const struct ask_row *row, struct err *err)
 {
     autoquery struct query *q =
         db_query(db, "INSERT INTO ask (id, tenant, kind, sandbox, action, hash, state, created_ms,"
@@ -256,6 +278,7 @@ struct ask_job {
     struct gate *gate;
     struct arena arena;
     struct ask_row row;
+    uint32_t told; /* number of the request that is answered when it is stored; 0: none */
 };
 
 static void job_free(struct ask_job *one)
@@ -266,7 +289,7 @@ static void job_free(struct ask_job *one)
 
 static int add_run(struct store_job *job, struct db *db, struct err *err)
 {
-    return ask_insert(db, &container_of(job, struct ask_job, job)->row, err);
+    return ask_add(db, &container_of(job, struct ask_job, job)->row, err);
 }
 
 static void add_done(struct store_job *job)
@@ -279,6 +302,8 @@ static void add_done(struct store_job *job)
         answer_all(one->gate, ask, false);
         open_free(ask);
     }
+    if (one->told)
+        wishes_asked(one->gate, one->told, job->rc < 0 ? NULL : &one->row);
     job_free(one);
 }
 
@@ -316,7 +341,7 @@ static void expire(struct gate *gate, struct open_ask *ask)
     one->row = (struct ask_row){ .id = arena_strdup(&one->arena, ask->id),
                                  .tenant = arena_strdup(&one->arena, ask->tenant),
                                  .sandbox = arena_strdup(&one->arena, ask->sandbox),
-                                 .kind = "egress",
+                                 .kind = arena_strdup(&one->arena, ask->kind),
                                  .action = "{}" };
     store_write(gate->store, &one->job);
 }
@@ -347,8 +372,9 @@ static void on_tick(struct timer *timer)
 static const char *action_of(struct arena *arena, const struct egress_decision *what)
 {
     static const char *const kinds[EGRESS_KINDS] = {
-        [EGRESS_KIND_HTTP] = "http", [EGRESS_KIND_CONNECT] = "connect", [EGRESS_KIND_TLS] = "tls",
-        [EGRESS_KIND_TCP] = "tcp",   [EGRESS_KIND_SELF] = "self",
+        [EGRESS_KIND_HTTP] = "http", [EGRESS_KIND_CONNECT] = "connect",
+        [EGRESS_KIND_TLS] = "tls",   [EGRESS_KIND_TCP] = "tcp",
+        [EGRESS_KIND_SELF] = "self", [EGRESS_KIND_HTTPS] = "https",
     };
     autobuf struct buf body = { 0 };
     struct json_out json = json_to(&body);
@@ -376,22 +402,31 @@ static size_t open_of(struct gate *gate, const char *sandbox)
     return count;
 }
 
-static void ask_people(struct gate *gate, const struct gate_box *box, uint32_t number,
-                       struct ask_job *one, const char *hash)
+static struct open_ask *ask_people(struct gate *gate, const struct gate_box *box, const char *kind,
+                                   int64_t open_ms, struct ask_job *one, const char *hash)
 {
     char id[ID_SIZE];
 
     id_make(id, "ask");
     one->row.id = arena_strdup(&one->arena, id);
     one->row.tenant = arena_strdup(&one->arena, box->tenant);
-    one->row.kind = "egress";
+    one->row.kind = kind;
     one->row.sandbox = arena_strdup(&one->arena, box->id);
     one->row.hash = arena_strdup(&one->arena, hash);
     one->row.state = "pending";
     one->row.created_ms = clock_wall_ms();
-    one->row.expires_ms = one->row.created_ms + box->policy.ask_s * 1000ll;
-    join(open_new(gate, &one->row), number);
+    one->row.expires_ms = one->row.created_ms + open_ms;
+    struct open_ask *ask = open_new(gate, &one->row);
     store_write(gate->store, &one->job);
+    return ask;
+}
+
+static void hash_of(const char *action, char out[SHA256_HEX_SIZE])
+{
+    unsigned char digest[SHA256_SIZE];
+
+    sha256(action, strlen(action), digest);
+    hex_text(digest, sizeof(digest), out);
 }
 
 void questions_asked(struct gate *gate, uint32_t number, const struct egress_decision *what)
@@ -399,21 +434,74 @@ void questions_asked(struct gate *gate, uint32_t number, const struct egress_dec
     struct gate_box *box = map_get(
         &gate->known, (struct str){ what->name.id, strnlen(what->name.id, sizeof(what->name.id)) });
     struct ask_job *one = job_new(gate, add_run, add_done);
-    unsigned char digest[SHA256_SIZE];
     char hash[SHA256_HEX_SIZE];
 
     one->row.action = action_of(&one->arena, what);
-    sha256(one->row.action, strlen(one->row.action), digest);
-    hex_text(digest, sizeof(digest), hash);
+    hash_of(one->row.action, hash);
     struct open_ask *same = box ? by_hash(gate, box->id, hash) : NULL;
     if (box && !same && box->policy.mode == POLICY_MODE_ASK &&
         open_of(gate, box->id) < ASKS_PENDING_MAX) {
-        ask_people(gate, box, number, one, hash);
+        join(ask_people(gate, box, "egress", box->policy.ask_s * 1000ll, one, hash), number);
         return;
     }
     job_free(one);
     if (!same || same->denied || !join(same, number))
         peer_answer(gate, number, false);
+}
+
+enum wished questions_wished(struct gate *gate, const struct gate_box *box, const char *action,
+                             uint32_t number, char id[ID_SIZE])
+{
+    char hash[SHA256_HEX_SIZE];
+
+    hash_of(action, hash);
+    const struct open_ask *same = by_hash(gate, box->id, hash);
+    if (same) {
+        memcpy(id, same->id, ID_SIZE);
+        return WISHED_BEFORE;
+    }
+    if (open_of(gate, box->id) >= ASKS_PENDING_MAX)
+        return WISHED_TOO_MUCH;
+    struct ask_job *one = job_new(gate, add_run, add_done);
+    one->row.action = arena_strdup(&one->arena, action);
+    one->told = number;
+    ask_people(gate, box, ASK_RULE, ASKS_RULE_S * 1000ll, one, hash);
+    return WISHED;
+}
+
+const char *gate_ask_rule(struct gate *gate, const char *tenant, const char *id,
+                          const char **sandbox)
+{
+    const struct open_ask *ask = by_id(gate, id);
+
+    if (!ask || !ask->rule[0] || ask->denied || strcmp(ask->tenant, tenant) != 0)
+        return NULL;
+    *sandbox = ask->sandbox;
+    return ask->rule;
+}
+
+int ask_of_box(struct db *db, const char *tenant, const char *sandbox, const char *id,
+               void (*fn)(void *ctx, const struct ask_row *row), void *ctx, struct err *err)
+{
+    autoquery struct query *q = db_query(
+        db, "SELECT id, tenant, kind, sandbox, action, hash, state, created_ms, expires_ms,"
+            " decided_ms, by, note FROM ask WHERE tenant = $1 AND sandbox = $2 AND kind = $3"
+            " AND ($4 = '' OR id = $4) ORDER BY id DESC LIMIT $5");
+    int rc;
+
+    query_text(q, 1, tenant);
+    query_text(q, 2, sandbox);
+    query_text(q, 3, ASK_RULE);
+    query_text(q, 4, id);
+    query_i64(q, 5, ASKS_SHOWN_MAX);
+    while ((rc = query_step(q, err)) > 0) {
+        autoarena struct arena arena = { 0 };
+        struct ask_row row;
+
+        row_take(q, &arena, &row);
+        fn(ctx, &row);
+    }
+    return rc;
 }
 
 void questions_unasked(struct gate *gate, uint32_t number)
@@ -433,6 +521,12 @@ void questions_unlinked(struct gate *gate)
 {
     list_each (pos, &gate->asks)
         list_entry(pos, struct open_ask, node)->count = 0;
+}
+
+void gate_ask_opened(struct gate *gate, const struct ask_row *row)
+{
+    if (!by_id(gate, row->id))
+        open_new(gate, row);
 }
 
 void gate_ask_decided(struct gate *gate, const char *id, bool allow)

@@ -18,12 +18,13 @@
 static const char *const kinds[EGRESS_KINDS] = {
     [EGRESS_KIND_HTTP] = "http", [EGRESS_KIND_CONNECT] = "connect", [EGRESS_KIND_TLS] = "tls",
     [EGRESS_KIND_TCP] = "tcp", [EGRESS_KIND_SELF] = "self",
+    [EGRESS_KIND_HTTPS] = "https",
 };
 static const char *const verdicts[EGRESS_VERDICTS] = {
     [EGRESS_ALLOWED] = "allowed", [EGRESS_DENIED] = "denied", [EGRESS_REFUSED] = "refused",
     [EGRESS_MALFORMED] = "malformed", [EGRESS_MISLED] = "misled",
     [EGRESS_UNRESOLVED] = "unresolved", [EGRESS_UNREACHED] = "unreached",
-    [EGRESS_LIMITED] = "limited", [EGRESS_ASKED] = "asked",
+    [EGRESS_LIMITED] = "limited", [EGRESS_DISTRUSTED] = "distrusted", [EGRESS_ASKED] = "asked",
 };
 /* clang-format on */
 
@@ -32,10 +33,14 @@ struct record {
     char tenant[GATE_TENANT_MAX + 1];
     bool is_flow;
     bool counted_only; /* over the limit: the counts of its host, and no row */
+    bool is_used;      /* `used` and nothing else */
+    bool announced;    /* a limit was reached, and nobody was told yet */
     union {
         struct egress_decision decision;
         struct egress_flow flow;
+        struct egress_used used;
     };
+    int64_t used_bytes; /* of the sandbox, then */
 };
 
 struct batch {
@@ -107,6 +112,32 @@ void records_decision(struct gate *gate, const struct egress_decision *decision)
         return;
     record->counted_only = !keep;
     record->decision = *decision;
+    if (decision->verdict == EGRESS_LIMITED && box->limited != box->version) {
+        box->limited = box->version;
+        record->announced = true;
+        record->used_bytes = box->totals.used;
+    }
+}
+
+/* It only ever rises: a process that was started again may know less. */
+static void used_at_least(struct gate_box *box, int64_t bytes)
+{
+    if (box->totals.used < bytes)
+        box->totals.used = bytes;
+}
+
+void records_used(struct gate *gate, const struct egress_used *used)
+{
+    struct gate_box *box = box_of(gate, &used->name);
+
+    if (!box || used->bytes > INT64_MAX / 4)
+        return;
+    used_at_least(box, (int64_t)used->bytes);
+    struct record *record = record_new(gate, box);
+    if (!record)
+        return;
+    record->is_used = true;
+    record->used = *used;
 }
 
 void records_flow(struct gate *gate, const struct egress_flow *flow)
@@ -117,6 +148,7 @@ void records_flow(struct gate *gate, const struct egress_flow *flow)
         return;
     box->totals.sent += (int64_t)flow->sent;
     box->totals.received += (int64_t)flow->received;
+    used_at_least(box, box->totals.sent + box->totals.received);
     struct record *record = record_new(gate, box);
     if (!record)
         return;
@@ -243,6 +275,17 @@ static int count(struct db *db, const struct record *record, const char *host, i
     return query_run(add, err) < 0 ? -1 : 0;
 }
 
+/* The row of all hosts together is there: nothing is used without a decision. */
+static int use(struct db *db, const struct record *record, struct err *err)
+{
+    autoquery struct query *q = db_query(
+        db, "UPDATE egress_host SET used = $1 WHERE sandbox = $2 AND host = '' AND used < $1");
+
+    query_i64(q, 1, (int64_t)record->used.bytes);
+    query_text(q, 2, record->used.name.id);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
 static int count_both(struct db *db, const struct record *record, struct err *err)
 {
     const char *host = record->is_flow ? record->flow.host : record->decision.host;
@@ -313,6 +356,16 @@ static int announce_all(struct db *db, const struct batch *batch, struct err *er
     return 0;
 }
 
+static int announce_limit(struct db *db, const struct record *record, struct err *err)
+{
+    char object[ID_SIZE + 16], body[160];
+
+    snprintf(object, sizeof(object), "sandbox/%s", record->decision.name.id);
+    snprintf(body, sizeof(body), "{\"limit\":\"max_bytes\",\"used\":%lld,\"version\":%llu}",
+             (long long)record->used_bytes, (unsigned long long)record->decision.version);
+    return event_add(db, record->tenant, "egress.limited", object, str_of(body), err);
+}
+
 static int batch_run(struct store_job *job, struct db *db, struct err *err)
 {
     struct batch *batch = container_of(job, struct batch, job);
@@ -325,6 +378,13 @@ static int batch_run(struct store_job *job, struct db *db, struct err *err)
         struct record *record = list_entry(pos, struct record, node);
         bool denied = !record->is_flow && record->decision.verdict != EGRESS_ALLOWED;
 
+        if (record->is_used) {
+            if (use(db, record, err) < 0)
+                return -1;
+            continue;
+        }
+        if (record->announced && announce_limit(db, record, err) < 0)
+            return -1;
         if (record->is_flow ? complete(db, record, err) < 0
                             : !record->counted_only && insert(db, record, ++seq, err) < 0)
             return -1;
@@ -466,8 +526,9 @@ int gate_hosts(struct db *db, const char *tenant, const char *sandbox,
 
 int records_load(struct gate *gate, struct db *db, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        db, "SELECT sandbox, allowed, denied, sent, received FROM egress_host WHERE host = ''");
+    autoquery struct query *q =
+        db_query(db, "SELECT sandbox, allowed, denied, sent, received, used FROM egress_host"
+                     " WHERE host = ''");
     int rc;
 
     while ((rc = query_step(q, err)) > 0) {
@@ -477,6 +538,7 @@ int records_load(struct gate *gate, struct db *db, struct err *err)
                                         .denied = query_col_i64(q, 2),
                                         .sent = query_col_i64(q, 3),
                                         .received = query_col_i64(q, 4) };
+        totals->used = MAX(query_col_i64(q, 5), totals->sent + totals->received);
         free(map_put(&gate->before, query_col_str(q, 0), totals));
     }
     return rc;

@@ -180,18 +180,25 @@ struct hosts {
     size_t count;
 };
 
-/* An item that names nothing that could be meant is left out: it allows nothing. */
-static int put_host(struct hosts *hosts, struct str item, struct err *err)
+struct str grant_host(struct str item)
 {
     struct rule rule;
 
     item = str_trim(item);
     if (str_starts(item, STR(".")))
-        return 0;
+        return STR_NONE;
     if (str_starts(item, STR("*.")))
         item = str_from(item, 1);
     if (rule_parse(item, &rule, NULL) < 0 || (rule.kind != RULE_HOST && rule.kind != RULE_TREE) ||
         rule.methods || rule.path.n || rule.ports == RULE_PORTS_ANY)
+        return STR_NONE;
+    return item;
+}
+
+static int put_host(struct hosts *hosts, struct str item, struct err *err)
+{
+    item = grant_host(item);
+    if (!item.n)
         return 0;
     if (hosts->count == EGRESS_RULES_MAX)
         return err_set(err, ERR_LIMIT, "a token allows at most %d hosts", EGRESS_RULES_MAX);

@@ -41,6 +41,12 @@ struct grant {
 void grant_free(struct grant *grant);
 
 /*
+ * An item of allowed_hosts as the rule that it means ("*.a.test" is a.test and all beneath it),
+ * borrowed from it; empty for what names nothing that could be meant: it allows nothing.
+ */
+struct str grant_host(struct str item);
+
+/*
  * The value of a Proxy-Authorization field. ERR_UNAUTHENTICATED says what is wrong with it, without
  * any of its bytes; ERR_LIMIT when it is too long or has too many hosts.
  */

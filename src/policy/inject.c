@@ -212,6 +212,53 @@ int inject_rule_check(const struct inject_rule *rule, struct err *err)
     return template_check(rule->value, !rule->header.n, err);
 }
 
+int inject_rule_parse(struct str text, struct inject_rule *out, struct err *err)
+{
+    static const struct str arrow = STR_INIT(" => ");
+    const char *at = text.n ? memmem(text.p, text.n, arrow.p, arrow.n) : NULL;
+
+    if (text.n > INJECT_TEXT_MAX || !at)
+        return err_set(err, ERR_INVALID,
+                       "write \"HOST => HEADER: VALUE\" or \"HOST => {secret:NAME}\", in %d bytes",
+                       INJECT_TEXT_MAX);
+    size_t len = (size_t)(at - text.p);
+    struct inject_rule rule = { .match = { text.p, len }, .value = str_from(text, len + arrow.n) };
+    if (rule.value.n && rule.value.p[0] != '{') {
+        rule.header = str_cut(&rule.value, ':');
+        rule.value = str_trim(rule.value);
+        if (!rule.header.n) /* it would mean the placeholder */
+            return err_set(err, ERR_INVALID, "header: it has no name");
+    }
+    if (inject_rule_check(&rule, err) < 0)
+        return -1;
+    *out = rule;
+    return 0;
+}
+
+int inject_wish_parse(struct str text, struct str *variable, struct str *name, struct err *err)
+{
+    bool said = text.n && memchr(text.p, '=', text.n);
+    struct str rest = text, one = said ? str_cut(&rest, '=') : text;
+
+    if (text.n > INJECT_WISH_MAX || !made_of(one, letters, "_") ||
+        (one.p[0] >= '0' && one.p[0] <= '9') || !name_ok(rest))
+        return err_set(err, ERR_INVALID,
+                       "write NAME, or VARIABLE=NAME where the name is none of a variable");
+    *variable = one;
+    *name = rest;
+    return 0;
+}
+
+struct str inject_opened(struct str match)
+{
+    struct rule rule;
+
+    if (inject_host_check(match, NULL) < 0 || rule_parse(match, &rule, NULL) < 0 ||
+        !(rule.ports == RULE_PORTS_UNSAID || (rule.ports == RULE_PORTS_ONE && rule.port == 443)))
+        return STR_NONE;
+    return str_cut(&match, ' ');
+}
+
 bool inject_meets(const struct rule *match, const struct inject_question *q)
 {
     struct str host = host_str(q->host), name = host_str(&match->host);
@@ -266,8 +313,8 @@ static bool secret_ok(const struct inject_secret *secret)
            secret->sealed.n <= SEALED_MAX;
 }
 
-/* The secret that a rule names; all rules name one. */
-static struct str named_by(const struct inject_rule *rule)
+/* All rules name one. */
+struct str inject_named(const struct inject_rule *rule)
 {
     struct inject_piece piece = { 0 };
     struct str rest = rule->value;
@@ -280,7 +327,7 @@ static struct str named_by(const struct inject_rule *rule)
 static int names_check(const struct inject_rule *rule, const struct inject_secret *secrets,
                        size_t count, struct err *err)
 {
-    struct str name = named_by(rule);
+    struct str name = inject_named(rule);
 
     for (size_t i = 0; i < count; i++)
         if (str_eq(secrets[i].name, name))

@@ -54,6 +54,26 @@ struct inject_secret {
 
 /* ERR_INVALID says what is wrong and with which of the three. */
 must_use int inject_rule_check(const struct inject_rule *rule, struct err *err);
+/*
+ * As people write one, checked: "MATCH => HEADER: VALUE", or "MATCH => {secret:NAME}" for the
+ * placeholder. Slices of `text`.
+ */
+#define INJECT_TEXT_MAX 1024
+must_use int inject_rule_parse(struct str text, struct inject_rule *out, struct err *err);
+/* The secret that a checked rule names. */
+struct str inject_named(const struct inject_rule *rule);
+/*
+ * A secret whose placeholder stands in the environment: "NAME", or "VARIABLE=NAME". Slices of
+ * `text`.
+ */
+#define INJECT_WISH_MAX 128
+must_use int inject_wish_parse(struct str text, struct str *variable, struct str *name,
+                               struct err *err);
+/*
+ * Where a match means TLS on port 443 its host is looked into (`intercept` of a policy): the host
+ * as such a rule says it. Empty: it says a port, or is none.
+ */
+struct str inject_opened(struct str match);
 /* May this value stand in a header, and can it be found again in a reply? Never shows it. */
 must_use int inject_value_check(struct str value, struct err *err);
 /* INJECT_PLACEHOLDER_LEN bytes that begin with the prefix and go on in hex. */

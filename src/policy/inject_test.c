@@ -268,3 +268,66 @@ TEST(a_context_holds_the_hosts_of_a_secret)
                            "10.0.0.1"),
                        out) < 0);
 }
+
+TEST(rules_as_people_write_them)
+{
+    static const char *const bad[] = {
+        "",
+        "a.org",
+        "a.org => ",
+        "a.org=>X: {secret:K}",
+        "a.org => : {secret:K}",
+        "a.org => X {secret:K}",
+        "a.org => X: plain",
+        "a.org => Host: {secret:K}",
+        "10.0.0.1 => X: {secret:K}",
+        "a.org => {secret:K} more",
+        "a.org => {basic:u:K}",
+        "a.org => X: {secret:K}\r\nY: 1",
+    };
+    char text[INJECT_TEXT_MAX + 2];
+    struct inject_rule rule;
+    struct err err;
+
+    CHECK_OK(
+        inject_rule_parse(STR("*.a.org:8443 GET,POST /v1/ => X-Key: k {secret:KEY}"), &rule, &err),
+        &err);
+    CHECK(str_is(rule.match, "*.a.org:8443 GET,POST /v1/") && str_is(rule.header, "X-Key"));
+    CHECK(str_is(rule.value, "k {secret:KEY}") && str_is(inject_named(&rule), "KEY"));
+    CHECK_OK(inject_rule_parse(STR("a.org => {secret:KEY}"), &rule, &err), &err);
+    CHECK(!rule.header.n && str_is(rule.value, "{secret:KEY}"));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        CHECK(inject_rule_parse(str_of(bad[i]), &rule, &err) < 0);
+    /* As long as its parts may be, and no longer than one may be. */
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "a.org => X: {secret:KEY} ", 25);
+    CHECK_OK(inject_rule_parse((struct str){ text, 12 + INJECT_TEMPLATE_MAX }, &rule, &err), &err);
+    CHECK(inject_rule_parse((struct str){ text, 13 + INJECT_TEMPLATE_MAX }, &rule, &err) < 0);
+    CHECK(inject_rule_parse((struct str){ text, INJECT_TEXT_MAX + 1 }, &rule, &err) < 0);
+}
+
+TEST(variables_that_hold_a_placeholder)
+{
+    static const char *const bad[] = { "",      "=",    "A=",    "=K",  "1A=K", "A B=K",
+                                       "A-B=K", "A=-K", "A=K L", "a.b", "A=K=L" };
+    struct str variable, name;
+    struct err err;
+
+    CHECK_OK(inject_wish_parse(STR("API_KEY"), &variable, &name, &err), &err);
+    CHECK(str_is(variable, "API_KEY") && str_is(name, "API_KEY"));
+    CHECK_OK(inject_wish_parse(STR("_a1=b.c-d"), &variable, &name, &err), &err);
+    CHECK(str_is(variable, "_a1") && str_is(name, "b.c-d"));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        CHECK(inject_wish_parse(str_of(bad[i]), &variable, &name, &err) < 0);
+}
+
+TEST(hosts_that_must_be_opened)
+{
+    CHECK(str_is(inject_opened(STR("a.org")), "a.org"));
+    CHECK(str_is(inject_opened(STR(".a.org GET /x")), ".a.org"));
+    CHECK(str_is(inject_opened(STR("a.org:443")), "a.org:443"));
+    CHECK(!inject_opened(STR("a.org:8443")).n); /* what is spoken there is not known */
+    CHECK(!inject_opened(STR("a.org:*")).n);
+    CHECK(!inject_opened(STR("10.0.0.1")).n);
+    CHECK(!inject_opened(STR("")).n);
+}

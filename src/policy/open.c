@@ -95,3 +95,11 @@ struct policy_rule policy_rule_at(const struct policy *policy, uint32_t at)
                                  .text = policy_text(policy, record.text_at, record.text_len),
                                  .pack = policy_text(policy, record.pack_at, record.pack_len) };
 }
+
+bool policy_intercepts(const struct policy *policy)
+{
+    for (uint32_t i = 0; i < policy->rule_count; i++)
+        if (policy_record(policy, i).list == LIST_INTERCEPT)
+            return true;
+    return false;
+}

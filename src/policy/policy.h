@@ -93,6 +93,9 @@ struct policy_rule {
 };
 struct policy_rule policy_rule_at(const struct policy *policy, uint32_t at);
 
+/* Is there a host whose TLS is opened? */
+bool policy_intercepts(const struct policy *policy);
+
 /* ---- decide (no memory, no I/O) ---- */
 
 enum policy_view {
