@@ -189,6 +189,24 @@ int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,
     return rc;
 }
 
+/* The words of the index audit_of_hub (schema_hub.c), or it is not used. */
+int audit_list_hub(struct db *db, const char *tenant, unsigned limit,
+                   void (*fn)(void *ctx, const struct audit *row, const char *hash_hex), void *ctx,
+                   struct err *err)
+{
+    autoquery struct query *q = db_query(
+        db, "SELECT " COLUMNS " FROM (SELECT " COLUMNS " FROM audit WHERE tenant = $1"
+            " AND action >= 'hub.' AND action < 'hub/' ORDER BY seq DESC LIMIT $2) AS newest"
+            " ORDER BY seq");
+    int rc;
+
+    query_text(q, 1, tenant);
+    query_i64(q, 2, limit);
+    while ((rc = query_step(q, err)) > 0)
+        give_row(q, fn, ctx);
+    return rc;
+}
+
 /* ---- verifying ---- */
 
 struct walk {

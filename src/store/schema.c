@@ -365,6 +365,10 @@ static const char secret_uses[] =
     "ALTER TABLE secret ADD COLUMN hosts TEXT NOT NULL DEFAULT '';"        /* one in a line */
     "ALTER TABLE secret ADD COLUMN placeholder TEXT NOT NULL DEFAULT '';"; /* inside sandboxes */
 
+/* Of the row of all hosts together: what counts for max_bytes, unfinished connections too. */
+static const char egress_used[] =
+    "ALTER TABLE egress_host ADD COLUMN used BIGINT NOT NULL DEFAULT 0;";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -378,6 +382,8 @@ const struct migration schema_migrations[] = {
     { 10, "commands out of memory", oom_column },
     { 11, "egress", egress_tables },
     { 12, "uses of secrets", secret_uses },
+    { 13, "the hub", schema_hub },
+    { 14, "bytes that were used", egress_used },
     { 0 },
 };
 /* clang-format on */

@@ -152,6 +152,10 @@ must_use int audit_add(struct db *db, const struct audit *row, struct err *err);
 must_use int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,
                         void (*fn)(void *ctx, const struct audit *row, const char *hash_hex),
                         void *ctx, struct err *err);
+/* The newest `limit` rows whose action begins with "hub.", oldest first. */
+must_use int audit_list_hub(struct db *db, const char *tenant, unsigned limit,
+                            void (*fn)(void *ctx, const struct audit *row, const char *hash_hex),
+                            void *ctx, struct err *err);
 struct audit_verdict {
     int64_t rows;    /* checked */
     int64_t bad_seq; /* first row that does not fit; 0 when all do */

@@ -1,0 +1,135 @@
+/* own - what the files of the hub share among themselves. */
+#pragma once
+
+#include <stdarg.h>
+
+#include "base/json.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/uuid.h"
+#include "hub/away.h"
+#include "hub/hub.h"
+#include "hub/rate.h"
+#include "loop/loop.h"
+
+struct hub {
+    struct loop *loop;
+    struct store *store;
+    int64_t stale_ms, keep_ms;
+    enum hub_filter filter;
+    struct away *urls; /* owned */
+    struct rate sends; /* writer thread */
+    struct rate beats; /* loop thread, as all below */
+    struct map live;   /* "tenant/name" → struct live (live.c) */
+    struct timer tick;
+    bool draining, writing;
+    bool leases, lease_news; /* there may be some; one came since the last look */
+    int64_t kept_ms;         /* when old messages were last looked for */
+    struct list waiting;     /* for what is being written (hub_settle) */
+};
+
+/* ---- by.c ---- */
+
+const char *hub_uuid(const struct hub_by *by);
+/* An event; keys and texts (NULL is null), ended by a NULL key. */
+must_use int hub_tell_words(const struct hub_by *by, const char *type, const char *object,
+                            struct err *err, const char *const *words);
+#define hub_tell(by, type, object, err, ...)                                                       \
+    hub_tell_words(by, type, object, err, (const char *const[]){ __VA_ARGS__ })
+must_use int hub_tell_json(const struct hub_by *by, const char *type, const char *object,
+                           struct buf *body, struct err *err);
+const char *hub_agent_object(const struct hub_by *by, const char *name);
+const char *hub_project_object(const struct hub_by *by, const char *project, const char *rest);
+/* Lists in TEXT columns. */
+const char **hub_strings(const struct hub_by *by, struct str json);
+const char *hub_strings_text(const struct hub_by *by, const char *const *items);
+struct json *hub_json(const struct hub_by *by, struct str json);
+const char *hub_json_text(const struct hub_by *by, const struct json *json);
+bool hub_has(const char *const *items, const char *item);
+/* NULL for an empty one: what is shown as null. */
+const char *hub_or_null(const char *text);
+/* A number that a statement of one row and column answers with; `otherwise` without a row. */
+must_use int hub_number(struct query *q, int64_t otherwise, int64_t *out, struct err *err);
+/* The first column of all rows, NULL-terminated. */
+must_use int hub_column(const struct hub_by *by, struct query *q, const char ***out,
+                        struct err *err);
+/* What the URL filter says of a text that is no message (setting hub_url_filter = all). */
+must_use int hub_text_check(const struct hub_by *by, const char *text, struct err *err);
+must_use int hub_metadata_check(const struct json *metadata, struct err *err);
+
+/* ---- agent.c ---- */
+
+/* What counts when an agent acts. */
+struct hub_standing {
+    bool known, paused, revoked;
+    const char *mode; /* the default one when it is not known */
+};
+must_use int hub_standing(const struct hub_by *by, const char *name, struct hub_standing *out,
+                          struct err *err);
+/* ERR_CONFLICT while it is paused or revoked; nobody ("") and people may. */
+must_use int hub_active(const struct hub_by *by, const char *name, struct err *err);
+must_use int hub_agent_task(const struct hub_by *by, const char *name, const char *task,
+                            struct err *err);
+must_use int hub_tags_of(const struct hub_by *by, const char *name, const char ***out,
+                         struct err *err);
+/* Lower-case and trimmed, without empty ones and doubles. */
+const char **hub_tags_clean(const struct hub_by *by, const char *const *tags);
+/* "{'a', 'b'}" */
+const char *hub_tags_text(const struct hub_by *by, const char *const *tags);
+
+/* ---- project.c ---- */
+
+must_use int hub_project_exists(const struct hub_by *by, const char *id, struct err *err);
+must_use int hub_wip_of(const struct hub_by *by, const char *project, const char *status,
+                        int64_t *out, struct err *err); /* -1: no limit */
+
+/* ---- task.c ---- */
+
+extern const char *const hub_statuses[]; /* six, NULL-terminated */
+bool hub_status_ok(const char *status);
+/* Column, also as the original spelled it ("TaskStatus.IN_PROGRESS"); NULL: none. */
+const char *hub_status_of(const struct hub_by *by, const char *text);
+/* 1: found; 0: there is none in that project (NULL: in any). */
+must_use int hub_task_find(const struct hub_by *by, const char *project, const char *id,
+                           struct hub_task *out, struct err *err);
+/* What lists and single tasks show besides their row. `most` transitions, 0: all. */
+must_use int hub_task_fill(const struct hub_by *by, struct hub_task *task, int64_t most,
+                           struct err *err);
+int64_t hub_approvals_required(const struct hub_task *task);
+must_use int hub_approvals(const struct hub_by *by, const struct hub_task *task, int64_t *out,
+                           struct err *err);
+/* Its row as it is now. */
+must_use int hub_task_save(const struct hub_by *by, struct hub_task *task, struct err *err);
+
+/* ---- board.c ---- */
+
+must_use int hub_claim_check(const struct hub_by *by, const struct hub_task *task,
+                             const char *agent, struct err *err);
+must_use int hub_claim_do(const struct hub_by *by, struct hub_task *task, const char *agent,
+                          struct err *err);
+/* Moves it, with all that follows; the matrix was looked at. */
+must_use int hub_move(const struct hub_by *by, struct hub_task *task, const char *status,
+                      const char *who, const char *note, struct err *err);
+
+/* ---- proposal.c ---- */
+
+must_use int hub_propose(const struct hub_by *by, const struct hub_task *task, const char *agent,
+                         struct hub_proposal *out, struct err *err);
+
+/* ---- file.c, lease.c ---- */
+
+must_use int hub_files_drop(const struct hub_by *by, const char *project, struct err *err);
+must_use int hub_leases_end(const struct hub_by *by, const char *agent, const char *why,
+                            struct err *err);
+must_use int hub_leases_drop(const struct hub_by *by, const char *project, struct err *err);
+/* Within a write job: those whose time is over, of any tenant; how many. */
+must_use int hub_leases_sweep(struct db *db, int64_t now_ms, struct err *err);
+
+/* ---- message.c ---- */
+
+/* Within a write job: acknowledged messages that are too old; how many. */
+must_use int hub_messages_sweep(struct db *db, int64_t before_ms, struct err *err);
+
+/* task.c: what a PATCH changes besides the column. */
+must_use int hub_patch_words(const struct hub_by *by, struct hub_task *task,
+                             const struct hub_patch *wish, uint64_t present, struct err *err);
