@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "api/operation.h"
 #include "api/vm.h"
 #include "auth/vault.h"
 #include "base/clock.h"
@@ -114,16 +115,22 @@ static int change(struct call *call, const struct vm_change *wish, struct err *e
 static int agent_start(struct call *call, struct err *err)
 {
     return change(call,
-                  &(struct vm_change){
-                      .state = "running", .already = "VM is already running", .fn = box_start },
+                  &(struct vm_change){ .state = "running",
+                                       .already = "VM is already running",
+                                       .event = "vm.started",
+                                       .reason = "manual",
+                                       .fn = box_start },
                   err);
 }
 
 static int agent_stop(struct call *call, struct err *err)
 {
     return change(call,
-                  &(struct vm_change){
-                      .state = "shutdown", .already = "VM is already stopped", .fn = box_stop },
+                  &(struct vm_change){ .state = "shutdown",
+                                       .already = "VM is already stopped",
+                                       .event = "vm.shutdown",
+                                       .reason = "shutdown",
+                                       .fn = box_stop },
                   err);
 }
 
@@ -133,6 +140,8 @@ static int agent_destroy(struct call *call, struct err *err)
                   &(struct vm_change){ .state = "stopped",
                                        .message = "VM destroyed",
                                        .already = "VM destroyed",
+                                       .event = "vm.stopped",
+                                       .reason = "destroyed",
                                        .fn = box_stop },
                   err);
 }
@@ -144,6 +153,8 @@ static int agent_delete(struct call *call, struct err *err)
     return change(call,
                   &(struct vm_change){ .deletes = true,
                                        .force = !force || strcmp(force, "false") != 0,
+                                       .event = "vm.undefined",
+                                       .reason = "api",
                                        .fn = box_delete },
                   err);
 }
@@ -170,7 +181,6 @@ static int agent_rotate(struct call *call, struct err *err)
 {
     struct rotation *rotation = arena_new(&call->arena, struct rotation);
     struct json_out json = call_json(call);
-    char operation[UUID_SIZE];
     int64_t grace;
 
     if (call_query_int(call, "grace_seconds", 1, SECRET_GRACE_MAX_S, SECRET_GRACE_DEFAULT_S, &grace,
@@ -180,13 +190,16 @@ static int agent_rotate(struct call *call, struct err *err)
     if (agent_secret_rotate(call->db, call->who.tenant, call_param(call, "id"), until_ms,
                             &rotation->row, rotation->plain, err) < 0)
         return -1;
-    uuid_v4(operation);
+    struct operation operation = operation_new(call, "secret_rotation", rotation->row.name);
+    operation.completed_ms = operation.created_ms; /* the agent is told with the answer */
+    if (operation_add(call->db, &operation, err) < 0)
+        return -1;
     call->object = arena_printf(&call->arena, "agent/%s", rotation->row.name);
     call->state = rotation;
     call->committed = rotated;
     call->status = 202;
     json_open(&json, '{');
-    json_kv_text(&json, "operation_id", operation);
+    json_kv_text(&json, "operation_id", operation.id);
     json_kv_text(&json, "status", "accepted");
     json_kv_int(&json, "deadline_ms", until_ms);
     json_kv_int(&json, "grace_seconds", grace);

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "box/disk.h"
+#include "model/egress.h"
+#include "policy/grant.h"
 
 #define SESSION_IDLE_MS (30ll * 60 * 1000) /* as long as agentbox keeps one */
 #define RETRY_MS 5                         /* between looks at what somebody else is making */
@@ -261,6 +263,32 @@ static struct field_pair *labels_of(const struct creating *creating, bool named,
     return labels;
 }
 
+/*
+ * The hosts that it asked for, as rules of its own. Only who may allow hosts elsewhere allows them
+ * here; what an agent asks for is kept and told, and allowed by the layers around it or not at all.
+ */
+static int egress_of(const struct creating *creating, const char *hosts, struct sandbox_spec *spec,
+                     struct err *err)
+{
+    struct call *call = creating->rpc->call;
+    struct egress_spec *egress = arena_new(&call->arena, struct egress_spec);
+    struct str rest = str_of(hosts);
+    size_t count = 0;
+
+    if (!(call->who.role & ROLE_STEER))
+        return 0;
+    egress->allow = arena_alloc(&call->arena, (rest.n + 1) * sizeof(*egress->allow));
+    while (rest.n) {
+        struct str rule = grant_host(str_cut(&rest, '\n'));
+
+        if (rule.n)
+            egress->allow[count++] = arena_memdup0(&call->arena, rule.p, rule.n);
+    }
+    egress->allow[count] = NULL;
+    spec->egress = egress;
+    return egress_spec_check(egress, "allowed_hosts: ", err);
+}
+
 static int make_box(struct creating *creating, struct err *err)
 {
     static struct idle_policy idle = { SESSION_IDLE_MS, "delete" };
@@ -272,7 +300,7 @@ static int make_box(struct creating *creating, struct err *err)
     struct sandbox_spec spec = { .name = named ? creating->id : NULL, .idle = &idle };
 
     spec.labels = labels_of(creating, named, err);
-    if (!spec.labels)
+    if (!spec.labels || egress_of(creating, spec.labels[0].value, &spec, err) < 0)
         return -1;
     if (creating->tenant)
         spec.volumes = (struct field_list){ uses, VOLUMES };

@@ -87,6 +87,11 @@ static int command_record(struct box_op *op, struct db *db, struct err *err)
     return call_record(container_of(op, struct command, op)->rpc->call, db, err);
 }
 
+static bool command_audit(struct box_op *op, struct audit *out)
+{
+    return call_audit_only(container_of(op, struct command, op)->rpc->call, out);
+}
+
 /* Bytes of a message as the input of a command; `said` even when there are none. */
 static struct str input_of(bool said, ProtobufCBinaryData data)
 {
@@ -129,6 +134,7 @@ static int command_run(struct command *command, struct box *box,
                                    .by = call->who.id,
                                    .prepare = command_prepare,
                                    .record = command_record,
+                                   .audit = command_audit,
                                    .done = done,
                                    .till_end = command->till_end };
     return session_awake(command->rpc, box, command_start, err);

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "api/hub_call.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
@@ -58,7 +59,7 @@ static void log_call(struct running *run, int status)
 static void send_error(struct running *run, const struct err *err)
 {
     struct call *call = &run->call;
-    enum surface surface = call->route ? call->route->surface : SURFACE_ATOLL;
+    enum surface surface = call->route ? call->route->surface : surface_of_path(call->req->path);
     struct http_header headers[CALL_EXTRA_MAX + 6];
     autobuf struct buf body = { 0 };
     char retry[16];
@@ -148,8 +149,12 @@ void running_refuse_audited(struct running *run, const struct err *err, enum why
 
 void running_refuse(struct running *run, const struct err *err, enum why why)
 {
+    struct err told = *err;
+
     metric_add(&refused_total, (unsigned)why, 1);
-    call_refuse(&run->call, err);
+    if (run->call.route)
+        hub_name_field(run->call.route, &told);
+    call_refuse(&run->call, &told);
 }
 
 /* ---- the end ---- */
@@ -181,9 +186,12 @@ void running_finish(struct running *run)
     }
     if (!run->failed && call->committed && !run->replayed)
         call->committed(call);
+    if (run->failed)
+        hub_name_field(call->route, &run->err);
     if (run->failed && run->err.code == ERR_UNAUTHENTICATED && call->req)
         auth_failed(call->api->auth, call->req->peer); /* a wrong login code, a replayed nonce */
-    if (run->failed && (run->err.code == ERR_FORBIDDEN || run->err.code == ERR_UNAUTHENTICATED)) {
+    if (run->failed && (run->err.code == ERR_FORBIDDEN || run->err.code == ERR_UNAUTHENTICATED ||
+                        (call->route->flags & ROUTE_ON_RECORD && run->err.code != ERR_INTERNAL))) {
         struct err err = run->err;
 
         refuse_on_record(run, &err);

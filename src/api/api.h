@@ -25,16 +25,24 @@
 enum route_on { ON_LOOP, ON_READER, ON_WRITER, ON_STREAM, ON_LATER };
 
 enum route_flag {
-    ROUTE_CREATES = 1,  /* honours Idempotency-Key; a success is 201 */
-    ROUTE_SSE = 2,      /* taken when the caller accepts text/event-stream… */
-    ROUTE_WS = 4,       /* …or asks for a WebSocket; of neither: every other caller */
-    ROUTE_ANY_HOST = 8, /* no Host check: probes come by address */
-    ROUTE_NO_RATE = 16, /* not counted against the caller's rate */
-    ROUTE_BODY = 32,    /* ON_STREAM: the handler reads the body itself */
-    ROUTE_NODE = 128,   /* about the whole server: only for the tenant that owns it */
-    ROUTE_AWAKE = 256,  /* ON_LATER: a sandbox that sleeps is woken before the handler runs */
-    ROUTE_PASS = 512,   /* the query is another server's: passed on, not looked at */
-    ROUTE_HIDDEN = 64,  /* not in OpenAPI nor the reference: another protocol's own paths */
+    ROUTE_CREATES = 1,    /* honours Idempotency-Key; a success is 201 */
+    ROUTE_SSE = 2,        /* taken when the caller accepts text/event-stream… */
+    ROUTE_WS = 4,         /* …or asks for a WebSocket; of neither: every other caller */
+    ROUTE_ANY_HOST = 8,   /* no Host check: probes come by address */
+    ROUTE_NO_RATE = 16,   /* not counted against the caller's rate */
+    ROUTE_BODY = 32,      /* ON_STREAM: the handler reads the body itself */
+    ROUTE_NODE = 128,     /* about the whole server: only for the tenant that owns it */
+    ROUTE_AWAKE = 256,    /* ON_LATER: a sandbox that sleeps is woken before the handler runs */
+    ROUTE_PASS = 512,     /* the query is another server's: passed on, not looked at */
+    ROUTE_AFTER = 32768,  /* ON_READER: sees what every answer before left, stored or not */
+    ROUTE_UNSAID = 16384, /* a body that is left out is {} */
+    ROUTE_HIDDEN = 64,    /* not in OpenAPI nor the reference: another protocol's own paths */
+    /* JSON whatever its type is said to be; no body is an empty object (hub_take, hub_call.h) */
+    ROUTE_LOOSE = 1024,
+    ROUTE_RAW = 2048,       /* the body is bytes: call->body, call->body_type */
+    ROUTE_ON_RECORD = 4096, /* every refusal of its handler is an audit row, not only 401 and 403 */
+    ROUTE_ONCE = 16384,     /* honours Idempotency-Key, and a success is 200 */
+    ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
 };
 
 /* In whose words errors are told. */
@@ -54,7 +62,8 @@ struct route {
     const struct field *takes; /* request body; NULL: none allowed */
     const struct field *gives; /* reply; NULL: described by summary only */
     const struct field *items; /* of a list: each of the reply's `items` */
-    const char *query;         /* "since:int,limit:int,type:string": known query parameters */
+    const char *query; /* "since:int,type:string,tag:strings": known query parameters; strings:
+                          repeatable */
     const char *summary;
     unsigned flags;
     size_t body_max; /* 0: HTTP_BODY_DEFAULT_MAX */
@@ -77,6 +86,7 @@ struct call {
     const char *method, *path, *peer; /* copies, safe on any thread */
     bool tls;
     struct str body;
+    const char *body_type;   /* ROUTE_RAW: its Content-Type, or "" */
     const struct json *json; /* parsed body, or NULL */
     struct call_param {
         const char *name, *value; /* decoded */
@@ -129,6 +139,8 @@ void call_finish(struct call *call, const struct err *err);
  * name and, with an Idempotency-Key, the answer. call->object, ->detail and ->reply are settled.
  */
 must_use int call_record(struct call *call, struct db *db, struct err *err);
+/* Would that be an audit row alone? This one; its texts are the call's. */
+bool call_audit_only(struct call *call, struct audit *out);
 
 /*
  * For ON_STREAM handlers, which own call->req: answers with an error in the surface's shape. The
@@ -161,6 +173,7 @@ struct api {
     struct boxes *boxes;
     struct links *links;
     struct gate *gate;
+    struct hub *hub;
     struct api_options options;
     int64_t started_ms;
     bool draining;

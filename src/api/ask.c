@@ -1,10 +1,13 @@
 /*
  * Asks: questions to people, each decided at most once. What is asked for is shown as it is stored,
  * with its digest; a decision may name the digest and is refused when it is about anything else.
- * Only operators decide: whoever asks is a sandbox, and no sandbox or agent has that role.
+ * Only operators decide: whoever asks is a sandbox or an agent, and neither has that role. What is
+ * allowed to an agent (hub/proposal.c) happens together with the decision.
  */
 #include "api/own.h"
 
+#include "api/egress.h"
+#include "api/hub_call.h"
 #include "gate/gate.h"
 
 struct ask_view {
@@ -15,7 +18,9 @@ struct ask_view {
 
 static const struct field ask_fields[] = {
     FIELD(ask_view, id, F_STRING, F_READONLY, .help = "ask…"),
-    FIELD(ask_view, kind, F_STRING, F_READONLY, .help = "egress: a connection waits"),
+    FIELD(ask_view, kind, F_STRING, F_READONLY,
+          .help = "egress: a connection waits; rule: a program inside wants a host allowed; "
+                  "claim: an agent proposes to take a task"),
     FIELD(ask_view, sandbox, F_STRING, F_READONLY, .help = "Who asks"),
     FIELD(ask_view, state, F_ENUM, F_READONLY,
           .choices = "pending|allowed|denied|expired|withdrawn", .help = "What came of it"),
@@ -36,7 +41,7 @@ struct decision_wish {
 
 static const struct field decision_fields[] = {
     FIELD(decision_wish, verdict, F_ENUM, F_REQUIRED, .choices = "allow|deny",
-          .help = "For those who wait now, and nobody later"),
+          .help = "For those who wait now, and nobody later; of kind rule: for the sandbox"),
     FIELD(decision_wish, hash, F_STRING, 0, .min = 64, .max = 64,
           .help = "Of the action that was seen; another one is not decided"),
     FIELD(decision_wish, note, F_STRING, 0, .max = ASK_NOTE_MAX, .help = "Why"),
@@ -113,34 +118,120 @@ static int ask_get(struct call *call, struct err *err)
     return call_reply(call, &view);
 }
 
+/* ---- deciding ---- */
+
+struct deciding {
+    struct store_job job;
+    struct call *call;
+    struct ask_decision what;
+    struct ask_row row;
+    bool now;                   /* and not before, with the same words */
+    const char *sandbox, *rule; /* of a program's question that is allowed: what it adds; or NULL */
+};
+
 static void decided(struct call *call)
 {
-    const struct ask_row *row = call->state;
+    const struct deciding *one = call->state;
 
-    gate_ask_decided(call->api->gate, row->id, strcmp(row->state, "allowed") == 0);
+    if (one->now)
+        gate_ask_decided(call->api->gate, one->row.id, strcmp(one->row.state, "allowed") == 0);
+}
+
+/* On the writer thread: all of it, or nothing. */
+static int decide(struct deciding *one, struct db *db, struct err *err)
+{
+    struct call *call = one->call;
+    int rc = ask_decide(db, call->who.tenant, call_param(call, "ask"), &one->what, &call->arena,
+                        &one->row, err);
+
+    if (rc < 0)
+        return -1;
+    one->now = rc > 0;
+    struct hub_by by = hub_by_db(call, db);
+    if (one->now && strcmp(one->row.kind, HUB_ASK_KIND) == 0 &&
+        hub_decided(&by, one->row.id, one->row.action, one->what.allow, err) < 0)
+        return -1;
+    call->object = arena_printf(&call->arena, "ask/%s", one->row.id);
+    call->detail = one->row.action;
+    struct ask_view view = view_of(&one->row, &call->arena);
+    buf_clear(&call->reply);
+    if (call_reply(call, &view) < 0)
+        return -1;
+    return call_record(call, db, err);
+}
+
+static int decide_run(struct store_job *job, struct db *db, struct err *err)
+{
+    return decide(container_of(job, struct deciding, job), db, err);
+}
+
+/* The decision is stored, and recorded with it. */
+static int rule_record(struct box_op *op, struct db *db, struct err *err)
+{
+    (void)op;
+    (void)db;
+    (void)err;
+    return 0;
+}
+
+/*
+ * Only once the decision is stored is the sandbox touched: what is changed there is changed before
+ * it is stored, and a decision that does not count must change nothing. Killed in between, the ask
+ * is allowed and its rule missing; the program inside sees that, and can ask again.
+ */
+static int rule_add(struct deciding *one, struct err *err)
+{
+    struct call *call = one->call;
+    struct box *box = boxes_by_id(call->api->boxes, one->sandbox);
+
+    if (!box)
+        return err_set(err, ERR_CONFLICT, "its sandbox is gone");
+    return own_rule_add(call, box, one->rule, rule_record, err);
+}
+
+static void decide_done(struct store_job *job)
+{
+    struct deciding *one = container_of(job, struct deciding, job);
+    struct err err = { 0 };
+
+    if (job->rc < 0) {
+        call_finish(one->call, &job->err);
+        return;
+    }
+    if (!one->rule || !one->now) {
+        call_finish(one->call, NULL);
+        return;
+    }
+    if (rule_add(one, &err) < 0) { /* else it is finished with the rule */
+        decided(one->call);
+        call_finish(one->call, &err);
+    }
 }
 
 static int decision_post(struct call *call, struct err *err)
 {
-    struct ask_row *row = arena_new(&call->arena, struct ask_row);
+    struct deciding *one = arena_new(&call->arena, struct deciding);
     struct decision_wish wish = { 0 };
+    const char *sandbox, *rule;
 
     if (call_decode(call, &wish, err) < 0)
         return -1;
-    struct ask_decision decision = {
+    one->call = call;
+    one->what = (struct ask_decision){
         .allow = wish.verdict[0] == 'a', .hash = wish.hash, .by = call->who.id, .note = wish.note
     };
-    call->object = arena_printf(&call->arena, "ask/%s", call_param(call, "ask"));
-    int rc = ask_decide(call->db, call->who.tenant, call_param(call, "ask"), &decision,
-                        &call->arena, row, err);
-    if (rc < 0)
-        return -1;
-    call->detail = row->action;
-    call->state = row;
-    if (rc > 0)
-        call->committed = decided;
-    struct ask_view view = view_of(row, &call->arena);
-    return call_reply(call, &view);
+    call->state = one;
+    call->committed = decided;
+    rule = one->what.allow
+               ? gate_ask_rule(call->api->gate, call->who.tenant, call_param(call, "ask"), &sandbox)
+               : NULL;
+    if (rule) {
+        one->rule = arena_strdup(&call->arena, rule);
+        one->sandbox = arena_strdup(&call->arena, sandbox);
+    }
+    one->job = (struct store_job){ .run = decide_run, .done = decide_done };
+    store_write(call->api->store, &one->job);
+    return 0;
 }
 
 /* clang-format off: a table */
@@ -166,7 +257,7 @@ const struct route ask_routes[] = {
     { .name = "ask.decide",
       .method = "POST",
       .path = "/api/v1/asks/{ask}/decision",
-      .on = ON_WRITER,
+      .on = ON_LATER,
       .roles = ROLE_STEER,
       .fn = decision_post,
       .takes = decision_fields,

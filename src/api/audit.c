@@ -78,6 +78,7 @@ const struct route audit_routes[] = {
       .roles = ROLE_STEER,
       .fn = audit_get,
       .query = "since:int,limit:int",
+      .flags = ROUTE_AFTER,
       .summary = "Audit rows after number `since`, oldest first; without it the newest." },
     { .name = "audit.verify",
       .method = "GET",

@@ -80,6 +80,20 @@ int call_event(struct call *call, const char *type, const char *object, struct s
     return event_add(call->db, call->who.tenant, type, object, body, err);
 }
 
+enum surface surface_of_path(struct str path)
+{
+    static const char *const hub[] = { "agents",       "messages", "projects",   "tasks",
+                                       "capabilities", "autonomy", "revocation", "events",
+                                       "audit",        "ping",     "channels",   "proposals" };
+
+    path = str_from(path, path.n && path.p[0] == '/');
+    struct str first = str_cut(&path, '/');
+    for (size_t i = 0; i < ARRAY_LEN(hub); i++)
+        if (str_is(first, hub[i]))
+            return SURFACE_HUB;
+    return SURFACE_ATOLL;
+}
+
 static const char *error_text(const struct err *err)
 {
     return err->code == ERR_INTERNAL ? "internal error; see the server's log by request_id"

@@ -82,8 +82,21 @@ static int take_body(struct running *run, struct str body, struct err *err)
     struct call *call = &run->call;
     struct json *json;
 
+    if (call->route->flags & ROUTE_RAW) {
+        struct str said = http_header(call->req, "content-type");
+
+        call->body = arena_str(&call->arena, body);
+        call->body_type = arena_memdup0(&call->arena, said.p ? said.p : "", said.n);
+        return 0;
+    }
+    if (!body.n && call->route->flags & ROUTE_UNSAID) {
+        if (json_parse(&call->arena, STR("{}"), &json, err) < 0)
+            return -1;
+        call->json = json;
+        return 0;
+    }
     if (!body.n) {
-        if (call->route->takes)
+        if (call->route->takes && !(call->route->flags & ROUTE_LOOSE))
             return err_set(err, ERR_INVALID, "a JSON object is needed as the body");
         return 0;
     }
@@ -91,7 +104,7 @@ static int take_body(struct running *run, struct str body, struct err *err)
         return err_set(err, ERR_INVALID, "%s %s takes no body", call->route->method,
                        call->route->path);
     struct str type = http_header(call->req, "content-type");
-    if (!json_type(type))
+    if (!json_type(type) && !(call->route->flags & ROUTE_LOOSE))
         return err_set(err, ERR_MEDIA, "the body must be application/json, not \"%.*s\"",
                        STR_FMT(type));
     call->body = arena_str(&call->arena, body);
@@ -106,13 +119,16 @@ static int take_idempotency_key(struct running *run, struct str body, struct err
     struct call *call = &run->call;
     struct str key = http_header(call->req, "idempotency-key");
 
-    if (!key.p || !(call->route->flags & ROUTE_CREATES) || call->route->on == ON_STREAM)
+    if (!key.p || !(call->route->flags & (ROUTE_CREATES | ROUTE_ONCE)) ||
+        call->route->on == ON_STREAM)
         return 0;
     if (key.n == 0 || key.n > IDEMPOTENCY_KEY_MAX || !str_utf8(key))
         return err_field(err, "Idempotency-Key", "must be 1 to %d bytes of UTF-8",
                          IDEMPOTENCY_KEY_MAX);
     run->idempotency = arena_str(&call->arena, key);
-    sha256(body.p, body.n, run->body_hash);
+    /* The target too: of two sandboxes or mailboxes, the same body means different things. */
+    const struct str parts[] = { call->req->target, STR("\n"), body };
+    sha256_parts(parts, ARRAY_LEN(parts), run->body_hash);
     return 0;
 }
 
@@ -142,8 +158,8 @@ static void with_body(struct http_req *req, struct str body)
 
 /* ---- the query ---- */
 
-/* Is `name` one of "a:int,b:string"? */
-static bool query_known(const char *spec, struct str name)
+/* Is `name` one of "a:int,b:strings"? 2: any number of times. */
+static int query_known(const char *spec, struct str name)
 {
     struct str rest = str_of(spec);
 
@@ -151,9 +167,9 @@ static bool query_known(const char *spec, struct str name)
         struct str item = str_cut(&rest, ',');
 
         if (str_eq(str_cut(&item, ':'), name))
-            return true;
+            return str_is(item, "strings") ? 2 : 1;
     }
-    return false;
+    return 0;
 }
 
 static int take_query(struct call *call, struct str query, struct err *err)
@@ -164,11 +180,12 @@ static int take_query(struct call *call, struct str query, struct err *err)
         if (!url_decode(&call->arena, key, true, &name) ||
             !url_decode(&call->arena, value, true, &text))
             return err_set(err, ERR_INVALID, "the query string is not properly encoded");
-        if (!query_known(call->route->query, name))
+        int known_as = query_known(call->route->query, name);
+        if (!known_as)
             return err_field(err, arena_memdup0(&call->arena, name.p, MIN(name.n, (size_t)60)),
                              "unknown query parameter");
         const char *known = arena_memdup0(&call->arena, name.p, name.n);
-        if (call_query(call, known))
+        if (known_as == 1 && call_query(call, known))
             return err_field(err, known, "given twice");
         if (call->query_count == CALL_QUERIES_MAX)
             return err_set(err, ERR_INVALID, "too many query parameters");
@@ -336,10 +353,10 @@ static void on_request(void *ctx, struct http_req *req)
                       with_body);
 }
 
-static void protocol_error(void *ctx, const struct err *err, struct buf *out)
+static void protocol_error(void *ctx, struct str path, const struct err *err, struct buf *out)
 {
     (void)ctx;
-    api_error_body(SURFACE_ATOLL, err, NULL, out);
+    api_error_body(surface_of_path(path), err, NULL, out);
 }
 
 /* ---- life ---- */

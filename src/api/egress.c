@@ -18,6 +18,36 @@ static bool owner(const struct call *call)
     return strcmp(call->who.tenant, TENANT_OWNER) == 0;
 }
 
+static int no_secret(struct err *err, const char *prefix, const char *list, size_t at,
+                     struct str name)
+{
+    char field[ERR_FIELD_SIZE];
+
+    snprintf(field, sizeof(field), "%s%s[%zu]", prefix, list, at);
+    return err_field(err, field, "no secret %.*s for requests; atoll secret set NAME --host HOST",
+                     STR_FMT(name));
+}
+
+/* Each secret that is named must be there. A rule may outlive it: then it says nothing. */
+int egress_secrets(struct call *call, const struct egress_spec *spec, const char *prefix,
+                   struct err *err)
+{
+    struct inject_rule rule;
+    struct str variable, name;
+
+    if (!spec)
+        return 0;
+    for (size_t i = 0; spec->inject && spec->inject[i]; i++)
+        if (inject_rule_parse(str_of(spec->inject[i]), &rule, NULL) == 0 &&
+            !gate_secret_known(call->api->gate, call->who.tenant, inject_named(&rule)))
+            return no_secret(err, prefix, "inject", i, inject_named(&rule));
+    for (size_t i = 0; spec->secrets && spec->secrets[i]; i++)
+        if (inject_wish_parse(str_of(spec->secrets[i]), &variable, &name, NULL) == 0 &&
+            !gate_secret_known(call->api->gate, call->who.tenant, name))
+            return no_secret(err, prefix, "secrets", i, name);
+    return 0;
+}
+
 int egress_may(struct call *call, const struct egress_spec *spec, const char *prefix,
                struct err *err)
 {
@@ -26,9 +56,10 @@ int egress_may(struct call *call, const struct egress_spec *spec, const char *pr
     if (!spec)
         return 0;
     if (!(call->who.role & ROLE_STEER) && !egress_spec_narrows(spec))
-        return err_set(err, ERR_FORBIDDEN,
-                       "only an operator may allow hosts, choose packs or projects, or set a mode "
-                       "other than deny");
+        return err_set(
+            err, ERR_FORBIDDEN,
+            "only an operator may allow hosts, choose packs or projects, use secrets, or "
+            "set a mode other than deny");
     if (egress_spec_has_addr(spec) && !owner(call))
         return err_set(err, ERR_FORBIDDEN,
                        "rules that allow addresses are for operators of the whole server");
@@ -207,6 +238,8 @@ static const char *told(struct layer_call *put)
     json_kv_int(&json, "allow", count_of(put->spec.allow));
     json_kv_int(&json, "deny", count_of(put->spec.deny));
     json_kv_int(&json, "packs", count_of(put->spec.packs));
+    json_kv_int(&json, "inject", count_of(put->spec.inject));
+    json_kv_int(&json, "secrets", count_of(put->spec.secrets));
     json_kv_bool(&json, "locked", put->spec.locked);
     if (put->change.how == LAYER_RULE) {
         json_kv_text(&json, "rule", put->change.rule);
@@ -259,8 +292,12 @@ int layer_submit(struct call *call, enum policy_level level, const char *name,
     struct layer_call *put = arena_new(&call->arena, struct layer_call);
 
     if (egress_spec_check(&change->spec, "", err) < 0 ||
-        egress_may(call, &change->spec, "", err) < 0)
+        egress_may(call, &change->spec, "", err) < 0 ||
+        egress_secrets(call, &change->spec, "", err) < 0)
         return -1;
+    if (level == LEVEL_NODE && (count_of(change->spec.inject) || count_of(change->spec.secrets)))
+        return err_field(err, count_of(change->spec.inject) ? "inject" : "secrets",
+                         "secrets are a tenant's: its layers, projects and sandboxes use them");
     put->call = call;
     put->change = *change;
     put->layer = (struct gate_layer){ .level = level,

@@ -21,10 +21,29 @@ static const struct field rule_fields[] = {
     { 0 },
 };
 
+struct credential_view {
+    const char *list, *rule, *level;
+    bool missing;
+};
+
+static const struct field credential_fields[] = {
+    FIELD(credential_view, list, F_ENUM, F_READONLY, .choices = "inject|secret",
+          .help = "A rule that puts a secret into requests, or one whose placeholder is in the "
+                  "environment"),
+    FIELD(credential_view, rule, F_STRING, F_READONLY, .help = "As it was written"),
+    FIELD(credential_view, level, F_ENUM, F_READONLY, .choices = "node|tenant|project|sandbox",
+          .help = "Whose it is"),
+    FIELD(credential_view, missing, F_BOOL, F_READONLY,
+          .help = "The secret it names is not there: it says nothing until it is"),
+    { 0 },
+};
+
 struct effective_view {
+    const char *credentials_error;
+    struct field_list credentials;
     const char *sandbox, *project, *mode, *mode_level, *error;
     int64_t version, max_bytes, max_connections, ask_s;
-    int64_t allowed, denied, sent, received, lost;
+    int64_t allowed, denied, sent, received, used, lost;
     bool linked;
     struct field_list rules;
     const struct egress_spec *own;
@@ -46,6 +65,11 @@ static const struct field effective_fields[] = {
     FIELD(effective_view, rules, F_LIST, F_READONLY, .of = rule_fields,
           .of_size = sizeof(struct rule_view),
           .help = "All rules that count, in the order of layers; a deny wins over every allow"),
+    FIELD(effective_view, credentials, F_LIST, F_READONLY, .of = credential_fields,
+          .of_size = sizeof(struct credential_view),
+          .help = "What goes into its requests, in the order of layers; never a value"),
+    FIELD(effective_view, credentials_error, F_STRING, F_READONLY,
+          .help = "Why none does although layers say so; null when all is well"),
     FIELD(effective_view, own, F_OBJECT, F_READONLY, .of = sandbox_egress_fields,
           .of_size = sizeof(struct egress_spec),
           .help = "The sandbox's own layer; null when it says nothing"),
@@ -57,6 +81,9 @@ static const struct field effective_fields[] = {
     FIELD(effective_view, denied, F_INT, F_READONLY, .help = "…and refused, for whatever reason"),
     FIELD(effective_view, sent, F_INT, F_READONLY, .help = "Bytes from the sandbox"),
     FIELD(effective_view, received, F_INT, F_READONLY, .help = "Bytes to it"),
+    FIELD(effective_view, used, F_INT, F_READONLY,
+          .help =
+              "Bytes that count for max_bytes: those of open connections too, about a second late"),
     FIELD(effective_view, lost, F_INT, F_READONLY, .help = "Records that were only counted"),
     { 0 },
 };
@@ -78,6 +105,19 @@ static void list_rules(struct call *call, const struct policy *policy, struct fi
                                        policy_level_name(rule.level), text_of(call, rule.pack) };
     }
     *out = (struct field_list){ rules, policy->rule_count };
+}
+
+static void list_credentials(struct call *call, const struct box *box, struct field_list *out)
+{
+    enum { MAX = 3 * (INJECT_RULES_MAX + INJECT_SECRETS_MAX) };
+    struct gate_credential *got = arena_alloc(&call->arena, MAX * sizeof(*got));
+    size_t count = gate_credential_list(call->api->gate, box, got, MAX);
+    struct credential_view *views = arena_alloc(&call->arena, (count + 1) * sizeof(*views));
+
+    for (size_t i = 0; i < count; i++)
+        views[i] = (struct credential_view){ got[i].list, got[i].text,
+                                             policy_level_name(got[i].level), got[i].missing };
+    *out = (struct field_list){ views, count };
 }
 
 static int effective_get(struct call *call, struct err *err)
@@ -104,9 +144,12 @@ static int effective_get(struct call *call, struct err *err)
     view.denied = totals.denied;
     view.sent = totals.sent;
     view.received = totals.received;
+    view.used = totals.used;
     view.lost = totals.lost;
     view.linked = gate_linked(call->api->gate);
     list_rules(call, policy, &view.rules);
+    list_credentials(call, box, &view.credentials);
+    view.credentials_error = gate_credentials(call->api->gate, box);
     return call_reply(call, &view);
 }
 
@@ -230,8 +273,10 @@ static void own_prepare(struct box_op *op)
         call->detail = arena_memdup0(&call->arena, said.data, said.len);
 }
 
-static int own_submit(struct call *call, struct box *box, const struct layer_change *change,
-                      struct err *err)
+/* `record`: what is written with it, in place of the usual. */
+static int own_submit_by(struct call *call, struct box *box, const struct layer_change *change,
+                         int (*record)(struct box_op *op, struct db *db, struct err *err),
+                         struct err *err)
 {
     struct sandbox_patch patch = { 0 };
     struct sandbox_view sandbox;
@@ -243,10 +288,27 @@ static int own_submit(struct call *call, struct box *box, const struct layer_cha
     if (layer_apply(change, patch.egress, &call->arena, err) < 0 ||
         egress_spec_check(patch.egress, "", err) < 0 ||
         egress_may(call, patch.egress, "", err) < 0 ||
+        egress_secrets(call, &change->spec, "", err) < 0 ||
         gate_try(call->api->gate, box, patch.egress, err) < 0)
         return -1;
-    op->prepare = own_prepare;
+    op->prepare = record ? NULL : own_prepare; /* whoever records otherwise replies otherwise */
+    if (record)
+        op->record = record;
     return box_patch(box, &patch, 1ull << PATCH_EGRESS, op, err);
+}
+
+static int own_submit(struct call *call, struct box *box, const struct layer_change *change,
+                      struct err *err)
+{
+    return own_submit_by(call, box, change, NULL, err);
+}
+
+int own_rule_add(struct call *call, struct box *box, const char *rule,
+                 int (*record)(struct box_op *op, struct db *db, struct err *err), struct err *err)
+{
+    struct layer_change change = { .how = LAYER_RULE, .rule = rule };
+
+    return own_submit_by(call, box, &change, record, err);
 }
 
 static int own_change(struct call *call, struct err *err)

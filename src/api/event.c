@@ -31,6 +31,7 @@ struct stream {
     struct call *call;    /* until the answer has begun */
     int64_t since;
     int64_t expires_ms;
+    bool hub; /* the hub's path: its own events are told in its words */
     char who[ID_SIZE];
     char tenant[TENANT_MAX + 1];
 };
@@ -50,21 +51,30 @@ static void event_json(const struct event *event, struct json_out *json)
     json_close(json, '}');
 }
 
-/* The event as SSE text; the same bytes serve every subscriber, so the newest is kept. */
-static struct str event_sse(struct api *api, const struct event *event)
+/* The hub's clients know its events by their name and get the payload alone. */
+static bool in_hub_words(const struct event *event)
 {
-    struct api_private *own = api->own;
+    return str_starts(str_of(event->object), STR("hub/"));
+}
 
-    if (own->event_text_seq == event->seq && strcmp(own->event_text_tenant, event->tenant) == 0)
-        return buf_view(&own->event_text);
-    struct json_out json = json_to(&own->event_text);
-    buf_clear(&own->event_text);
-    buf_printf(&own->event_text, "id: %lld\nevent: %s\ndata: ", (long long)event->seq, event->type);
-    event_json(event, &json);
-    buf_puts(&own->event_text, "\n\n");
-    own->event_text_seq = event->seq;
-    snprintf(own->event_text_tenant, sizeof(own->event_text_tenant), "%s", event->tenant);
-    return buf_view(&own->event_text);
+/* The event as SSE text; the same bytes serve every subscriber, so the newest is kept. */
+static struct str event_sse(struct api *api, const struct event *event, bool hub)
+{
+    struct event_text *kept = &api->own->event_texts[hub && in_hub_words(event)];
+
+    if (kept->seq == event->seq && strcmp(kept->tenant, event->tenant) == 0)
+        return buf_view(&kept->text);
+    struct json_out json = json_to(&kept->text);
+    buf_clear(&kept->text);
+    buf_printf(&kept->text, "id: %lld\nevent: %s\ndata: ", (long long)event->seq, event->type);
+    if (hub && in_hub_words(event))
+        buf_str(&kept->text, event->body);
+    else
+        event_json(event, &json);
+    buf_puts(&kept->text, "\n\n");
+    kept->seq = event->seq;
+    snprintf(kept->tenant, sizeof(kept->tenant), "%s", event->tenant);
+    return buf_view(&kept->text);
 }
 
 /* ---- a stream's life ---- */
@@ -107,7 +117,7 @@ static enum bus_take on_event(struct bus_sub *sub, const struct event *event)
         event_json(event, &json);
         flow = ws_send(stream->ws, true, buf_view(&text));
     } else {
-        flow = http_reply_write(stream->req, event_sse(stream->api, event));
+        flow = http_reply_write(stream->req, event_sse(stream->api, event, stream->hub));
     }
     return flow == HTTP_OK ? BUS_MORE : BUS_WAIT;
 }
@@ -158,10 +168,37 @@ static const struct ws_ops stream_ws_ops = { .on_message = on_ws_message,
                                              .on_drain = on_ws_drain,
                                              .on_close = on_ws_close };
 
+/* What `object`, or one of the hub's words for it, narrows the stream to. */
+static const char *object_of(struct call *call)
+{
+    const char *project = call_query(call, "project"), *agent = call_query(call, "agent");
+
+    if (project)
+        return arena_printf(&call->arena, "hub/project/%s/", project);
+    if (agent)
+        return arena_printf(&call->arena, "hub/agent/%s", agent);
+    return call_query(call, "hub") ? "hub/" : call_query(call, "object");
+}
+
+static int check_objects(struct call *call, struct err *err)
+{
+    static const char *const words[] = { "object", "project", "agent", "hub" };
+    const char *hub = call_query(call, "hub");
+    int given = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        given += call_query(call, words[i]) != NULL;
+    if (given > 1)
+        return err_field(err, "object", "one of object, project, agent and hub at a time");
+    if (hub && strcmp(hub, "true") != 0)
+        return err_field(err, "hub", "hub: must be true, or left out");
+    return 0;
+}
+
 static void stream_go(struct stream *stream)
 {
     struct call *call = stream->call;
-    struct event_filter filter = { call_query(call, "type"), call_query(call, "object") };
+    struct event_filter filter = { call_query(call, "type"), object_of(call) };
     struct api *api = stream->api;
 
     stream->sub.on_event = on_event;
@@ -188,7 +225,7 @@ static void sse_begin(struct stream *stream)
     req->on_drain = on_req_drain;
     stream->req = req;
     http_reply_begin(req, 200, headers, count);
-    int len = snprintf(hello, sizeof(hello), "retry: %d\n: atoll\n\n", SSE_RETRY_MS);
+    int len = snprintf(hello, sizeof(hello), ": connected\nretry: %d\n\n", SSE_RETRY_MS);
     http_reply_write(req, (struct str){ hello, (size_t)len });
     http_slim(req);
     stream_go(stream);
@@ -304,7 +341,8 @@ static int stream_open(struct call *call, struct err *err)
 
     if (call->api->draining)
         return err_set(err, ERR_UNAVAILABLE, "the server is about to stop");
-    if (since_of(call, &since, err) < 0 || check_types(call, err) < 0)
+    if (since_of(call, &since, err) < 0 || check_types(call, err) < 0 ||
+        check_objects(call, err) < 0)
         return -1;
     if (bus_subscribers(call->api->bus) >= SUBSCRIBERS_MAX)
         return err_set(err, ERR_UNAVAILABLE, "%d event streams are open already", SUBSCRIBERS_MAX);
@@ -313,6 +351,7 @@ static int stream_open(struct call *call, struct err *err)
     stream->api = (struct api *)call->api;
     stream->call = call;
     stream->since = since;
+    stream->hub = call->route->surface == SURFACE_HUB;
     stream->expires_ms = call->who.expires_ms;
     snprintf(stream->who, sizeof(stream->who), "%s", call->who.id);
     snprintf(stream->tenant, sizeof(stream->tenant), "%s", call->who.tenant);
@@ -335,6 +374,8 @@ static void keepalive(struct timer *timer)
     struct api_private *own = container_of(timer, struct api_private, keepalive);
     int64_t now = clock_wall_ms();
     struct api *api = NULL;
+    char text[48];
+    int len = snprintf(text, sizeof(text), ": keepalive %lld\n\n", (long long)now / 1000);
 
     list_each_safe (node, &own->streams) {
         struct stream *stream = list_entry(node, struct stream, node);
@@ -343,7 +384,7 @@ static void keepalive(struct timer *timer)
         if (stream->expires_ms && stream->expires_ms <= now)
             stream_end(stream, END_REVOKED, 4401, "the credential has expired");
         else if (stream->req && http_unsent(stream->req) == 0)
-            http_reply_write(stream->req, STR(": \n\n"));
+            http_reply_write(stream->req, (struct str){ text, (size_t)len });
     }
     if (api && !list_empty(&own->streams))
         timer_set(api->loop, timer, SSE_KEEPALIVE_MS);
@@ -387,7 +428,8 @@ void api_drain(struct api *api)
 void event_streams_free(struct api *api)
 {
     timer_cancel(api->loop, &api->own->keepalive);
-    buf_free(&api->own->event_text);
+    for (size_t i = 0; i < ARRAY_LEN(api->own->event_texts); i++)
+        buf_free(&api->own->event_texts[i].text);
 }
 
 /* ---- pages ---- */
@@ -469,7 +511,7 @@ static int note_post(struct call *call, struct err *err)
 /* The same stream under its two paths. */
 #define EVENT_STREAM                                                                               \
     .name = "event.read", .method = "GET", .on = ON_STREAM, .roles = ROLE_LOOK, .fn = stream_open, \
-    .query = "since:int,type:string,object:string", .flags = ROUTE_SSE | ROUTE_WS
+    .flags = ROUTE_SSE | ROUTE_WS
 
 const struct route event_routes[] = {
     { .name = "event.read",
@@ -479,14 +521,18 @@ const struct route event_routes[] = {
       .roles = ROLE_LOOK,
       .fn = page_get,
       .query = "since:int,limit:int,type:string,object:string",
+      .flags = ROUTE_AFTER,
       .summary = "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
                  "a WebSocket, they go on live." },
-    { EVENT_STREAM, .path = "/api/v1/events",
+    { EVENT_STREAM, .path = "/api/v1/events", .query = "since:int,type:string,object:string",
       .summary = "Server-sent events, or over a WebSocket one JSON text message an event; "
                  "Last-Event-ID or `since` replays what was missed, 410 when that is no longer "
                  "kept." },
     { EVENT_STREAM, .path = "/events", .surface = SURFACE_HUB,
-      .summary = "The live event stream under the hub's path." },
+      .query = "since:int,type:string,object:string,project:string,agent:string,hub:string",
+      .summary = "The live event stream under the hub's path: its events have their payload as "
+                 "`data`, others the envelope. Those of a `project`, of an `agent`, or with "
+                 "`hub=true` those of the hub." },
     { .name = "note.create",
       .method = "POST",
       .path = "/api/v1/notes",

@@ -35,6 +35,11 @@ static int pending_record(struct box_op *op, struct db *db, struct err *err)
     return call_record(container_of(op, struct pending, op)->call, db, err);
 }
 
+static bool pending_audit(struct box_op *op, struct audit *out)
+{
+    return call_audit_only(container_of(op, struct pending, op)->call, out);
+}
+
 static void pending_done(struct box_op *op, const struct err *err)
 {
     call_finish(container_of(op, struct pending, op)->call, err);
@@ -63,15 +68,15 @@ static const char *audit_detail(struct call *call, const struct exec_view *view)
 /* The beginning of a stream as text; a NUL becomes a byte that JSON shows as U+FFFD. */
 static const char *inline_text(struct call *call, struct box_exec *exec, unsigned stream)
 {
-    char *text = arena_alloc(&call->arena, EXEC_INLINE_MAX + 1);
     uint64_t begin, end;
     size_t len = 0;
     struct err err;
 
     box_exec_range(exec, stream, &begin, &end);
-    while (len < EXEC_INLINE_MAX) {
-        ssize_t got =
-            box_exec_read(exec, stream, begin + len, text + len, EXEC_INLINE_MAX - len, &err);
+    size_t most = (size_t)MIN(end - begin, (uint64_t)EXEC_INLINE_MAX);
+    char *text = arena_alloc(&call->arena, most + 1);
+    while (len < most) {
+        ssize_t got = box_exec_read(exec, stream, begin + len, text + len, most - len, &err);
 
         if (got <= 0)
             break;
@@ -126,6 +131,7 @@ static struct pending *pending_new(struct call *call)
                                    .by = call->who.id,
                                    .prepare = exec_prepare,
                                    .record = pending_record,
+                                   .audit = pending_audit,
                                    .done = pending_done };
     return pending;
 }

@@ -3,6 +3,7 @@
  * taken all of it, and the audit says how much that was.
  */
 #include "api/exec.h"
+#include "box/term.h"
 
 struct stdin_view {
     int64_t bytes;
@@ -138,6 +139,9 @@ int stdin_post(struct call *call, struct err *err)
 
     if (call_exec(call, &exec, err) < 0 || call_query_int(call, "eof", 0, 1, 0, &eof, err) < 0)
         return -1;
+    struct box_term *term = box_exec_term(exec);
+    if (term && term_controllers(term) >= term_lease_count(term))
+        return err_set(err, ERR_CONFLICT, "somebody else controls this terminal");
     struct input *input = xnew(struct input);
     input->input.room = input_room;
     if (box_input_begin(exec, &input->input, err) < 0) {

@@ -88,7 +88,7 @@ int idempotency_keep(struct running *run, struct db *db, struct err *err)
     query_str(q, 3, run->idempotency);
     query_text(q, 4, call->route->name);
     query_blob(q, 5, run->body_hash, sizeof(run->body_hash));
-    query_i64(q, 6, call->status ? call->status : 201);
+    query_i64(q, 6, call->status ? call->status : call->route->flags & ROUTE_CREATES ? 201 : 200);
     query_str(q, 7, without_secrets(call));
     query_i64(q, 8, clock_wall_ms());
     return query_run(q, err) < 0 ? -1 : 0;

@@ -163,6 +163,31 @@ static void cpu(const struct seen *seen, struct layer *out)
     out->lost = seen->lost & BOX_LOST_CPU ? no_cgroups : NULL;
 }
 
+/* Two limits of one kind: a line for each, so that asked and applied can be compared. */
+static void io_lost(const struct seen *seen, uint64_t applied, struct layer *out)
+{
+    if (!out->asked[0])
+        return;
+    number(out->applied, applied, "");
+    if (seen->lost & BOX_LOST_IO)
+        out->lost = "there is no disk here that can be limited, or no cgroup that does it";
+    else if (seen->applied->io_direct)
+        out->lost = "what is written through the page cache is not held back: cgroup v1 does not "
+                    "know whose it is";
+}
+
+static void io_bytes(const struct seen *seen, struct layer *out)
+{
+    number(out->asked, seen->view->io_bytes ? (uint64_t)seen->view->io_bytes : UINT64_MAX, "");
+    io_lost(seen, seen->applied->io_bytes, out);
+}
+
+static void io_ops(const struct seen *seen, struct layer *out)
+{
+    number(out->asked, seen->view->io_ops ? (uint64_t)seen->view->io_ops : UINT64_MAX, "");
+    io_lost(seen, seen->applied->io_ops, out);
+}
+
 static void disk(const struct seen *seen, struct layer *out)
 {
     number(out->asked, (uint64_t)seen->view->disk, "");
@@ -212,6 +237,8 @@ static const struct {
     { "memory", memory },
     { "pids", pids },
     { "cpu_percent", cpu },
+    { "io_bytes", io_bytes },
+    { "io_ops", io_ops },
     { "disk", disk },
     { "inodes", inodes },
     { "nofile", nofile },
@@ -240,8 +267,9 @@ void layers_put(struct json_out *json, const struct sandbox_view *view,
 
 const char *layers_detail(struct arena *arena, uint32_t lost)
 {
-    static const char *const names[BOX_LOSSES] = { "memory", "cpu",   "pids", "freezer", "usage",
-                                                   "disks",  "image", "ids",  "own_id",  "filter" };
+    static const char *const names[BOX_LOSSES] = { "memory", "cpu",    "pids",  "freezer",
+                                                   "usage",  "disks",  "image", "ids",
+                                                   "own_id", "filter", "io" };
     autobuf struct buf text = { .max = 512 };
     struct json_out json = json_to(&text);
 

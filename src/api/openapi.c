@@ -28,7 +28,10 @@ static void put_parameter(struct json_out *json, struct str name, const char *in
     json_kv_bool(json, "required", strcmp(in, "path") == 0);
     json_key(json, "schema");
     json_open(json, '{');
-    json_kv_str(json, "type", str_is(type, "int") ? STR("integer") : STR("string"));
+    if (str_is(type, "strings"))
+        json_put_raw(json, STR("\"type\":\"array\",\"items\":{\"type\":\"string\"}"));
+    else
+        json_kv_str(json, "type", str_is(type, "int") ? STR("integer") : STR("string"));
     json_close(json, '}');
     json_close(json, '}');
 }
@@ -55,14 +58,22 @@ static void put_parameters(const struct route *route, struct json_out *json)
 
         put_parameter(json, name, "query", type);
     }
-    if (route->flags & ROUTE_CREATES && route->on != ON_STREAM)
+    if (route->flags & (ROUTE_CREATES | ROUTE_ONCE) && route->on != ON_STREAM)
         put_parameter(json, STR("Idempotency-Key"), "header", STR("string"));
     json_close(json, ']');
 }
 
-/* {"items":[…]}, the shape of every list. */
-static void put_list_schema(struct json_out *json, const struct field *items)
+/* {"items":[…]}, the shape of every list but the hub's. */
+static void put_list_schema(struct json_out *json, const struct field *items, bool bare)
 {
+    if (bare) {
+        json_open(json, '{');
+        json_kv_text(json, "type", "array");
+        json_key(json, "items");
+        field_schema(items, false, json);
+        json_close(json, '}');
+        return;
+    }
     json_open(json, '{');
     json_kv_text(json, "type", "object");
     json_key(json, "required");
@@ -80,7 +91,7 @@ static void put_list_schema(struct json_out *json, const struct field *items)
 }
 
 static void put_content(struct json_out *json, const char *type, const struct field *fields,
-                        const struct field *items, bool request)
+                        const struct field *items, bool request, bool bare)
 {
     json_key(json, "content");
     json_open(json, '{');
@@ -88,7 +99,7 @@ static void put_content(struct json_out *json, const char *type, const struct fi
     json_open(json, '{');
     json_key(json, "schema");
     if (items)
-        put_list_schema(json, items);
+        put_list_schema(json, items, bare);
     else if (fields)
         field_schema(fields, request, json);
     else
@@ -121,12 +132,15 @@ static void put_operation(const struct route *route, struct json_out *json)
     if (route->flags & ROUTE_WS)
         json_kv_bool(json, "x-websocket", true);
     put_parameters(route, json);
-    if (route->takes || route->flags & ROUTE_BODY) {
+    if (route->takes || route->flags & (ROUTE_BODY | ROUTE_RAW)) {
         json_key(json, "requestBody");
         json_open(json, '{');
-        json_kv_bool(json, "required", true);
-        put_content(json, route->takes ? "application/json" : "application/octet-stream",
-                    route->takes, NULL, true);
+        json_kv_bool(json, "required", !(route->flags & ROUTE_LOOSE));
+        put_content(json,
+                    route->takes               ? "application/json"
+                    : route->flags & ROUTE_RAW ? "multipart/form-data"
+                                               : "application/octet-stream",
+                    route->takes, NULL, true, false);
         json_close(json, '}');
     }
     if (route->roles & ROLE_PUBLIC) {
@@ -139,7 +153,8 @@ static void put_operation(const struct route *route, struct json_out *json)
     json_key(json, route->flags & ROUTE_CREATES ? "201" : "200");
     json_open(json, '{');
     json_kv_text(json, "description", "Success");
-    put_content(json, reply_type(route), route->gives, route->items, false);
+    put_content(json, reply_type(route), route->gives, route->items, false,
+                route->flags & ROUTE_BARE);
     json_close(json, '}');
     json_key(json, "default");
     json_open(json, '{');
@@ -225,7 +240,7 @@ static void put_field_rows(const struct field *fields, bool request, struct buf 
         [F_STRING] = "string", [F_INT] = "integer",   [F_DOUBLE] = "number",
         [F_BOOL] = "boolean",  [F_ENUM] = "enum",     [F_STRINGS] = "strings",
         [F_MAP] = "map",       [F_OBJECT] = "object", [F_LIST] = "list",
-        [F_JSON] = "any",      [F_TIME] = "time",
+        [F_JSON] = "any",      [F_TIME] = "time",     [F_NAIVE] = "time",
     };
 
     buf_puts(out, "| field | type | meaning |\n|---|---|---|\n");
@@ -288,7 +303,8 @@ void api_reference(struct buf *out)
                 put_field_rows(route->gives, false, out);
             }
             if (route->items) {
-                buf_puts(out, "Gives `items`, each:\n\n");
+                buf_puts(out, route->flags & ROUTE_BARE ? "Gives a list, each:\n\n"
+                                                        : "Gives `items`, each:\n\n");
                 put_field_rows(route->items, false, out);
             }
         }

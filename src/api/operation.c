@@ -25,18 +25,74 @@ int operation_add(struct db *db, const struct operation *op, struct err *err)
         return -1;
     autoquery struct query *q =
         db_query(db, "INSERT INTO operation (id, tenant, type, status, target, error, result,"
-                     " progress, created_ms) VALUES ($1, $2, $3, 'running', $4, '', '', 10, $5)");
+                     " progress, created_ms, completed_ms)"
+                     " VALUES ($1, $2, $3, $4, $5, '', '', $6, $7, $8)");
     query_text(q, 1, op->id);
     query_text(q, 2, op->tenant);
     query_text(q, 3, op->type);
-    query_text(q, 4, op->target);
-    query_i64(q, 5, op->created_ms);
+    query_text(q, 4, op->completed_ms ? "completed" : "running");
+    query_text(q, 5, op->target);
+    query_i64(q, 6, op->completed_ms ? 100 : op->progress);
+    query_i64(q, 7, op->created_ms);
+    query_i64(q, 8, op->completed_ms);
     return query_run(q, err) < 0 ? -1 : 0;
 }
+
+/* ---- its beginning ---- */
+
+struct operation operation_new(struct call *call, const char *type, const char *target)
+{
+    char id[UUID_SIZE];
+
+    uuid_v4(id);
+    return (struct operation){ .id = arena_strdup(&call->arena, id),
+                               .tenant = call->who.tenant,
+                               .type = type,
+                               .status = "running",
+                               .target = arena_strdup(&call->arena, target),
+                               .progress = 10,
+                               .created_ms = clock_wall_ms() };
+}
+
+static int begin_run(struct store_job *job, struct db *db, struct err *err)
+{
+    struct operation_start *start = container_of(job, struct operation_start, job);
+    struct call *call = start->call;
+
+    if (operation_add(db, &start->operation, err) < 0 ||
+        (start->event &&
+         event_add(db, call->who.tenant, start->event, call->object, STR("{}"), err) < 0))
+        return -1;
+    return call_record(call, db, err);
+}
+
+static void begin_done(struct store_job *job)
+{
+    struct operation_start *start = container_of(job, struct operation_start, job);
+    struct call *call = start->call;
+
+    if (job->rc < 0)
+        start->drop(start);
+    else
+        start->go(start);
+    call_finish(call, job->rc < 0 ? &job->err : NULL);
+}
+
+void operation_begin(struct call *call, struct operation_start *start)
+{
+    call->status = 202;
+    start->call = call;
+    start->job = (struct store_job){ .run = begin_run, .done = begin_done };
+    store_write(call->api->store, &start->job);
+}
+
+/* ---- its way and its end ---- */
 
 static int end_run(struct store_job *job, struct db *db, struct err *err)
 {
     const struct operation_end *end = &container_of(job, struct operation_note, job)->end;
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
     autoquery struct query *q =
         db_query(db, "UPDATE operation SET status = $1, error = $2, result = $3, progress = 100,"
                      " completed_ms = $4 WHERE id = $5");
@@ -48,7 +104,21 @@ static int end_run(struct store_job *job, struct db *db, struct err *err)
     query_text(q, 5, end->id);
     if (query_run(q, err) < 0)
         return -1;
-    return event_add(db, end->tenant, end->event, end->object, STR("{}"), err);
+    json_open(&json, '{');
+    if (end->reason)
+        json_kv_text(&json, "reason", end->reason);
+    json_close(&json, '}');
+    return event_add(db, end->tenant, end->event, end->object, buf_view(&body), err);
+}
+
+static int progress_run(struct store_job *job, struct db *db, struct err *err)
+{
+    const struct operation_end *end = &container_of(job, struct operation_note, job)->end;
+    autoquery struct query *q = db_query(db, "UPDATE operation SET progress = $1 WHERE id = $2");
+
+    query_i64(q, 1, end->percent);
+    query_text(q, 2, end->id);
+    return query_run(q, err) < 0 ? -1 : 0;
 }
 
 static void end_done(struct store_job *job)
@@ -56,7 +126,7 @@ static void end_done(struct store_job *job)
     struct operation_note *note = container_of(job, struct operation_note, job);
 
     if (job->rc < 0)
-        log_warn("the end of an operation was not kept", kv_str("operation", note->end.id),
+        log_warn("the state of an operation was not kept", kv_str("operation", note->end.id),
                  kv_str("error", job->err.msg));
     arena_free(&note->arena);
     free(note);
@@ -75,9 +145,19 @@ void operation_end(const struct api *api, const struct operation_end *end)
                                         .tenant = copy(note, end->tenant),
                                         .event = copy(note, end->event),
                                         .object = copy(note, end->object),
+                                        .reason = copy(note, end->reason),
                                         .error = copy(note, end->error),
                                         .result = copy(note, end->result) };
     note->job = (struct store_job){ .run = end_run, .done = end_done };
+    store_write(api->store, &note->job);
+}
+
+void operation_progress(const struct api *api, const char *id, int percent)
+{
+    struct operation_note *note = xnew(struct operation_note);
+
+    note->end = (struct operation_end){ .id = copy(note, id), .percent = percent };
+    note->job = (struct store_job){ .run = progress_run, .done = end_done };
     store_write(api->store, &note->job);
 }
 

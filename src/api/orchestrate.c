@@ -239,6 +239,7 @@ static const struct socket_ops ops = { .message = on_message, .closed = on_close
 static int orchestrate_ws(struct call *call, struct err *err)
 {
     struct attach_wish wish = { .from = ATTACH_SCREEN };
+    struct exec_view view;
     struct box_exec *exec;
     enum attach_why why;
 
@@ -248,7 +249,8 @@ static int orchestrate_ws(struct call *call, struct err *err)
         return -1;
     struct watcher *watcher = xnew(struct watcher);
     watcher->update.fn = update;
-    snprintf(watcher->session, sizeof(watcher->session), "%s", call_param(call, "sid"));
+    box_exec_view(exec, &view);
+    snprintf(watcher->session, sizeof(watcher->session), "%s", view.id);
     attach_prepare(&watcher->attach, &watcher_ops, &call->who);
     if (attach_open(&watcher->attach, exec, &wish, &why, err) < 0) {
         free(watcher);

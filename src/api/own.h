@@ -35,11 +35,14 @@ struct api_private {
     struct list session_streams; /* and frames as events (session_sse.c) */
     struct list previews;        /* requests to ports, likewise (preview.c) */
     struct list rpcs;            /* remote calls, likewise (rpc.c) */
+    unsigned watches;            /* of our health, that are open (rpc_health.c) */
     struct timer keepalive;
-    struct timer tidy;     /* backups that nobody fetched (backup.c) */
-    struct buf event_text; /* the newest event as SSE text, made once for all subscribers */
-    int64_t event_text_seq;
-    char event_text_tenant[TENANT_MAX + 1];
+    struct timer tidy;  /* backups that nobody fetched (backup.c) */
+    struct event_text { /* the newest event as SSE text, made once for all subscribers */
+        struct buf text;
+        int64_t seq;
+        char tenant[TENANT_MAX + 1];
+    } event_texts[2];   /* with the envelope; in the hub's words */
     unsigned calls;     /* under way on workers */
     struct list laters; /* ON_LATER calls with an Idempotency-Key, until they are answered */
 };
@@ -141,6 +144,8 @@ void sockets_drain(struct api *api);
 void cast_streams_cut(struct api *api, const char *who);
 void session_streams_cut(struct api *api, const char *who);
 
+/* Whose words errors are told in where there is no route: by the first part of the path. */
+enum surface surface_of_path(struct str path);
 /* An error's body in the surface's words. */
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,
                     struct buf *out);

@@ -113,6 +113,10 @@ static const char *detail_of(struct call *call, const struct err *err)
         json_kv_str(&json, "path",
                     (struct str){ call->req->path.p, MIN(call->req->path.n, (size_t)512) });
     }
+    if (call->detail) { /* what the handler had noted about it before it failed */
+        json_key(&json, "about");
+        json_put_raw(&json, str_of(call->detail));
+    }
     json_close(&json, '}');
     return arena_memdup0(&call->arena, detail.data, detail.len);
 }

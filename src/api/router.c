@@ -12,6 +12,22 @@ struct router {
     size_t count;
 };
 
+static bool has_rest(const char *pattern)
+{
+    size_t len = strlen(pattern);
+
+    return len > 2 && strcmp(pattern + len - 2, "*}") == 0;
+}
+
+static unsigned slashes(struct str path)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < path.n; i++)
+        count += path.p[i] == '/';
+    return count;
+}
+
 static struct router_path *path_for(struct router *router, const char *pattern)
 {
     for (size_t i = 0; i < router->count; i++)
@@ -19,6 +35,9 @@ static struct router_path *path_for(struct router *router, const char *pattern)
             return &router->paths[i];
     struct router_path *path = &router->paths[router->count++];
     path->pattern = pattern;
+    path->deep = slashes(str_of(pattern));
+    path->rest = has_rest(pattern);
+    path->open = strchr(pattern, '{') != NULL;
     return path;
 }
 
@@ -40,7 +59,7 @@ struct router *router_new(const struct route *const *tables)
             path->routes[path->count++] = route;
         }
     for (size_t i = 0; i < router->count; i++)
-        if (!strchr(router->paths[i].pattern, '{'))
+        if (!router->paths[i].open)
             map_put(&router->exact, str_of(router->paths[i].pattern), &router->paths[i]);
     return router;
 }
@@ -64,13 +83,6 @@ static bool is_param(struct str segment)
 static bool is_rest(struct str segment)
 {
     return is_param(segment) && segment.p[segment.n - 2] == '*';
-}
-
-static bool has_rest(const char *pattern)
-{
-    size_t len = strlen(pattern);
-
-    return len > 2 && strcmp(pattern + len - 2, "*}") == 0;
 }
 
 static bool match(const struct router_path *entry, struct str path, struct arena *arena,
@@ -113,15 +125,6 @@ static bool match(const struct router_path *entry, struct str path, struct arena
     return true;
 }
 
-static unsigned slashes(struct str path)
-{
-    unsigned count = 0;
-
-    for (size_t i = 0; i < path.n; i++)
-        count += path.p[i] == '/';
-    return count;
-}
-
 const struct router_path *router_find(const struct router *router, struct str path,
                                       struct arena *arena, struct call_param *params,
                                       unsigned *count)
@@ -134,13 +137,13 @@ const struct router_path *router_find(const struct router *router, struct str pa
     if (!path.n)
         return NULL;
     bool ends = path.p[path.n - 1] == '/'; /* then it is nobody's who does not take a rest */
+    unsigned deep = slashes(path);
     for (size_t i = 0; i < router->count; i++) {
         const struct router_path *entry = &router->paths[i];
-        unsigned deep = slashes(str_of(entry->pattern));
 
-        if (has_rest(entry->pattern) ? deep > slashes(path) : ends || deep != slashes(path))
+        if (!entry->open || (entry->rest ? entry->deep > deep : ends || entry->deep != deep))
             continue;
-        if (strchr(entry->pattern, '{') && match(entry, path, arena, params, count))
+        if (match(entry, path, arena, params, count))
             return entry;
     }
     return NULL;

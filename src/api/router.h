@@ -14,6 +14,8 @@ struct router_path {
     const char *pattern;
     const struct route *routes[8];
     unsigned count;
+    unsigned deep;   /* slashes of the pattern */
+    bool rest, open; /* ends in {name*}; has a parameter at all */
 };
 
 struct router;

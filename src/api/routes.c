@@ -12,6 +12,7 @@
     X(rpc_health_routes)                                                                           \
     X(web_routes)                                                                                  \
     X(sandbox_routes)                                                                              \
+    X(stats_routes)                                                                                \
     X(exec_routes)                                                                                 \
     X(file_routes)                                                                                 \
     X(volume_routes)                                                                               \
@@ -30,6 +31,7 @@
     X(orchestrate_routes)                                                                          \
     X(pty_ws_routes)                                                                               \
     X(vm_routes)                                                                                   \
+    X(provision_routes)                                                                            \
     X(container_routes)                                                                            \
     X(operation_routes)                                                                            \
     X(port_routes)                                                                                 \
@@ -38,7 +40,11 @@
     X(egress_routes)                                                                               \
     X(egress_box_routes)                                                                           \
     X(egress_record_routes)                                                                        \
-    X(ask_routes)
+    X(ask_routes)                                                                                  \
+    X(hub_agent_routes)                                                                            \
+    X(hub_message_routes)                                                                          \
+    X(hub_project_routes)                                                                          \
+    X(hub_task_routes)
 
 #define DECLARE(table) extern const struct route table[];
 TABLES(DECLARE)

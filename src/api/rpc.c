@@ -215,6 +215,8 @@ void rpc_drain(struct api *api)
     list_each_safe (pos, &api->own->rpcs) {
         struct rpc *rpc = list_entry(pos, struct rpc, node);
 
+        if (rpc->method->streams_out && rpc->last)
+            rpc->last(rpc);
         if (rpc->method->streams_out)
             cut(rpc, RPC_STOPPING, ERR_UNAVAILABLE, "the server is about to stop");
     }

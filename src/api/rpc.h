@@ -42,6 +42,7 @@ struct rpc {
     void *state;
     void (*over)(struct rpc *rpc, enum rpc_end why);
     void (*drained)(struct rpc *rpc); /* after HTTP_FULL: there is room again */
+    void (*last)(struct rpc *rpc);    /* the server stops, and the stream is about to end with it */
 };
 
 /* The handler of every route that has a method. */

@@ -123,7 +123,8 @@ static int sandbox_post(struct call *call, struct err *err)
 {
     struct sandbox_spec spec = { 0 };
 
-    if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0)
+    if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0 ||
+        egress_secrets(call, spec.egress, "egress.", err) < 0)
         return -1;
     return boxes_create(call->api->boxes, &spec, &pending_new(call)->op, err);
 }
@@ -265,7 +266,10 @@ static void stats_done(struct box_op *op, const struct err *err)
                                .memory_peak = (int64_t)usage->memory_peak,
                                .pids = (int64_t)usage->pids,
                                .oom_kills = (int64_t)usage->oom_kills };
+    struct io_use io = { (int64_t)usage->io_read, (int64_t)usage->io_written };
 
+    if (usage->io_read != UINT64_MAX)
+        view.io = &io;
     if (!err)
         call_reply(pending->call, &view);
     call_finish(pending->call, err);
@@ -339,6 +343,8 @@ static void put_limits(struct json_out *json, const struct box_applied *applied)
         json_put_int(json, (int64_t)(applied->cpu_quota_us * 100 / applied->cpu_period_us));
     else
         json_put_null(json);
+    put_limit(json, "io_bytes", applied->io_bytes);
+    put_limit(json, "io_ops", applied->io_ops);
     put_limit(json, "nofile", applied->nofile);
     put_limit(json, "core", applied->core);
     put_limit(json, "disk", applied->disk);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "auth/vault.h"
+#include "gate/gate.h"
 #include "link/links.h"
 
 struct secret_wish {
@@ -168,6 +169,33 @@ static void forget_body(struct call *call, const struct value_wish *wish)
         explicit_bzero((char *)(uintptr_t)wish->value, strlen(wish->value));
 }
 
+static void value_kept(struct call *call)
+{
+    gate_secret_set(call->api->gate, call->state);
+}
+
+/* What the gate is told once it is stored: sealed as it is, or that there is none for requests. */
+static int tell_gate(struct call *call, const struct secret_row *row, bool gone, struct err *err)
+{
+    struct gate_secret *told = arena_new(&call->arena, struct gate_secret);
+    autobuf struct buf context = { 0 }, sealed = { 0 };
+
+    *told = (struct gate_secret){ .tenant = arena_strdup(&call->arena, call->who.tenant),
+                                  .name = arena_strdup(&call->arena, row->name),
+                                  .hosts = arena_strdup(&call->arena, row->hosts),
+                                  .placeholder = arena_strdup(&call->arena, row->placeholder) };
+    if (!gone && row->request) {
+        struct secret_row again;
+
+        if (vault_sealed(call->db, call->who.tenant, row->name, &again, &context, &sealed, err) < 0)
+            return -1;
+        told->sealed = arena_str(&call->arena, buf_view(&sealed));
+    }
+    call->state = told;
+    call->committed = value_kept;
+    return 0;
+}
+
 static int secret_put(struct call *call, struct err *err)
 {
     struct secret_row row = { 0 };
@@ -186,7 +214,7 @@ static int secret_put(struct call *call, struct err *err)
                        call_param(call, "name"), &value, call->who.id, &row, err);
     }
     forget_body(call, &wish);
-    if (rc < 0 ||
+    if (rc < 0 || tell_gate(call, &row, false, err) < 0 ||
         secret_event(call, row.version == 1 ? "secret.created" : "secret.changed", &row, err) < 0)
         return -1;
     struct secret_view view = view_of(&row, &space);
@@ -231,7 +259,9 @@ static int forget(struct call *call, const char *name, struct err *err)
         return -1;
     call->status = 204;
     call->state = row;
-    call->committed = row->agent ? agent_removed : NULL;
+    call->committed = agent_removed;
+    if (!row->agent && tell_gate(call, row, true, err) < 0)
+        return -1;
     return secret_event(call, "secret.deleted", row, err);
 }
 

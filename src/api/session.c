@@ -17,12 +17,27 @@
 int terminal_by_id(struct api *api, const char *tenant, const char *id, struct box_exec **out,
                    struct err *err)
 {
-    struct err ignored;
+    struct box_exec *found = NULL, *exec;
+    struct exec_view view;
+    struct err why;
 
-    for (struct box *box = NULL; (box = boxes_next(api->boxes, tenant, box));)
-        if (box_exec_find(box, id, out, &ignored) == 0)
+    for (struct box *box = NULL; (box = boxes_next(api->boxes, tenant, box));) {
+        int rc = box_exec_find(box, id, &exec, &why);
+
+        if (rc == 0)
+            box_exec_view(exec, &view);
+        if (rc == 0 && strcmp(view.id, id) == 0) {
+            *out = exec;
             return 0;
-    return err_set(err, ERR_NOT_FOUND, "Session '%.64s' not found", id);
+        }
+        if ((rc == 0 && found) || (rc < 0 && why.code == ERR_CONFLICT))
+            return err_set(err, ERR_CONFLICT, "more than one session begins with '%.64s'", id);
+        found = rc == 0 ? exec : found;
+    }
+    if (!found)
+        return err_set(err, ERR_NOT_FOUND, "Session '%.64s' not found", id);
+    *out = found;
+    return 0;
 }
 
 struct box_exec *session_named(struct box *box, const char *name, bool running)
@@ -492,6 +507,7 @@ static int session_screen(struct call *call, struct err *err)
     const char *id = call_param(call, "sid");
     struct json_out json = call_json(call);
     autobuf struct buf prompt = { 0 };
+    struct exec_view view;
     struct box_exec *exec;
     struct err ignored;
     uint64_t position;
@@ -503,8 +519,9 @@ static int session_screen(struct call *call, struct err *err)
     if (!screen)
         return -1;
     bool asks = screen_prompt(screen, &prompt) > 0;
+    box_exec_view(exec, &view);
     json_open(&json, '{');
-    json_kv_text(&json, "session_id", id);
+    json_kv_text(&json, "session_id", view.id);
     session_screen_put(&json, screen, true);
     json_kv_bool(&json, "prompt_detected", asks);
     json_kv_text(&json, "prompt_text", asks ? buf_cstr(&prompt) : NULL);
@@ -573,6 +590,7 @@ static int session_transcript(struct call *call, struct err *err)
     struct transcript ask = { .stream = call_query(call, "stream"),
                               .pattern = call_query(call, "q") };
     struct json_out json = call_json(call);
+    struct exec_view view;
     struct box_exec *exec;
 
     if (!ask.pattern)
@@ -585,8 +603,9 @@ static int session_transcript(struct call *call, struct err *err)
         return -1;
     if (!box_exec_term(exec))
         return err_set(err, ERR_NOT_FOUND, "session has no terminal; its output is at /execs");
+    box_exec_view(exec, &view);
     json_open(&json, '{');
-    json_kv_text(&json, "session_id", call_param(call, "sid"));
+    json_kv_text(&json, "session_id", view.id);
     json_key(&json, "items");
     json_open(&json, '[');
     int64_t next = ask.from;
@@ -617,7 +636,7 @@ const struct route session_routes[] = {
       .roles = ROLE_USE,
       .fn = session_post,
       .takes = session_wish_fields,
-      .flags = ROUTE_CREATES | ROUTE_AWAKE,
+      .flags = ROUTE_CREATES | ROUTE_AWAKE | ROUTE_UNSAID,
       .surface = SURFACE_HUB,
       .summary = "Start a terminal of 220 by 50; the answer says where it can be watched." },
     { .name = "session.kill_of",

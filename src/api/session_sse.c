@@ -128,6 +128,7 @@ int session_stream(struct call *call, struct err *err)
     struct http_header headers[CALL_EXTRA_MAX + 4];
     struct attach_wish wish = { .from = ATTACH_SCREEN };
     struct http_req *req = call->req;
+    struct exec_view view;
     struct box_exec *exec;
     enum attach_why why;
     int64_t from;
@@ -146,7 +147,8 @@ int session_stream(struct call *call, struct err *err)
         free(reader);
         return -1;
     }
-    snprintf(reader->session, sizeof(reader->session), "%s", call_param(call, "sid"));
+    box_exec_view(exec, &view);
+    snprintf(reader->session, sizeof(reader->session), "%s", view.id);
     snprintf(reader->who, sizeof(reader->who), "%s", call->who.id);
     reader->req = req;
     unsigned count = call_headers(call, headers, CALL_EXTRA_MAX);

@@ -200,11 +200,14 @@ static int do_join(struct hub *hub, const struct json *json, struct err *err)
     const char *id = hub_text(hub, json, "session_id"), *role = hub_text(hub, json, "role");
     const struct json *from = json_get(json, "replay_from");
     struct attach_wish wish = { .from = ATTACH_SCREEN, .take = json_true(json, "take") };
+    struct exec_view view;
     struct box_exec *exec;
     enum attach_why why;
 
     if (terminal_by_id(hub->socket.api, hub->socket.who.tenant, id, &exec, err) < 0)
         return -1;
+    box_exec_view(exec, &view);
+    id = view.id; /* all of it, as every frame will say it */
     struct join *join = joined(hub, id);
     if (join)
         join_free(join);

@@ -3,6 +3,14 @@
 
 #include "api/session.h"
 
+/* pulse.c: metrics of agents that were subscribed to, one sandbox after the other. */
+struct pulse {
+    struct pulse_ask *ask; /* the question that is under way, or NULL */
+    struct list samples;   /* how much time each sandbox had used */
+    char at[ID_SIZE];      /* the last one that was asked; "": begin with the first */
+    int64_t next_ms;       /* when the next round begins */
+};
+
 struct hub {
     struct socket socket;
     struct arena arena; /* of the message being read */
@@ -10,6 +18,7 @@ struct hub {
     /* tap.c */
     struct list taps, subscriptions, starts;
     struct timer look; /* for new commands of agents that were subscribed to */
+    struct pulse pulse;
 };
 
 struct json_out hub_open(struct buf *text, const char *type);
@@ -21,6 +30,12 @@ const char *hub_text(struct hub *hub, const struct json *json, const char *key);
 must_use int size_of(const struct json *json, int64_t *rows, int64_t *cols, struct err *err);
 /* Has this connection joined it as its controller? */
 bool hub_controls(struct hub *hub, const char *session);
+
+void pulse_init(struct hub *hub);
+void pulse_beat(struct hub *hub); /* from time to time, while anybody is subscribed to */
+void pulse_free(struct hub *hub);
+/* Is it subscribed to, by name or with all others? */
+bool hub_subscribed(const struct hub *hub, const char *agent, const char *sandbox);
 
 void taps_init(struct hub *hub);
 void taps_drained(struct hub *hub);

@@ -11,6 +11,7 @@
 
 #include "api/session_ws.h"
 #include "base/clock.h"
+#include "link/links.h"
 
 #define LOOK_MS 200
 #define PIECE 32768
@@ -219,11 +220,24 @@ static void look_all(struct hub *hub, bool from_now)
     }
 }
 
+bool hub_subscribed(const struct hub *hub, const char *agent, const char *sandbox)
+{
+    list_each (pos, &hub->subscriptions) {
+        const struct subscription *sub = list_entry(pos, struct subscription, node);
+
+        if (strcmp(sub->agent, "*") == 0 || strcmp(sub->agent, agent) == 0 ||
+            (sandbox && strcmp(sub->sandbox, sandbox) == 0))
+            return true;
+    }
+    return false;
+}
+
 static void look(struct timer *timer)
 {
     struct hub *hub = container_of(timer, struct hub, look);
 
     look_all(hub, false);
+    pulse_beat(hub);
     if (!list_empty(&hub->subscriptions))
         timer_set(hub->socket.api->loop, timer, LOOK_MS);
 }
@@ -256,9 +270,12 @@ int hub_subscribe(struct hub *hub, const struct json *json, struct err *err)
 {
     const char *agent = hub_text(hub, json, "agent_id");
     struct sandbox_view view = { .id = "" };
+    struct linked *linked;
     struct box *box;
 
-    if (strcmp(agent, "*") != 0) {
+    if (links_find(hub->socket.api->links, hub->socket.who.tenant, agent, &linked, NULL) == 0) {
+        view.id = agent; /* no sandbox; but how it does is told */
+    } else if (strcmp(agent, "*") != 0) {
         if (find_agent(hub, agent, &box, err) < 0)
             return -1;
         box_view(box, &view);
@@ -313,27 +330,43 @@ static const char *agent_status(const struct sandbox_view *view)
     return strcmp(view->state, "failed") == 0 ? "Error" : "Disconnected";
 }
 
+static void put_agent(struct json_out *json, const struct agent_view *view, const char *status)
+{
+    json_open(json, '{');
+    json_kv_text(json, "id", view->id);
+    json_kv_text(json, "hostname", view->hostname);
+    json_kv_text(json, "ip_address", view->ip_address);
+    json_kv_text(json, "status", status);
+    json_kv_int(json, "connected_at", view->connected_at);
+    json_kv_int(json, "last_heartbeat", view->last_heartbeat);
+    json_close(json, '}');
+}
+
 int hub_list_agents(struct hub *hub, const struct json *json, struct err *err)
 {
+    const char *tenant = hub->socket.who.tenant;
     autobuf struct buf text = { 0 };
     struct json_out reply = hub_open(&text, "agent_list");
+    struct linked *linked = NULL;
+    struct box *box = NULL;
+    struct agent_view agent;
+    struct sandbox_view view;
 
     (void)json, (void)err;
     json_key(&reply, "agents");
     json_open(&reply, '[');
-    for (struct box *box = NULL;
-         (box = boxes_next(hub->socket.api->boxes, hub->socket.who.tenant, box));) {
-        struct sandbox_view view;
-
+    while ((linked = links_next(hub->socket.api->links, tenant, linked))) {
+        linked_view(linked, &agent);
+        put_agent(&reply, &agent, agent_status_name(agent.status));
+    }
+    while ((box = boxes_next(hub->socket.api->boxes, tenant, box))) {
         box_view(box, &view);
-        json_open(&reply, '{');
-        json_kv_text(&reply, "id", agent_name(&view));
-        json_kv_text(&reply, "hostname", agent_name(&view));
-        json_kv_text(&reply, "ip_address", "127.0.0.1");
-        json_kv_text(&reply, "status", agent_status(&view));
-        json_kv_int(&reply, "connected_at", view.created_at);
-        json_kv_int(&reply, "last_heartbeat", clock_wall_ms());
-        json_close(&reply, '}');
+        agent = (struct agent_view){ .id = agent_name(&view),
+                                     .hostname = agent_name(&view),
+                                     .ip_address = "127.0.0.1",
+                                     .connected_at = view.created_at,
+                                     .last_heartbeat = clock_wall_ms() };
+        put_agent(&reply, &agent, agent_status(&view));
     }
     json_close(&reply, ']');
     (void)hub_send(hub, &reply);
@@ -754,6 +787,7 @@ void taps_init(struct hub *hub)
     list_init(&hub->subscriptions);
     list_init(&hub->starts);
     hub->look.fn = look;
+    pulse_init(hub);
 }
 
 void taps_drained(struct hub *hub)
@@ -771,6 +805,7 @@ void taps_free(struct hub *hub)
     struct list *node;
 
     timer_cancel(hub->socket.api->loop, &hub->look);
+    pulse_free(hub);
     while (!list_empty(&hub->taps))
         tap_free(list_entry(hub->taps.next, struct tap, node));
     while ((node = list_pop(&hub->subscriptions)))

@@ -54,6 +54,7 @@ static int template_put(struct call *call, struct err *err)
     const char *name = call_param(call, "template_name");
 
     if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0 ||
+        egress_secrets(call, spec.egress, "egress.", err) < 0 ||
         template_check(call->api->boxes, call->who.tenant, name, &spec, err) < 0)
         return -1;
     struct template_view view = { arena_strdup(&call->arena, name), call->who.id, &spec,

@@ -81,6 +81,7 @@ int terminal_find(struct box *box, const char *text, struct box_exec **out, stru
 {
     struct box_exec *named = NULL;
     struct exec_view view;
+    struct err why = { 0 };
 
     for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));) {
         box_exec_view(exec, &view);
@@ -91,7 +92,9 @@ int terminal_find(struct box *box, const char *text, struct box_exec **out, stru
         if (view.tty && view.name && strcmp(view.name, text) == 0)
             named = exec; /* the newest: an older one of this name has ended */
     }
-    if (!named)
+    if (!named && box_exec_find(box, text, &named, &why) < 0 && why.code == ERR_CONFLICT)
+        return err_set(err, ERR_CONFLICT, "%s", why.msg);
+    if (!named || !box_exec_term(named))
         return err_set(err, ERR_NOT_FOUND, "no terminal %.64s in this sandbox", text);
     *out = named;
     return 0;

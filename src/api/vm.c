@@ -15,7 +15,7 @@
 
 #define PREFIX_DEFAULT "agent-"
 
-int err_word(struct err *err, enum err_code code, const char *word, const char *fmt, ...)
+int(err_word)(struct err *err, enum err_code code, const char *word, const char *fmt, ...)
 {
     va_list args;
     char text[ERR_MSG_SIZE];
@@ -40,12 +40,12 @@ static int find(struct call *call, struct box **out, struct err *err)
 
 /* ---- looking ---- */
 
-static const char *vm_name(const struct sandbox_view *view)
+const char *vm_name(const struct sandbox_view *view)
 {
     return view->name ? view->name : view->id;
 }
 
-static const char *vm_state(const struct sandbox_view *view)
+const char *vm_state(const struct sandbox_view *view)
 {
     static const struct {
         const char *ours, *theirs;
@@ -239,36 +239,24 @@ static void made(struct box_op *op, const struct err *err)
 
 /* The row of the operation, then the answer and the work. */
 struct ordering {
-    struct store_job job;
-    struct call *call;
+    struct operation_start start;
     struct making *making;
-    struct operation operation;
     struct sandbox_spec spec;
 };
 
-static int ordered_run(struct store_job *job, struct db *db, struct err *err)
+static void ordered(struct operation_start *start)
 {
-    struct ordering *ordering = container_of(job, struct ordering, job);
-    struct call *call = ordering->call;
-
-    if (operation_add(db, &ordering->operation, err) < 0 ||
-        event_add(db, call->who.tenant, "vm.provisioning.started", call->object, STR("{}"), err) <
-            0)
-        return -1;
-    return call_record(call, db, err);
-}
-
-static void ordered(struct store_job *job)
-{
-    struct ordering *ordering = container_of(job, struct ordering, job);
+    struct ordering *ordering = container_of(start, struct ordering, start);
     struct making *making = ordering->making;
     struct err err = { 0 };
 
-    if (job->rc < 0)
-        free(making);
-    else if (boxes_create(making->api->boxes, &ordering->spec, &making->op, &err) < 0)
+    if (boxes_create(making->api->boxes, &ordering->spec, &making->op, &err) < 0)
         made(&making->op, &err);
-    call_finish(ordering->call, job->rc < 0 ? &job->err : NULL);
+}
+
+static void not_ordered(struct operation_start *start)
+{
+    free(container_of(start, struct ordering, start)->making);
 }
 
 static int check_wish(struct call *call, struct vm_wish *wish, uint64_t present, struct err *err)
@@ -308,34 +296,30 @@ static int vm_post(struct call *call, struct err *err)
         check_wish(call, &wish, present, err) < 0)
         return -1;
     struct making *making = xnew(struct making);
+    ordering->start = (struct operation_start){
+        .operation = operation_new(call, "vm_create", wish.name),
+        .event = "vm.provisioning.started",
+        .go = ordered,
+        .drop = not_ordered,
+    };
     making->api = call->api;
-    uuid_v4(making->id);
+    snprintf(making->id, sizeof(making->id), "%s", ordering->start.operation.id);
     snprintf(making->name, sizeof(making->name), "%s", wish.name);
     snprintf(making->tenant, sizeof(making->tenant), "%s", call->who.tenant);
     snprintf(making->by, sizeof(making->by), "%s", call->who.id);
     making->op = (struct box_op){ .tenant = making->tenant, .by = making->by, .done = made };
-    ordering->call = call;
     ordering->making = making;
     ordering->spec =
         (struct sandbox_spec){ .name = making->name,
                                .cpu_percent = (wish.vcpus ? wish.vcpus : 4) * 100,
                                .memory = (wish.memory_mb ? wish.memory_mb : 8192) << 20,
                                .disk = (wish.disk_gb ? wish.disk_gb : 50) << 30 };
-    ordering->operation = (struct operation){ .id = arena_strdup(&call->arena, making->id),
-                                              .tenant = call->who.tenant,
-                                              .type = "vm_create",
-                                              .status = "running",
-                                              .target = arena_strdup(&call->arena, wish.name),
-                                              .progress = 10,
-                                              .created_ms = clock_wall_ms() };
     call->object = arena_printf(&call->arena, "vm/%s", wish.name);
-    call->status = 202;
     json_open(&json, '{');
     json_key(&json, "operation");
-    operation_put(&json, &ordering->operation);
+    operation_put(&json, &ordering->start.operation);
     json_close(&json, '}');
-    ordering->job = (struct store_job){ .run = ordered_run, .done = ordered };
-    store_write(call->api->store, &ordering->job);
+    operation_begin(call, &ordering->start);
     return 0;
 }
 
@@ -345,7 +329,7 @@ struct changing {
     struct box_op op;
     struct call *call;
     struct vm_change wish;
-    const char *name;
+    const char *name, *vm;
 };
 
 static void put_change(struct changing *changing)
@@ -375,9 +359,15 @@ static void changing_prepare(struct box_op *op)
     put_change(container_of(op, struct changing, op));
 }
 
+/* Besides what the sandbox itself tells: the event that agentic's clients wait for. */
 static int changing_record(struct box_op *op, struct db *db, struct err *err)
 {
-    return call_record(container_of(op, struct changing, op)->call, db, err);
+    struct changing *changing = container_of(op, struct changing, op);
+    autofree char *body = xprintf("{\"reason\":\"%s\"}", changing->wish.reason);
+
+    if (event_add(db, op->tenant, changing->wish.event, changing->vm, str_of(body), err) < 0)
+        return -1;
+    return call_record(changing->call, db, err);
 }
 
 static void changing_done(struct box_op *op, const struct err *err)
@@ -399,6 +389,7 @@ int vm_change(struct call *call, struct box *box, const struct vm_change *wish, 
                                    .call = call,
                                    .wish = *wish,
                                    .name = arena_strdup(&call->arena, vm_name(&view)) };
+    changing->vm = arena_printf(&call->arena, "vm/%s", changing->name);
     call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
     bool runs = strcmp(view.state, "running") == 0 || strcmp(view.state, "paused") == 0;
     if (wish->deletes && runs && !wish->force)
@@ -430,23 +421,29 @@ static int change(struct call *call, const struct vm_change *wish, struct err *e
 static int vm_start(struct call *call, struct err *err)
 {
     return change(call,
-                  &(struct vm_change){
-                      .state = "running", .already = "VM is already running", .fn = box_start },
+                  &(struct vm_change){ .state = "running",
+                                       .already = "VM is already running",
+                                       .event = "vm.started",
+                                       .reason = "manual",
+                                       .fn = box_start },
                   err);
 }
 
 static int vm_stop(struct call *call, struct err *err)
 {
+    bool force = is_true(call, "force");
     int64_t timeout;
 
     if (call_query_int(call, "timeout", 0, 3600, 15, &timeout, err) < 0)
         return -1;
     return change(call,
                   &(struct vm_change){
-                      .state = is_true(call, "force") ? "stopped" : "shutdown",
+                      .state = force ? "stopped" : "shutdown",
                       .message = arena_printf(&call->arena, "stopped within the timeout of %lld s",
                                               (long long)timeout),
                       .already = "VM is already stopped",
+                      .event = force ? "vm.stopped" : "vm.shutdown",
+                      .reason = force ? "force" : "shutdown",
                       .fn = box_stop },
                   err);
 }
@@ -457,16 +454,21 @@ static int vm_destroy(struct call *call, struct err *err)
                   &(struct vm_change){ .state = "stopped",
                                        .message = "VM destroyed",
                                        .already = "VM destroyed",
+                                       .event = "vm.stopped",
+                                       .reason = "destroyed",
                                        .fn = box_stop },
                   err);
 }
 
 static int vm_delete(struct call *call, struct err *err)
 {
-    return change(
-        call,
-        &(struct vm_change){ .deletes = true, .force = is_true(call, "force"), .fn = box_delete },
-        err);
+    return change(call,
+                  &(struct vm_change){ .deletes = true,
+                                       .force = is_true(call, "force"),
+                                       .event = "vm.undefined",
+                                       .reason = "api",
+                                       .fn = box_delete },
+                  err);
 }
 
 #define VM_ROUTE(name_, method_, path_, on_, roles_, fn_, ...)                                     \

@@ -2,13 +2,19 @@
 #pragma once
 
 #include "api/own.h"
+#include "model/sandbox.h"
 
 struct vm_change {
     const char *state, *message;
     const char *already; /* said when it is so already; NULL: then it is refused */
+    const char *event, *reason;
     bool deletes, force;
     int (*fn)(struct box *box, struct box_op *op, struct err *err);
 };
+
+/* What agentic calls a sandbox, and the state in its words. */
+const char *vm_name(const struct sandbox_view *view);
+const char *vm_state(const struct sandbox_view *view);
 
 /* For ON_LATER: does it, and answers as agentic does. */
 must_use int vm_change(struct call *call, struct box *box, const struct vm_change *wish,

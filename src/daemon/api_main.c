@@ -33,6 +33,7 @@
 #include "daemon/settings.h"
 #include "gate/gate.h"
 #include "http/assets.h"
+#include "hub/hub.h"
 #include "link/links.h"
 #include "net/tls.h"
 #include "store/beneath.h"
@@ -67,6 +68,7 @@ static struct server {
     struct boxes *boxes;
     struct links *links;
     struct gate *gate;
+    struct hub *hub;
     struct api api;
     struct vault_keys keys; /* of the sealed values in the store */
     struct http_server *http;
@@ -339,6 +341,8 @@ static void stop(void)
     server.stopping = true;
     api_drain(&server.api);
     timer_cancel(server.loop, &server.sweep);
+    if (server.hub)
+        hub_drain(server.hub);
     if (server.boxes)
         boxes_drain(server.boxes);
     if (server.links)
@@ -358,6 +362,7 @@ static void server_free(void)
     boxes_free(server.boxes);
     links_free(server.links);
     gate_free(server.gate);
+    hub_free(server.hub);
     if (server.api.own)
         api_free(&server.api);
     bus_free(server.bus);
@@ -512,7 +517,8 @@ static int boot_run(struct store_job *job, struct db *db, struct err *err)
         return err_wrap(err, "read the sandboxes");
     if (api_boot(db, err) < 0)
         return err_wrap(err, "operations");
-    if (links_load(server.links, db, err) < 0 || gate_load(server.gate, db, err) < 0)
+    if (links_load(server.links, db, err) < 0 || gate_load(server.gate, db, err) < 0 ||
+        hub_load(server.hub, db, err) < 0)
         return -1;
     if (server.readies == 0 &&
         login_link(db, TENANT_DEFAULT, ROLE_ADMIN, server.login_code, err) < 0)
@@ -533,6 +539,7 @@ static void adopted(void *ctx)
     timer_set(server.loop, &server.lag, LAG_EVERY_MS);
     timer_set(server.loop, &server.sweep, SWEEP_AGAIN_MS);
     links_start(server.links);
+    hub_start(server.hub);
     tell(WIRE_READY, 2, NULL);
     log_info("serving", kv_str("version", ATOLL_VERSION), kv_str("state", server.start.state),
              kv_int("uid", getuid()));
@@ -557,6 +564,8 @@ static void on_event(void *ctx, const struct event *event)
     (void)ctx;
     if (server.gate)
         gate_heard(server.gate, event); /* what is new is guarded before anybody knows of it */
+    if (server.hub)
+        hub_heard(server.hub, event);
     bus_publish(server.bus, event);
 }
 
@@ -655,6 +664,26 @@ static int build_gate(struct err *err)
     return 0;
 }
 
+static int build_hub(struct err *err)
+{
+    const char *filter = setting("hub_url_filter");
+    const struct hub_options options = {
+        .loop = server.loop,
+        .store = server.store,
+        .message_rate = number("hub_message_rate"),
+        .heartbeat_rate = number("hub_heartbeat_rate"),
+        .stale_ms = number("hub_stale"),
+        .keep_ms = number("hub_message_keep"),
+        .filter = strcmp(filter, "all") == 0   ? HUB_FILTER_ALL
+                  : strcmp(filter, "off") == 0 ? HUB_FILTER_OFF
+                                               : HUB_FILTER_MESSAGES,
+        .url_allow = conf_list(server.settings.conf, "hub_url_allow"),
+        .url_schemes = conf_list(server.settings.conf, "hub_url_schemes"),
+    };
+
+    return hub_new(&server.hub, &options, err);
+}
+
 /* The key of the sealed values; made by the first start that has none. */
 static int load_key(struct err *err)
 {
@@ -683,7 +712,8 @@ static int build(struct err *err)
         return -1;
     struct auth_options auth = auth_options();
     server.auth = auth_new(server.loop, &auth);
-    if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0 || build_gate(err) < 0)
+    if (build_boxes(err) < 0 || build_links(err) < 0 || load_key(err) < 0 || build_gate(err) < 0 ||
+        build_hub(err) < 0)
         return -1;
     server.api = (struct api){ .loop = server.loop,
                                .store = server.store,
@@ -692,6 +722,7 @@ static int build(struct err *err)
                                .boxes = server.boxes,
                                .links = server.links,
                                .gate = server.gate,
+                               .hub = server.hub,
                                .started_ms = clock_wall_ms(),
                                .options = { .hosts = server.hosts.items,
                                             .version = ATOLL_VERSION,

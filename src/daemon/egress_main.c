@@ -61,6 +61,18 @@ static void read_key(struct seal_private *out)
     random_bytes(out, sizeof(*out));
 }
 
+/* Authorities that an operator adds to the machine's own; read once, as the key is. */
+static void read_roots(struct buf *out)
+{
+    char block[8192];
+    ssize_t got;
+
+    while (out->len < CONF_ROOTS_MAX &&
+           (got = pread(EGRESS_FD_ROOTS, block, sizeof(block), (off_t)out->len)) > 0)
+        buf_append(out, block, (size_t)got);
+    close(EGRESS_FD_ROOTS);
+}
+
 /* Landlock is a second wall around a process that can open no file anyway. */
 static int enter_jail(struct err *err)
 {
@@ -78,11 +90,13 @@ static int run(struct err *err)
     struct loop *loop = NULL;
     struct egress *egress = NULL;
     struct seal_private key;
+    autobuf struct buf roots = { 0 };
 
     read_key(&key); /* first: its number may be anybody's afterwards */
+    read_roots(&roots);
     int rc = loop_new(&loop, err);
     if (rc == 0)
-        rc = egress_new(&egress, loop, EGRESS_FD_LINK, &key, err);
+        rc = egress_new(&egress, loop, EGRESS_FD_LINK, &key, buf_view(&roots), err);
     explicit_bzero(&key, sizeof(key));
     if (rc == 0)
         rc = greet(err);

@@ -39,14 +39,15 @@ struct prelude {
     int listeners[LISTENERS_MAX];
     int64_t api_uid; /* -1: ours */
     int64_t ids;     /* of the user namespace that we are in, or ROOTLESS_NONE */
-    int warden_fd, atoll_fd, start_fd, settings_fd, key_fd;
+    int warden_fd, atoll_fd, start_fd, settings_fd, key_fd, roots_fd;
     bool killed;   /* the server before us did not end by itself */
     int waited_ms; /* for its listeners */
 };
 
 static void prelude_free(struct prelude *p)
 {
-    const int fds[] = { p->warden_fd, p->atoll_fd, p->start_fd, p->settings_fd, p->key_fd };
+    const int fds[] = { p->warden_fd,   p->atoll_fd, p->start_fd,
+                        p->settings_fd, p->key_fd,   p->roots_fd };
 
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         if (fds[i] >= 0)
@@ -73,12 +74,19 @@ static void fill_stdio(void)
             fcntl(i, F_SETFD, 0);
 }
 
-/* Many connections need many descriptors; the hard limit is what the administrator meant. */
+/*
+ * Many connections need many descriptors, and so do many sandboxes. The hard limit is what the
+ * administrator meant, but the usual one is from before there were servers of this kind: who may
+ * raise it does, to what all sandboxes need.
+ */
 static void raise_nofile(void)
 {
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    if (limit.rlim_max < SERVER_NOFILE &&
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){ SERVER_NOFILE, SERVER_NOFILE }) == 0)
         return;
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -190,7 +198,7 @@ static int find_programs(struct prelude *p, struct err *err)
 /* The descriptors have been placed: the numbers we knew mean something else now. */
 static void prelude_forget(struct prelude *p)
 {
-    p->warden_fd = p->atoll_fd = p->start_fd = p->settings_fd = p->key_fd = -1;
+    p->warden_fd = p->atoll_fd = p->start_fd = p->settings_fd = p->key_fd = p->roots_fd = -1;
     p->start.listener_count = 0;
     p->state = STATE_NONE;
 }
@@ -212,7 +220,7 @@ static int become_warden(struct prelude *p, int argc, char **argv, struct err *e
         conf_int(p->conf, "disks_size"),
     };
     int fds[PLACE_MAX] = { p->start_fd,      p->settings_fd,   p->atoll_fd, p->state.dir_fd,
-                           p->state.lock_fd, p->state.data_fd, p->key_fd };
+                           p->state.lock_fd, p->state.data_fd, p->key_fd,   p->roots_fd };
     unsigned count = WARDEN_FD_LISTENERS - WARDEN_FD_START;
 
     if (argc - 1 > SERVE_ARGS_MAX)
@@ -249,6 +257,26 @@ static void go_rootless(struct prelude *p)
                  kv_str("help", "atoll doctor"));
 }
 
+/*
+ * Whom the egress process trusts besides the machine's own authorities. By a descriptor and not
+ * over the api process, which is not trusted with where credentials go.
+ */
+static int open_roots(struct prelude *p, struct err *err)
+{
+    const char *path = conf_text(p->conf, "egress_authorities");
+    bool said = path && path[0];
+    struct stat st;
+
+    p->roots_fd = open(said ? path : "/dev/null", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (p->roots_fd < 0)
+        return err_sys(err, "egress_authorities %s", path);
+    if (said && (fstat(p->roots_fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||
+                 st.st_size > CONF_ROOTS_MAX))
+        return err_set(err, ERR_INVALID, "egress_authorities %s: not a file of 1 to %d bytes", path,
+                       CONF_ROOTS_MAX);
+    return 0;
+}
+
 static int prepare(struct prelude *p, struct err *err)
 {
     autobuf struct buf start = { 0 }, settings = { 0 };
@@ -263,7 +291,7 @@ static int prepare(struct prelude *p, struct err *err)
     p->start.owner_uid = geteuid();
     if (state_token(&p->state, p->start.admin_hash, err) < 0 ||
         state_egress_key(&p->state, &p->start.egress_key, &p->key_fd, err) < 0 ||
-        listen_all(p, err) < 0)
+        open_roots(p, err) < 0 || listen_all(p, err) < 0)
         return -1;
     start_pack(&p->start, p->conf, &start);
     p->start_fd = sealed_make("atoll-start", buf_view(&start), err);
@@ -291,7 +319,8 @@ int serve_main(struct conf *conf, int argc, char **argv)
                          .atoll_fd = -1,
                          .start_fd = -1,
                          .settings_fd = -1,
-                         .key_fd = -1 };
+                         .key_fd = -1,
+                         .roots_fd = -1 };
     struct err err = { 0 };
 
     fill_stdio();

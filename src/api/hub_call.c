@@ -1,0 +1,145 @@
+/* See hub_call.h. */
+#include "api/hub_call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+const struct field hub_nothing[] = { { 0 } };
+
+struct hub_by hub_by_db(struct call *call, struct db *db)
+{
+    return (struct hub_by){ .db = db,
+                            .arena = &call->arena,
+                            .hub = call->api->hub,
+                            .tenant = call->who.tenant,
+                            .agent = call->who.role == ROLE_AGENT ? call->who.name : NULL,
+                            .actor = call->who.name[0] ? call->who.name : HUB_HUMAN,
+                            .looks = call->who.role == ROLE_VIEWER,
+                            .now_ms = clock_wall_ms() };
+}
+
+struct hub_by hub_by(struct call *call)
+{
+    return hub_by_db(call, call->db);
+}
+
+/* ---- bodies ---- */
+
+static const struct field *known(const struct field *fields, struct str name)
+{
+    for (const struct field *field = fields; field->name; field++)
+        if (str_is(name, field->name) && !(field->flags & F_READONLY))
+            return field;
+    return NULL;
+}
+
+/* The members that count, as an object of their own. */
+static struct json *sift(struct call *call, const struct field *fields)
+{
+    struct json *out = arena_new(&call->arena, struct json), **end = &out->first;
+
+    out->type = JSON_OBJECT;
+    json_each(member, call->json)
+    {
+        const struct field *field = known(fields, member->key);
+
+        if (!field || member->type == JSON_NULL ||
+            (field->flags & F_REQUIRED && member->type == JSON_STRING && !member->text.n))
+            continue;
+        struct json *copy = arena_new(&call->arena, struct json);
+        *copy = *member;
+        copy->next = NULL;
+        *end = copy;
+        end = &copy->next;
+        out->count++;
+    }
+    return out;
+}
+
+static int check_required(const struct field *fields, const struct json *given, struct err *err)
+{
+    autobuf struct buf names = { 0 };
+    bool missing = false;
+
+    for (const struct field *field = fields; field->name; field++) {
+        if (!(field->flags & F_REQUIRED))
+            continue;
+        missing |= !json_get(given, field->name);
+        buf_printf(&names, "%s%s", names.len ? " and " : "", field->name);
+    }
+    return missing ? err_set(err, ERR_INVALID, "%s required", buf_cstr(&names)) : 0;
+}
+
+void hub_name_field(const struct route *route, struct err *err)
+{
+    char text[ERR_MSG_SIZE];
+    size_t len = strlen(err->field);
+
+    if (!str_starts(str_of(route->name), STR("hub.")) || !len ||
+        strncmp(err->msg, err->field, len) == 0)
+        return;
+    snprintf(text, sizeof(text), "%s%s%.380s", err->field, err->msg[0] == '[' ? "" : ": ",
+             err->msg);
+    memcpy(err->msg, text, sizeof(text));
+}
+
+int hub_take(struct call *call, void *out, uint64_t *present, struct err *err)
+{
+    const struct field *fields = call->route->takes;
+
+    if (call->json && call->json->type != JSON_OBJECT)
+        return err_set(err, ERR_INVALID, "the body must be a JSON object, not %s",
+                       json_type_name(call->json->type));
+    const struct json *given = sift(call, fields);
+    if (check_required(fields, given, err) < 0)
+        return -1;
+    return field_decode(fields, given, out, &call->arena, present, err);
+}
+
+/* ---- the query ---- */
+
+int hub_limit(struct call *call, int64_t otherwise, int64_t most, int64_t *out, struct err *err)
+{
+    if (call_query_int(call, "limit", 0, INT64_MAX, otherwise, out, err) < 0)
+        return -1;
+    *out = MIN(*out, most);
+    return 0;
+}
+
+bool hub_true(struct call *call, const char *query)
+{
+    const char *text = call_query(call, query);
+
+    return text && str_eq_nocase(str_of(text), STR("true"));
+}
+
+/* ---- answers and records ---- */
+
+void hub_note_words(struct call *call, const char *agent, const char *const *words)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json = json_to(&text);
+
+    json_open(&json, '{');
+    json_kv_text(&json, "agent", agent);
+    json_key(&json, "details");
+    json_open(&json, '{');
+    for (; words[0]; words += 2)
+        if (words[1])
+            json_kv_str(&json, words[0],
+                        (struct str){ words[1], MIN(strlen(words[1]), (size_t)HUB_NOTE_MAX) });
+    json_close(&json, '}');
+    json_close(&json, '}');
+    call->detail = arena_memdup0(&call->arena, text.data, text.len);
+}
+
+void hub_status(struct call *call, const char *status)
+{
+    struct json_out json = call_json(call);
+
+    json_open(&json, '{');
+    json_kv_text(&json, "status", status);
+    json_close(&json, '}');
+}

@@ -1,0 +1,39 @@
+/*
+ * hub_call - what the routes of the hub share: who calls, what they ask for in the hub's own loose
+ * way, and what the audit log is told. Inside the api room.
+ */
+#pragma once
+
+#include "api/own.h"
+#include "hub/hub.h"
+
+/* On whose behalf; with call->db, or another one. */
+struct hub_by hub_by(struct call *call);
+struct hub_by hub_by_db(struct call *call, struct db *db);
+
+/*
+ * Decodes the body by the route's `takes`, as the hub's clients write it: nothing is an empty
+ * object, null is nothing, unknown fields are ignored, and what is required and missing is told
+ * together ("from and to required").
+ */
+must_use int hub_take(struct call *call, void *out, uint64_t *present, struct err *err);
+/* Where an error of the hub's names a field, its text begins with that (answer.c). */
+void hub_name_field(const struct route *route, struct err *err);
+/* A `limit` of the query: over `most` it is `most`; -1 is no number of anything. */
+must_use int hub_limit(struct call *call, int64_t otherwise, int64_t most, int64_t *out,
+                       struct err *err);
+bool hub_true(struct call *call, const char *query); /* "true" in any case */
+
+/*
+ * What the audit row says, also when the call is refused from here on: who acts, and texts by name
+ * (NULL ones are left out), ended by a NULL name.
+ */
+void hub_note_words(struct call *call, const char *agent, const char *const *words);
+#define hub_note(call, agent, ...) hub_note_words(call, agent, (const char *const[]){ __VA_ARGS__ })
+
+void hub_status(struct call *call, const char *status); /* {"status":…} */
+
+extern const struct field hub_nothing[]; /* a body that is not looked at */
+
+/* What changes something is on record, refused or not, takes JSON loosely, and is done once. */
+#define HUB_CHANGE (ROUTE_LOOSE | ROUTE_ON_RECORD | ROUTE_ONCE)
