@@ -417,12 +417,19 @@ static int watch_signals(struct attached *at, struct err *err)
     return at->signals < 0 ? err_sys(err, "watch for signals") : 0;
 }
 
-int attach_to(struct cli *cli, const char *path, bool from_start, struct err *err)
+int attach_check(struct cli *cli, struct err *err)
+{
+    if (!isatty(0) || !isatty(1))
+        return cli_usage(cli, err, "standard input and output must be a terminal");
+    return 0;
+}
+
+int attach_to(struct cli *cli, const char *path, struct attach_how how, struct err *err)
 {
     auto_with(leave) struct attached at = { .cli = cli,
                                             .path = path,
-                                            .position = from_start ? 0 : -1,
-                                            .observe = cli_has(cli, "observe"),
+                                            .position = how.position,
+                                            .observe = how.observe,
                                             .take = cli_has(cli, "take"),
                                             .signals = -1,
                                             .exit_code = -1 };

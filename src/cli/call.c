@@ -117,8 +117,12 @@ int cli_refused(struct cli *cli, const struct client_reply *reply, struct str bo
 
     if (json_parse(&cli->answers, body, &root, &ignored) == 0)
         error = json_get(root, "error");
-    struct str message = json_text(error, "message"), id = json_text(error, "request_id");
+    bool plain = error && error->type == JSON_STRING; /* as the hub says it */
+    struct str message = plain ? error->text : json_text(error, "message");
+    struct str id = json_text(error, "request_id");
     struct str field = json_text(error, "field");
+    if (error && error->type == JSON_STRING) /* as agentic's routes say it */
+        message = error->text;
     /* "must not be empty" says little without what; some messages name it themselves. */
     bool named = !field.n || str_starts(message, field) || !str_starts(message, STR("must "));
     if (message.p)

@@ -37,6 +37,14 @@ struct cli;
 struct cli_view {
     const char *method; /* NULL: GET */
     const char *path;   /* each {} is the next argument */
+    /*
+     * Members of the body and of the query, each from an argument or a flag: "agent=!--agent,
+     * reason=--reason". A source is @0 (an argument), @2+ (a list of all from there on) or --flag,
+     * and before that # for a number, ? for a switch, ^ for the opposite of one, * for a flag that
+     * may repeat (a list), ~ for a time in seconds, ! for one that must be given.
+     * "from=--from|human" has a default. What was not given is left out.
+     */
+    const char *body, *query;
     const char *member; /* of the answer, that is shown; NULL: all of it */
     const char *table;  /* columns, when that is a list, or… */
     const char *lines;  /* …members of the object */
@@ -163,12 +171,19 @@ size_t cli_width(const struct cli *cli);
 bool cli_colour(const struct cli *cli, int fd);
 /* The server's last answer, exactly. */
 int cli_put_reply(struct cli *cli);
-/* Members of the objects of an array as a table: "id,name,>bytes". Returns 0. */
+/*
+ * Of that answer, or of a part of it, what a person reads; with --json each gives the answer itself
+ * instead. All return 0. Members of the objects of an array as a table: "id,name,>bytes".
+ */
 int cli_table(struct cli *cli, const struct json *items, const char *columns);
-/* Members of one object, one line each. Returns 0. */
+/* Members of one object, one line each. */
 int cli_details(struct cli *cli, const struct json *object, const char *members);
+/* One of them, on a line of its own. */
+int cli_word(struct cli *cli, const struct json *object, const char *member);
 /* What command->view says. */
 int cli_view(struct cli *cli, struct err *err);
+/* The path of command->view with its arguments and query; in cli's arena, NULL with *err. */
+const char *cli_view_path(struct cli *cli, struct err *err);
 /* One JSON value as a person reads it. */
 void cli_value(struct buf *out, const struct json *value, const char *key);
 /* A line on standard error that is no error. */
@@ -206,3 +221,18 @@ must_use int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err
 const char *cli_escape(struct cli *cli, const char *text);
 /* Says what could be done about an error of reaching the server. */
 void cli_hint_unreached(struct cli *cli, const struct err *err);
+
+/* ---- events (event.c) ---- */
+
+/* One event after the other; `settled` comes when all that has arrived is told, and at first. */
+struct cli_follower {
+    int (*event)(void *ctx, const struct json *event, struct str text, struct err *err);
+    int (*settled)(void *ctx, struct err *err); /* NULL: not of interest */
+    void *ctx;
+};
+/*
+ * Follows events after number `since` (-1: from now on), for ever: connects again when the
+ * connection is lost, and misses none. `filter` is "&type=…&object=…".
+ */
+must_use int cli_follow(struct cli *cli, int64_t since, const char *filter,
+                        const struct cli_follower *follower, struct err *err);

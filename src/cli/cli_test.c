@@ -634,6 +634,83 @@ TEST(token_create_leaves_out_what_was_not_said)
     CHECK_HAS(fake.asked[0], "\r\n\r\n{\"name\":\"x\",\"role\":\"viewer\"}");
 }
 
+/* ---- commands that are a table: what they ask ---- */
+
+struct asks {
+    const char *line, *head, *body;
+};
+
+TEST(views_put_arguments_and_flags_where_they_belong)
+{
+    static const struct asks asks[] = {
+        { "message send ada h%20i", "POST /messages/send ",
+          "{\"from\":\"human\",\"to\":\"ada\",\"content\":\"h i\"}" },
+        { "message send ada x --from eve --reply-to 7", "POST /messages/send ",
+          "{\"from\":\"eve\",\"to\":\"ada\",\"content\":\"x\",\"reply_to\":\"7\"}" },
+        { "message ls a/b", "GET /messages/a%2Fb?peek=true ", "" },
+        { "message ls a --mark --unread --limit 7", "GET /messages/a?unread=true&limit=7 ", "" },
+        { "agent can ada x y", "POST /agents/ada/capabilities ", "{\"tags\":[\"x\",\"y\"]}" },
+        { "agent register ada --capability x --capability y", "POST /agents/register ",
+          "{\"name\":\"ada\",\"capabilities\":[\"x\",\"y\"]}" },
+        { "agent heartbeat ada", "POST /agents/ada/heartbeat ", "{}" },
+        { "agent peers --status online --type t", "GET /agents?status=online&type=t ", "" },
+        { "agent who-can a&b", "GET /capabilities/match?tag=a%26b ", "" },
+        { "project limit p in_review 4", "PATCH /projects/p/wip ",
+          "{\"status\":\"in_review\",\"limit\":4}" },
+        { "project metrics p --window 1h --bucket 600s",
+          "GET /projects/p/metrics?window=3600&bucket=600 ", "" },
+        { "task move p t blocked --blocked-by 1 --blocked-by 2", "PATCH /projects/p/tasks/t ",
+          "{\"status\":\"blocked\",\"blocked_by\":[\"1\",\"2\"]}" },
+        { "task reviewer p t ada", "POST /projects/p/tasks/t/reviewers/ada ", "{}" },
+        { "task proposals", "GET /proposals?state=pending ", "" },
+        { "task proposals --which expired", "GET /proposals?state=expired ", "" },
+        { "lease take p src docs --agent ada --ttl 2m", "POST /projects/p/leases ",
+          "{\"agent\":\"ada\",\"paths\":[\"src\",\"docs\"],\"ttl_seconds\":120}" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(asks); i++) {
+        autofake struct fake fake = { .answers = { OK "Content-Length: 2\r\n\r\n{}" } };
+        autofree char *end = xprintf("\r\n\r\n%s", asks[i].body);
+
+        fake_begin(&fake);
+        autoran struct ran ran = run(asks[i].line);
+        CHECK_STR(ran.err, "");
+        CHECK_INT(ran.rc, 0);
+        CHECK(strncmp(fake.asked[0], asks[i].head, strlen(asks[i].head)) == 0);
+        CHECK_STR(strstr(fake.asked[0], "\r\n\r\n"), end);
+    }
+}
+
+TEST(views_say_what_is_missing_or_wrong)
+{
+    static const char *const bad[][2] = {
+        { "task claim p t", "--agent is missing" },
+        { "lease take p src", "--agent is missing" },
+        { "project limit p ready many", "is 'many', which is no number" },
+        { "message ls a --limit x", "--limit is 'x', which is no number" },
+        { "lease renew p l --ttl soon", "not a time such as" },
+        { "lease take p", "needs" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        autoran struct ran ran = run(bad[i][0]);
+
+        CHECK_INT(ran.rc, 64);
+        CHECK_HAS(ran.err, bad[i][1]);
+    }
+}
+
+TEST(errors_of_the_hub_are_understood)
+{
+    autofake struct fake fake = { .answers = {
+                                      ANSWER("409", "{\"error\":\"Task is \\u001balready\"}"),
+                                  } };
+
+    fake_begin(&fake);
+    autoran struct ran ran = run("task claim p t --agent a");
+    CHECK_HAS(ran.err, "task claim p: Task is \\x1balready");
+}
+
 TEST(names_from_elsewhere_cannot_command_the_terminal)
 {
     static const char body[] =

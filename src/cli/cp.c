@@ -10,39 +10,10 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "cli/progress.h"
 #include "cli/transfer.h"
-
-#define SHOW_MS 200
-
-/* ---- progress ---- */
-
-static struct {
-    uint64_t bytes;
-    int64_t begun_ms, shown_ms;
-} meter;
-
-static void show(struct cli *cli, bool last)
-{
-    int64_t ms = MAX(clock_mono_ms() - meter.begun_ms, (int64_t)1);
-    autofree char *line = xprintf("\r%.1f MB, %.1f MB/s\033[K%s", (double)meter.bytes / 1e6,
-                                  (double)meter.bytes / 1e3 / (double)ms, last ? "\n" : "");
-
-    (void)!write(cli->err_fd, line, strlen(line));
-}
-
-static void moved(struct cli *cli, size_t bytes)
-{
-    int64_t now = clock_mono_ms();
-
-    meter.bytes += bytes;
-    if (now - meter.shown_ms < SHOW_MS)
-        return;
-    meter.shown_ms = now;
-    show(cli, false);
-}
 
 /* ---- the two sides ---- */
 
@@ -265,18 +236,13 @@ static int cp_run(struct cli *cli, struct err *err)
 {
     struct place from = place_of(cli, cli->args[0]), to = place_of(cli, cli->args[1]);
     struct sigaction ignore = { .sa_handler = SIG_IGN };
-    bool shown = isatty(cli->err_fd) && !cli->json;
 
     sigaction(SIGXFSZ, &ignore, NULL); /* a limit of file sizes is an error with words, too */
     if (!from.id == !to.id)
         return cli_usage(cli, err, "one of the two must be SANDBOX:PATH, the other a path here");
-    if (shown) {
-        meter.begun_ms = meter.shown_ms = clock_mono_ms();
-        cli->moved = moved;
-    }
+    progress_begin(cli);
     int rc = from.id ? down(cli, &from, to.path, err) : up(cli, from.path, &to, err);
-    if (shown && meter.bytes)
-        show(cli, true);
+    progress_end(cli, true);
     return rc < 0 ? err_wrap(err, "copy %s to %s", cli->args[0], cli->args[1]) : EXIT_OK;
 }
 

@@ -30,7 +30,8 @@ static void put_list(struct cli *cli, struct json_out *json, const char *flag, c
 
 void egress_put_wish(struct cli *cli, struct json_out *json)
 {
-    static const char *const flags[] = { "allow", "deny", "pack", "egress-mode", "project" };
+    static const char *const flags[] = { "allow",   "deny",   "pack",  "egress-mode",
+                                         "project", "inject", "secret" };
     bool any = false;
 
     for (size_t i = 0; i < ARRAY_LEN(flags); i++)
@@ -42,6 +43,8 @@ void egress_put_wish(struct cli *cli, struct json_out *json)
     put_list(cli, json, "allow", "allow");
     put_list(cli, json, "deny", "deny");
     put_list(cli, json, "pack", "packs");
+    put_list(cli, json, "inject", "inject");
+    put_list(cli, json, "secret", "secrets");
     if (cli_has(cli, "egress-mode"))
         json_kv_text(json, "mode", cli_text(cli, "egress-mode"));
     if (cli_has(cli, "project"))
@@ -105,11 +108,16 @@ static int egress_show_run(struct cli *cli, struct err *err)
     if (cli->json)
         return cli_put_reply(cli);
     if (cli_details(cli, reply,
-                    "sandbox,mode,mode_level,project,error,max_bytes,max_connections,allowed,"
-                    "denied,sent,received") < 0)
+                    "sandbox,mode,mode_level,project,error,credentials_error,max_bytes,"
+                    "max_connections,allowed,denied,sent,received,used") < 0)
         return -1;
     buf_putc(&cli->out, '\n');
-    return cli_table(cli, json_get(reply, "rules"), "list,rule,level,pack");
+    if (cli_table(cli, json_get(reply, "rules"), "list,rule,level,pack") < 0)
+        return -1;
+    if (!json_get(reply, "credentials")->count)
+        return EXIT_OK;
+    buf_putc(&cli->out, '\n');
+    return cli_table(cli, json_get(reply, "credentials"), "list,rule,level,missing");
 }
 
 const struct command cmd_egress_show = {
@@ -177,6 +185,8 @@ static int put_settings(struct cli *cli, struct json_out *json, struct err *err)
     put_list(cli, json, "pack", "packs");
     put_list(cli, json, "intercept", "intercept");
     put_list(cli, json, "unchecked", "unchecked");
+    put_list(cli, json, "inject", "inject");
+    put_list(cli, json, "secret", "secrets");
     if (cli_has(cli, "lock") || cli_has(cli, "unlock"))
         json_kv_bool(json, "locked", cli_has(cli, "lock"));
     if (cli->arg_count && cli_has(cli, "project"))
@@ -236,6 +246,8 @@ static const struct cli_flag egress_set_flags[] = {
     { "pack", "NAME", "Likewise: packs" },
     { "intercept", "HOST", "Likewise: hosts whose TLS is opened" },
     { "unchecked", "HOST", "Likewise: hosts that may speak anything on 443" },
+    { "inject", "RULE", "Likewise: credentials, as HOST => HEADER: VALUE" },
+    { "secret", "NAME", "Likewise: secrets whose placeholder is in the environment" },
     { "max-bytes", "SIZE", "Both ways together, of each sandbox; 0 for no limit" },
     { "max-connections", "N", "Open at once, of each sandbox; 0 for no limit" },
     { "ask-seconds", "N", "How long a connection waits for an answer; 0 for 60" },
@@ -402,11 +414,7 @@ static int egress_explain_run(struct cli *cli, struct err *err)
                 cli_escape(cli, cli->args[0]), cli_escape(cli, cli->args[1]),
                 cli_escape(cli, method)) < 0)
         return err_wrap(err, "explain %s", cli->args[1]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    show_text(&cli->out, json_text(reply, "reason"));
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "reason");
 }
 
 static const struct cli_flag explain_flags[] = {
@@ -516,8 +524,6 @@ static int egress_hosts_run(struct cli *cli, struct err *err)
     if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/egress/hosts",
                 cli_escape(cli, cli->args[0])) < 0)
         return err_wrap(err, "hosts of %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_table(cli, json_get(reply, "items"), "host,>port,>denied,>allowed,>sent,>received");
 }
 

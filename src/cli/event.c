@@ -23,8 +23,9 @@
 
 struct tail {
     struct cli *cli;
-    int64_t since; /* the last event printed, or where to begin */
-    char *filter;  /* owned; "&type=…&object=…" */
+    int64_t since;      /* the last event told, or where to begin */
+    const char *filter; /* borrowed; "&type=…&object=…" */
+    struct cli_follower follower;
     struct sse sse;
     bool said_lost;     /* that the connection is lost, once for each time */
     int64_t wait_ms;    /* before the next attempt */
@@ -33,7 +34,6 @@ struct tail {
 
 static void tail_free(struct tail *tail)
 {
-    free(tail->filter);
     sse_free(&tail->sse);
     arena_free(&tail->arena);
 }
@@ -59,9 +59,9 @@ static void put_line(struct buf *out, const struct json *event)
     buf_putc(out, '\n');
 }
 
-static int print(struct tail *tail, const struct json *event, struct str text, struct err *err)
+static int print(void *ctx, const struct json *event, struct str text, struct err *err)
 {
-    struct cli *cli = tail->cli;
+    struct cli *cli = ctx;
 
     if (cli->json) {
         if (text.p) {
@@ -94,7 +94,12 @@ static int on_event(void *ctx, const char *type, struct str data, struct err *er
         return 0; /* seen before */
     tail->since = seq;
     tail->wait_ms = RETRY_MIN_MS;
-    return print(tail, event, data, err);
+    return tail->follower.event(tail->follower.ctx, event, data, err);
+}
+
+static int settled(struct tail *tail, struct err *err)
+{
+    return tail->follower.settled ? tail->follower.settled(tail->follower.ctx, err) : 0;
 }
 
 /* ---- following ---- */
@@ -140,7 +145,8 @@ static int stream(struct tail *tail, struct err *err)
             return -1;
         if (got == 0)
             return err_set(err, ERR_UNAVAILABLE, "the server ended the stream");
-        if (sse_feed(&tail->sse, (struct str){ part, (size_t)got }, on_event, tail, err) < 0)
+        if (sse_feed(&tail->sse, (struct str){ part, (size_t)got }, on_event, tail, err) < 0 ||
+            settled(tail, err) < 0)
             return -1;
     }
 }
@@ -179,8 +185,8 @@ static int all_pages(struct tail *tail, struct err *err)
         if (cli_get(tail->cli, &page, err, "/api/v1/events?since=%lld&limit=%d%s",
                     (long long)tail->since, PAGE_MAX, tail->filter) < 0)
             return -1;
-        json_each(event,
-                  json_get(page, "items")) if (print(tail, event, STR_NONE, err) < 0) return -1;
+        json_each(event, json_get(page, "items")) if (print(tail->cli, event, STR_NONE, err) <
+                                                      0) return -1;
         tail->since = json_num(page, "next", before);
         int64_t head = json_num(page, "head", 0);
         cli_forget(tail->cli);
@@ -199,7 +205,21 @@ static int newest(struct cli *cli, int64_t *out, struct err *err)
     return 0;
 }
 
-static char *filter_of(struct cli *cli)
+int cli_follow(struct cli *cli, int64_t since, const char *filter,
+               const struct cli_follower *follower, struct err *err)
+{
+    auto_with(tail_free) struct tail tail = {
+        .cli = cli, .since = since, .filter = filter, .wait_ms = RETRY_MIN_MS, .follower = *follower
+    };
+
+    if (since < 0 && newest(cli, &tail.since, err) < 0)
+        return -1;
+    if (settled(&tail, err) < 0)
+        return -1;
+    return follow(&tail, err);
+}
+
+static const char *filter_of(struct cli *cli)
 {
     static const char *const names[] = { "type", "object" };
     autobuf struct buf out = { 0 };
@@ -207,21 +227,30 @@ static char *filter_of(struct cli *cli)
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (cli_has(cli, names[i]))
             buf_printf(&out, "&%s=%s", names[i], cli_escape(cli, cli_text(cli, names[i])));
-    return buf_take(&out, NULL);
+    return arena_memdup0(&cli->arena, out.data, out.len);
+}
+
+static int events(struct cli *cli, bool pages, struct err *err)
+{
+    struct cli_follower follower = { .event = print, .ctx = cli };
+    int64_t since;
+    int rc;
+
+    if (cli_int(cli, "since", 0, 0, &since, err) < 0 || endpoint_find(cli, err) < 0)
+        return -1;
+    if (pages) {
+        struct tail tail = { .cli = cli, .since = since, .filter = filter_of(cli) };
+
+        rc = all_pages(&tail, err);
+    } else {
+        rc = cli_follow(cli, cli_has(cli, "since") ? since : -1, filter_of(cli), &follower, err);
+    }
+    return rc < 0 && err->sys == 0 ? err_wrap(err, "events") : rc;
 }
 
 static int tail_run(struct cli *cli, struct err *err)
 {
-    auto_with(tail_free) struct tail tail = { .cli = cli, .wait_ms = RETRY_MIN_MS };
-    bool pages = cli_has(cli, "no-follow");
-
-    if (cli_int(cli, "since", 0, 0, &tail.since, err) < 0 || endpoint_find(cli, err) < 0)
-        return -1;
-    tail.filter = filter_of(cli);
-    if (!pages && !cli_has(cli, "since") && newest(cli, &tail.since, err) < 0)
-        return err_wrap(err, "events");
-    int rc = pages ? all_pages(&tail, err) : follow(&tail, err);
-    return rc < 0 && err->sys == 0 ? err_wrap(err, "events") : rc;
+    return events(cli, cli_has(cli, "no-follow"), err);
 }
 
 static const struct cli_flag tail_flags[] = {
@@ -230,6 +259,26 @@ static const struct cli_flag tail_flags[] = {
     { "object", "OBJECT", "Only about this object: token/tok…, or token/ for all of a kind" },
     { "no-follow", NULL, "Stop at the newest instead of waiting for more" },
     { 0 },
+};
+
+static int ls_run(struct cli *cli, struct err *err)
+{
+    return events(cli, true, err);
+}
+
+static const struct cli_flag ls_flags[] = {
+    { "since", "N", "Those after event N (0: all that are kept)" },
+    { "type", "TYPE", "Only these types: token.created, or token.*; a comma list" },
+    { "object", "OBJECT", "Only about this object: token/tok…, or token/ for all of a kind" },
+    { 0 },
+};
+
+const struct command cmd_event_ls = {
+    .name = "event ls",
+    .help = "Print the events that are kept, oldest first, one line each.",
+    .flags = ls_flags,
+    .traits = CMD_REMOTE,
+    .run = ls_run,
 };
 
 const struct command cmd_event_tail = {

@@ -121,11 +121,7 @@ static int show_imported(struct cli *cli, struct upload *upload, struct err *err
 
     if (upload_end(upload, &reply, err) < 0)
         return -1;
-    if (cli->json)
-        return cli_put_reply(cli);
-    buf_str(&cli->out, json_text(reply, "name"));
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "name");
 }
 
 static int import_run(struct cli *cli, struct err *err)

@@ -211,11 +211,12 @@ static int take_from(struct cli *cli, struct logs *logs, struct err *err)
     return 0;
 }
 
-static int logs_run(struct cli *cli, struct err *err)
+int logs_show(struct cli *cli, const char *path, bool follows, struct err *err)
 {
     const char *stream = cli_text(cli, "stream");
     bool raw = cli_has(cli, "raw");
     struct logs logs = { .cli = cli,
+                         .path = path,
                          .sinks = { { .fd = cli->out_fd, .wanted = true },
                                     { .fd = cli->err_fd, .wanted = true } } };
 
@@ -226,15 +227,20 @@ static int logs_run(struct cli *cli, struct err *err)
         logs.sinks[i].visible = !raw && isatty(logs.sinks[i].fd);
     }
     if (take_from(cli, &logs, err) < 0 ||
-        find_exec(cli, cli->arg_count > 1 ? cli->args[1] : NULL, &logs.path, err) < 0)
+        (!path && find_exec(cli, cli->arg_count > 1 ? cli->args[1] : NULL, &logs.path, err) < 0))
         return -1;
-    int rc = cli_has(cli, "follow") ? follow(&logs, err) : read_all(&logs, err);
+    int rc = follows ? follow(&logs, err) : read_all(&logs, err);
     if (rc == 0)
         rc = put_rest(&logs, err);
     buf_free(&logs.sinks[0].line);
     buf_free(&logs.sinks[1].line);
     sse_free(&logs.sse);
     return rc < 0 ? err_wrap(err, "output") : EXIT_OK;
+}
+
+static int logs_run(struct cli *cli, struct err *err)
+{
+    return logs_show(cli, NULL, cli_has(cli, "follow"), err);
 }
 
 static const struct cli_flag logs_flags[] = {

@@ -379,7 +379,9 @@ static int run_run(struct cli *cli, struct err *err)
 static const struct cli_flag run_flags[] = {
     { "no-workspace", NULL, "Copy nothing in: /workspace is empty" },
     { "copy", "DIR", "Copy this directory instead of the current one" },
-    { "bind", "DIR[:ro]", "Put this directory itself at /workspace, not a copy; :ro to read only" },
+    { "bind", "DIR[:ro]",
+      "Put this directory itself at /workspace, not a copy; :ro to read only. With a server "
+      "started by root" },
     { "exclude", "PATTERN", "Leave out what matches: a name or a path, with * and ?; may repeat" },
     { "patch", "FILE", "Write what changed as a patch for git; - is standard output" },
     { "apply", NULL, "Take what changed back into the directory" },

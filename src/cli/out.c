@@ -108,6 +108,8 @@ void cli_value(struct buf *out, const struct json *value, const char *key)
             buf_printf(out, "%lld", (long long)value->num);
         break;
     case JSON_ARRAY:
+        if (!value->first)
+            buf_putc(out, '-');
         put_list(out, value);
         break;
     default:
@@ -142,11 +144,23 @@ static void put_cell(struct table *table, const struct json *row, struct str key
     table_cell(table, buf_view(&cell));
 }
 
+int cli_word(struct cli *cli, const struct json *object, const char *member)
+{
+    if (cli->json)
+        return cli_put_reply(cli);
+    show_text(&cli->out, json_text(object, member));
+    buf_putc(&cli->out, '\n');
+    return 0;
+}
+
 int cli_table(struct cli *cli, const struct json *items, const char *columns)
 {
     autotable struct table table = { 0 };
     autobuf struct buf titles = { 0 };
     struct str rest = str_of(columns);
+
+    if (cli->json)
+        return cli_put_reply(cli);
 
     while (rest.n) {
         struct str key = str_cut(&rest, ',');
@@ -172,6 +186,9 @@ int cli_details(struct cli *cli, const struct json *object, const char *members)
 {
     autotable struct table table = { .columns = 2 };
     struct str rest = str_of(members);
+
+    if (cli->json)
+        return cli_put_reply(cli);
 
     while (rest.n) {
         struct str key = str_cut(&rest, ',');

@@ -23,8 +23,6 @@ static int pool_set_run(struct cli *cli, struct err *err)
     if (cli_call(cli, "PUT", buf_view(&body), &reply, err, "/api/v1/pools/%s",
                  cli_escape(cli, cli->args[0])) < 0)
         return err_wrap(err, "set pool %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_details(cli, reply, "name,size,image,user,storage");
 }
 

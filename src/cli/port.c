@@ -242,8 +242,6 @@ static int list_run(struct cli *cli, const char *sandbox, struct err *err)
 
     if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/ports", sandbox) < 0)
         return err_wrap(err, "list the ports of %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_table(cli, json_get(reply, "items"), ">port,address,>uid");
 }
 
@@ -262,12 +260,7 @@ static int open_run(struct cli *cli, const char *sandbox, struct err *err)
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/previews",
                  sandbox) < 0)
         return err_wrap(err, "open port %lld of %s", (long long)port, cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    struct str url = json_text(reply, "url");
-    buf_str(&cli->out, url);
-    buf_putc(&cli->out, '\n');
-    return 0;
+    return cli_word(cli, reply, "url");
 }
 
 static int port_run(struct cli *cli, struct err *err)

@@ -7,7 +7,8 @@
 
 /* ---- the wish ---- */
 
-static int put_bytes(struct cli *cli, struct json_out *json, const char *flag, struct err *err)
+static int put_size(struct cli *cli, struct json_out *json, const char *flag, const char *field,
+                    struct err *err)
 {
     uint64_t bytes;
 
@@ -16,8 +17,13 @@ static int put_bytes(struct cli *cli, struct json_out *json, const char *flag, s
     if (!str_to_bytes(str_of(cli_text(cli, flag)), &bytes) || bytes > INT64_MAX)
         return cli_usage(cli, err, "--%s: \"%s\" is no size, such as 512M or 2G", flag,
                          cli_text(cli, flag));
-    json_kv_int(json, flag, (int64_t)bytes);
+    json_kv_int(json, field, (int64_t)bytes);
     return 0;
+}
+
+static int put_bytes(struct cli *cli, struct json_out *json, const char *flag, struct err *err)
+{
+    return put_size(cli, json, flag, flag, err);
 }
 
 static int put_count(struct cli *cli, struct json_out *json, const char *flag, const char *field,
@@ -30,6 +36,21 @@ static int put_count(struct cli *cli, struct json_out *json, const char *flag, c
     if (cli_int(cli, flag, 1, 0, &count, err) < 0)
         return -1;
     json_kv_int(json, field, count);
+    return 0;
+}
+
+/* 0, no limit, is only for one that is there, which the server checks. */
+static int put_rates(struct cli *cli, struct json_out *json, struct err *err)
+{
+    int64_t ops;
+
+    if (put_size(cli, json, "io-bytes", "io_bytes", err) < 0)
+        return -1;
+    if (!cli_has(cli, "io-ops"))
+        return 0;
+    if (cli_int(cli, "io-ops", 0, 0, &ops, err) < 0)
+        return -1;
+    json_kv_int(json, "io_ops", ops);
     return 0;
 }
 
@@ -155,7 +176,7 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
         json_kv_int(json, "ttl_ms", ttl_ms);
     if (put_bytes(cli, json, "memory", err) < 0 || put_bytes(cli, json, "disk", err) < 0 ||
         put_count(cli, json, "pids", "pids", err) < 0 ||
-        put_count(cli, json, "cpu", "cpu_percent", err) < 0 ||
+        put_count(cli, json, "cpu", "cpu_percent", err) < 0 || put_rates(cli, json, err) < 0 ||
         put_count(cli, json, "inodes", "inodes", err) < 0 ||
         put_count(cli, json, "nofile", "nofile", err) < 0 ||
         sandbox_put_pairs(cli, json, "label", "labels", err) < 0)
@@ -174,7 +195,7 @@ static int set_run(struct cli *cli, struct err *err)
     json_open(&json, '{');
     if (put_bytes(cli, &json, "memory", err) < 0 || put_bytes(cli, &json, "disk", err) < 0 ||
         put_count(cli, &json, "pids", "pids", err) < 0 ||
-        put_count(cli, &json, "cpu", "cpu_percent", err) < 0 ||
+        put_count(cli, &json, "cpu", "cpu_percent", err) < 0 || put_rates(cli, &json, err) < 0 ||
         put_count(cli, &json, "inodes", "inodes", err) < 0 || put_idle(cli, &json, err) < 0 ||
         sandbox_put_pairs(cli, &json, "label", "labels", err) < 0)
         return -1;
@@ -189,10 +210,9 @@ static int set_run(struct cli *cli, struct err *err)
     if (cli_call(cli, "PATCH", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s",
                  cli_escape(cli, cli->args[0])) < 0)
         return err_wrap(err, "change sandbox %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    return cli_details(cli, reply,
-                       "id,memory,pids,cpu_percent,disk,inodes,ttl_ms,idle,labels,expires_at");
+    return cli_details(
+        cli, reply,
+        "id,memory,pids,cpu_percent,io_bytes,io_ops,disk,inodes,ttl_ms,idle,labels,expires_at");
 }
 
 static const struct cli_flag set_flags[] = {
@@ -201,6 +221,8 @@ static const struct cli_flag set_flags[] = {
     { "inodes", "N", "Files made inside, with storage memory" },
     { "pids", "N", "Processes and threads at once" },
     { "cpu", "PERCENT", "Processor time; 100 is one core" },
+    { "io-bytes", "SIZE", "Bytes a second read from each disk, and written; 0 for no limit" },
+    { "io-ops", "N", "Operations a second, likewise; 0 for no limit" },
     { "ttl", "TIME", "Lifetime from now, such as 1h; 0 for none" },
     { "idle", "TIME[:ACTION]",
       "When nobody uses it for so long: pause, stop or delete it (pause)" },
@@ -237,11 +259,7 @@ static int create_run(struct cli *cli, struct err *err)
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0)
         return err_wrap(err, "create a sandbox");
-    if (cli->json)
-        return cli_put_reply(cli);
-    buf_str(&cli->out, json_text(reply, "id"));
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "id");
 }
 
 static const struct cli_flag create_flags[] = { SANDBOX_FLAGS, CREATE_FLAGS, { 0 } };
@@ -274,8 +292,6 @@ static int ls_run(struct cli *cli, struct err *err)
                    cli_escape(cli, cli_text(cli, "prefix")));
     if (cli_get(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
         return err_wrap(err, "list sandboxes");
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_table(cli, json_get(reply, "items"),
                      "id,name,state,storage,user,>execs_running,created_at,expires_at");
 }
@@ -307,7 +323,9 @@ static int show_run(struct cli *cli, struct err *err)
     if (!cli->json)
         cli_details(
             cli, reply,
-            "id,name,state,reason,asleep,storage,image,template,user,memory,pids,cpu_percent,disk,"
+            "id,name,state,reason,asleep,storage,image,template,user,memory,pids,cpu_percent,io_"
+            "bytes,"
+            "io_ops,disk,"
             "inodes,nofile,ttl_ms,idle,volumes,binds,files,execs_running,by,created_at,changed_"
             "at,expires_at");
     if (lives && cli_get(cli, &applied, err, "/api/v1/sandboxes/%s/applied", id) < 0)
@@ -347,7 +365,7 @@ const struct command cmd_stats = {
     .help = "Show what a sandbox uses now.",
     .traits = CMD_REMOTE,
     .view = { .path = "/api/v1/sandboxes/{}/stats",
-              .lines = "cpu_us,memory,memory_peak,pids,oom_kills" },
+              .lines = "cpu_us,memory,memory_peak,pids,oom_kills,io" },
     .run = cli_view,
 };
 
@@ -374,12 +392,7 @@ static int each(struct cli *cli, const char *method, const char *verb, struct er
         if (cli_call(cli, method, STR_NONE, &reply, err, "/api/v1/sandboxes/%s%s%s",
                      cli_escape(cli, cli->args[i]), verb ? "/" : "", verb ? verb : "") < 0)
             return err_wrap(err, "%s sandbox %s", verb ? verb : "remove", cli->args[i]);
-        if (cli->json)
-            cli_put_reply(cli);
-        else {
-            buf_str(&cli->out, json_text(reply, "id"));
-            buf_putc(&cli->out, '\n');
-        }
+        (void)cli_word(cli, reply, "id");
     }
     return EXIT_OK;
 }

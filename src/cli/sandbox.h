@@ -21,6 +21,8 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         { "inodes", "N", "Files made inside (100000)" },                                           \
         { "pids", "N", "Processes and threads at once (512)" },                                    \
         { "cpu", "PERCENT", "Processor time; 100 is one core (200)" },                             \
+        { "io-bytes", "SIZE", "Bytes a second read from each disk, and written (no limit)" },      \
+        { "io-ops", "N", "Operations a second, likewise (no limit)" },                             \
         { "nofile", "N", "Open descriptors of each process (1024)" },                              \
         { "ttl", "TIME", "Lifetime, such as 1h; then it is removed" },                             \
         { "storage", "WHERE", "memory: gone with it; disk: kept over stop and start" },            \
@@ -32,6 +34,9 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         { "deny", "RULE", "A host it may not reach; may repeat" },                                 \
         { "pack", "NAME", "A pack of hosts it may reach (see egress packs); may repeat" },         \
         { "egress-mode", "MODE", "deny, ask or open: other hosts (as the tenant says)" },          \
+        { "inject", "RULE", "A credential for its requests: HOST => HEADER: VALUE; may repeat" },  \
+        { "secret", "[VARIABLE=]NAME",                                                             \
+          "A secret for requests: its placeholder is in the environment; may repeat" },            \
         { "project", "NAME", "Whose rules count for it too" }, FILE_FLAGS,                         \
     {                                                                                              \
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
@@ -73,6 +78,12 @@ must_use int exec_in(struct cli *cli, const char *id, const char **argv, size_t 
     {                                                                                              \
         "interactive", NULL, "Pass the keyboard on even without a terminal for it"                 \
     }
+
+/*
+ * The output of the command at `path` (under /api/v1; NULL: of the command that the arguments
+ * name); flags --from, --stream and --raw count where the command has them.
+ */
+must_use int logs_show(struct cli *cli, const char *path, bool follows, struct err *err);
 
 #define DOOR_TICKET_HEX 33
 /* Leaves an open directory with the server of this machine (--bind): a ticket for a request. */

@@ -65,8 +65,6 @@ static int secret_set_run(struct cli *cli, struct err *err)
         explicit_bzero(body.data, body.cap);
     if (rc < 0)
         return err_wrap(err, "set secret %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_details(cli, reply, "name,kind,use,hosts,placeholder,version,changed_at");
 }
 
@@ -104,11 +102,7 @@ static int secret_agent_run(struct cli *cli, struct err *err)
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/secrets") < 0)
         return err_wrap(err, "make a secret for agent %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    cli_value(&cli->out, json_get(reply, "secret"), "secret");
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "secret");
 }
 
 const struct command cmd_secret_agent = {

@@ -15,8 +15,6 @@ static int health_of_nobody(struct cli *cli, struct err *err)
     cli->hint[0] = cli->request_id[0] = 0;
     if (cli_get(cli, &reply, err, "/readyz") < 0)
         return err_wrap(err, "health");
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_details(cli, reply, "status");
 }
 
@@ -29,10 +27,7 @@ static int health_run(struct cli *cli, struct err *err)
             return health_of_nobody(cli, err);
         return err_wrap(err, "health");
     }
-    if (cli->json)
-        cli_put_reply(cli);
-    else
-        cli_details(cli, reply, "status,version,ready,store,uptime_ms,started_at,subscribers");
+    (void)cli_details(cli, reply, "status,version,ready,store,uptime_ms,started_at,subscribers");
     return json_true(reply, "ready") ? EXIT_OK : EXIT_ERROR;
 }
 

@@ -14,11 +14,7 @@ static int template_set_run(struct cli *cli, struct err *err)
     if (cli_call(cli, "PUT", buf_view(&body), &reply, err, "/api/v1/templates/%s",
                  cli_escape(cli, cli->args[0])) < 0)
         return err_wrap(err, "set template %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
-    buf_str(&cli->out, json_text(reply, "name"));
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "name");
 }
 
 static const struct cli_flag template_set_flags[] = { SANDBOX_FLAGS, CREATE_FLAGS, { 0 } };
@@ -53,9 +49,10 @@ static int template_show_run(struct cli *cli, struct err *err)
     if (cli->json)
         return cli_put_reply(cli);
     (void)cli_details(cli, reply, "name,by,changed_at");
-    return cli_details(cli, json_get(reply, "spec"),
-                       "image,from_snapshot,user,storage,memory,disk,pids,cpu_percent,inodes,"
-                       "nofile,ttl_ms,idle,env,labels,volumes,files,nesting,sys");
+    return cli_details(
+        cli, json_get(reply, "spec"),
+        "image,from_snapshot,user,storage,memory,disk,pids,cpu_percent,io_bytes,io_ops,inodes,"
+        "nofile,ttl_ms,idle,env,labels,volumes,files,nesting,sys");
 }
 
 const struct command cmd_template_show = {

@@ -49,15 +49,16 @@ static int attach_run(struct cli *cli, struct err *err)
 {
     const char *box = cli_escape(cli, cli->args[0]), *terminal = NULL;
 
-    if (!isatty(0) || !isatty(1))
-        return cli_usage(cli, err, "standard input and output must be a terminal");
+    if (attach_check(cli, err) < 0)
+        return -1;
     if (cli_has(cli, "observe") && cli_has(cli, "take"))
         return cli_usage(cli, err, "--observe or --take, not both");
     if (cli->arg_count > 1)
         terminal = cli->args[1];
     else if (find_one(cli, box, &terminal, err) < 0)
         return err_wrap(err, "sandbox %s", cli->args[0]);
-    return attach_to(cli, terminal_path(cli, box, terminal), false, err);
+    struct attach_how how = { .observe = cli_has(cli, "observe"), .position = ATTACH_PICTURE };
+    return attach_to(cli, terminal_path(cli, box, terminal), how, err);
 }
 
 static const struct cli_flag attach_flags[] = {
@@ -121,7 +122,7 @@ static int shell_run(struct cli *cli, struct err *err)
                                                    "/api/v1/sandboxes/%s/terminals", box) < 0)
         return -1;
     autofree char *id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
-    return attach_to(cli, terminal_path(cli, box, id), true, err);
+    return attach_to(cli, terminal_path(cli, box, id), (struct attach_how){ 0 }, err);
 }
 
 static const struct cli_flag shell_flags[] = {
@@ -166,11 +167,7 @@ static int kill_run(struct cli *cli, struct err *err)
     if (cli_call(cli, "DELETE", STR_NONE, &reply, err, "%s",
                  terminal_path(cli, cli_escape(cli, cli->args[0]), cli->args[1])) < 0)
         return -1;
-    if (cli->json)
-        return cli_put_reply(cli);
-    buf_str(&cli->out, json_text(reply, "id"));
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "id");
 }
 
 const struct command cmd_terminal_kill = {
@@ -197,7 +194,7 @@ static int copy_out(struct client *client, int fd, struct err *err)
     return got < 0 ? -1 : 0;
 }
 
-static int record_run(struct cli *cli, struct err *err)
+int terminal_record(struct cli *cli, const char *path, struct err *err)
 {
     const char *file = cli_text(cli, "output");
     struct client_options options = { 0 };
@@ -205,15 +202,13 @@ static int record_run(struct cli *cli, struct err *err)
     autoclient struct client *client = NULL;
     autoclose int fd = -1;
 
-    const char *path =
-        arena_printf(&cli->arena, "%s/recording",
-                     terminal_path(cli, cli_escape(cli, cli->args[0]), cli->args[1]));
     if (endpoint_find(cli, err) < 0)
         return -1;
     options.ca_file = cli->at.ca;
-    struct client_request request = {
-        .method = "GET", .path = path, .token = cli->at.token, .accept = "application/x-asciicast"
-    };
+    struct client_request request = { .method = "GET",
+                                      .path = arena_printf(&cli->arena, "%s/recording", path),
+                                      .token = cli->at.token,
+                                      .accept = "application/x-asciicast" };
     if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
         client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
         return -1;
@@ -226,6 +221,12 @@ static int record_run(struct cli *cli, struct err *err)
     }
     client_deadline(client, INT64_MAX / 2);
     return copy_out(client, file ? fd : cli->out_fd, err);
+}
+
+static int record_run(struct cli *cli, struct err *err)
+{
+    return terminal_record(cli, terminal_path(cli, cli_escape(cli, cli->args[0]), cli->args[1]),
+                           err);
 }
 
 static const struct cli_flag record_flags[] = {

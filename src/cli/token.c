@@ -85,8 +85,6 @@ static int revoke_run(struct cli *cli, struct err *err)
     if (cli_call(cli, "DELETE", STR_NONE, &reply, err, "/api/v1/tokens/%s",
                  cli_escape(cli, cli->args[0])) < 0)
         return err_wrap(err, "revoke token %s", cli->args[0]);
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_details(cli, reply, "id,name,role,revoked_at");
 }
 

@@ -3,11 +3,7 @@
 
 static int id_or_json(struct cli *cli, const struct json *reply)
 {
-    if (cli->json)
-        return cli_put_reply(cli);
-    buf_str(&cli->out, json_text(reply, "id"));
-    buf_putc(&cli->out, '\n');
-    return EXIT_OK;
+    return cli_word(cli, reply, "id");
 }
 
 /* One after the other; the first that fails ends it. */
@@ -131,8 +127,6 @@ static int snapshot_ls_run(struct cli *cli, struct err *err)
     if (cli_get(cli, &reply, err, "/api/v1/%s%s%ssnapshots", one ? "sandboxes/" : "",
                 one ? cli_escape(cli, cli->args[0]) : "", one ? "/" : "") < 0)
         return err_wrap(err, "list snapshots");
-    if (cli->json)
-        return cli_put_reply(cli);
     return cli_table(cli, json_get(reply, "items"), "id,name,sandbox,state,>bytes,created_at");
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "cli/apply.h"
+#include "cli/progress.h"
 #include "cli/transfer.h"
 
 #define LARGE (256ull << 20) /* then it is worth a word */
@@ -136,7 +137,10 @@ int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct
     if (ws->files || ws->special || ws->excluded)
         say_what(cli, ws);
     struct tree_filter filter = { excluded, cli };
-    if (transfer_tree(cli, id, WORKSPACE, ws->root, &filter, err) < 0)
+    progress_begin(cli);
+    int rc = transfer_tree(cli, id, WORKSPACE, ws->root, &filter, err);
+    progress_end(cli, false);
+    if (rc < 0)
         return failed(cli, err);
     return transfer_manifest(cli, id, WORKSPACE, &ws->before, err);
 }
@@ -224,7 +228,10 @@ static int fetch(struct cli *cli, struct workspace *ws, const char *id,
 
     if (place < 0 || stage_make(stage, place, changes->count, err) < 0)
         return -1;
-    return fetch_all(cli, ws, id, changes, after, stage, err);
+    progress_begin(cli);
+    int rc = fetch_all(cli, ws, id, changes, after, stage, err);
+    progress_end(cli, false);
+    return rc;
 }
 
 static int write_patch(struct cli *cli, struct workspace *ws, const struct changes *changes,
