@@ -18,6 +18,8 @@ export interface ApiErrorDetails {
     requestId: string | null;
     /** Seconds, where the server says when to come back. */
     retryAfter: number | null;
+    /** What else the answer held. */
+    more?: Record<string, unknown>;
 }
 
 /** The server refused or failed. */
@@ -27,6 +29,7 @@ export class ApiError extends AtollError {
     readonly field: string | null;
     readonly requestId: string | null;
     readonly retryAfter: number | null;
+    readonly more: Record<string, unknown>;
 
     constructor(details: ApiErrorDetails) {
         super(details.message);
@@ -35,6 +38,7 @@ export class ApiError extends AtollError {
         this.field = details.field;
         this.requestId = details.requestId;
         this.retryAfter = details.retryAfter;
+        this.more = details.more ?? {};
     }
 }
 

@@ -193,6 +193,13 @@ export interface EgressSpec {
     intercept?: string[];
     /** Hosts that may be spoken to in anything on port 443 */
     unchecked?: string[];
+    /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
+     *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
+     *  layer */
+    inject?: string[];
+    /** NAME or VARIABLE=NAME: the variable holds the secret's placeholder, which is replaced in requests to the
+     *  secret's own hosts. Not in the node's layer */
+    secrets?: string[];
     /** Both ways together, of one sandbox; 0 for no limit */
     max_bytes?: number;
     /** Open at once, of one sandbox; 0 for no limit of its own */
@@ -218,6 +225,11 @@ export interface SandboxSpec {
     pids?: number;
     /** Share of processor time, 100 is one core; 200 unless said */
     cpu_percent?: number;
+    /** Bytes a second that it may read from each disk of the machine, and as many that it may write; no limit
+     *  unless said */
+    io_bytes?: number;
+    /** Likewise in operations a second */
+    io_ops?: number;
     /** Bytes of everything written inside; with storage memory half of memory unless said, with storage disk 8 GiB */
     disk?: number;
     /** Files and directories made inside, with storage memory; 100000 unless said */
@@ -302,6 +314,13 @@ export interface EgressInfo {
     intercept: string[];
     /** Hosts that may be spoken to in anything on port 443 */
     unchecked: string[];
+    /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
+     *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
+     *  layer */
+    inject: string[];
+    /** NAME or VARIABLE=NAME: the variable holds the secret's placeholder, which is replaced in requests to the
+     *  secret's own hosts. Not in the node's layer */
+    secrets: string[];
     /** Both ways together, of one sandbox; 0 for no limit */
     max_bytes: number;
     /** Open at once, of one sandbox; 0 for no limit of its own */
@@ -332,6 +351,8 @@ export interface SandboxInfo {
     image: string | null;
     /** The template that it was made of; null for none */
     template: string | null;
+    /** Id of the sandbox whose files it began with, by a fork or a snapshot; null for none. That one may be gone */
+    parent: string | null;
     /** Who commands run as */
     user: string;
     /** Bytes of memory it may use */
@@ -340,6 +361,10 @@ export interface SandboxInfo {
     pids: number;
     /** 100 is one core */
     cpu_percent: number;
+    /** Bytes a second of each disk, each way; 0 for no limit */
+    io_bytes: number;
+    /** Operations a second of each disk, each way; 0 for no limit */
+    io_ops: number;
     /** Bytes it may write */
     disk: number;
     /** Files it may make; 0 on a disk, where its bytes bound them */
@@ -389,6 +414,10 @@ export interface SandboxChange {
     pids?: number;
     /** Share of processor time, 100 is one core */
     cpu_percent?: number;
+    /** Bytes a second of each disk, each way, at least 65536; 0 for no limit */
+    io_bytes?: number;
+    /** Operations a second of each disk, each way, at least 10; 0 for no limit */
+    io_ops?: number;
     /** Bytes of everything written inside; below what is used, nothing can be written until enough is removed */
     disk?: number;
     /** Files and directories made inside, with storage memory */
@@ -403,6 +432,13 @@ export interface SandboxChange {
     egress?: EgressSpec;
 }
 
+export interface SandboxStatsIo {
+    /** Bytes read */
+    read: number;
+    /** Bytes written */
+    written: number;
+}
+
 export interface SandboxStats {
     /** Processor time used, microseconds */
     cpu_us: number;
@@ -414,6 +450,8 @@ export interface SandboxStats {
     pids: number;
     /** Processes that the kernel killed for want of memory */
     oom_kills: number;
+    /** Of disks; null where nobody counts: with cgroup v1, unless it has a limit */
+    io: SandboxStatsIo | null;
 }
 
 export interface ExecSpec {
@@ -905,6 +943,11 @@ export interface TemplateInfoSpec {
     pids: number;
     /** Share of processor time, 100 is one core; 200 unless said */
     cpu_percent: number;
+    /** Bytes a second that it may read from each disk of the machine, and as many that it may write; no limit
+     *  unless said */
+    io_bytes: number;
+    /** Likewise in operations a second */
+    io_ops: number;
     /** Bytes of everything written inside; with storage memory half of memory unless said, with storage disk 8 GiB */
     disk: number;
     /** Files and directories made inside, with storage memory; 100000 unless said */
@@ -943,6 +986,8 @@ export interface TemplateInfoSpec {
     nesting: boolean;
     /** A read-only /sys; without it, none */
     sys: boolean;
+    /** The sandbox whose files it has */
+    parent: string;
 }
 
 export interface TemplateInfo {
@@ -986,6 +1031,17 @@ export interface EgressPolicyRule {
     pack: string | null;
 }
 
+export interface EgressPolicyCredential {
+    /** A rule that puts a secret into requests, or one whose placeholder is in the environment */
+    list: string;
+    /** As it was written */
+    rule: string;
+    /** Whose it is */
+    level: string;
+    /** The secret it names is not there: it says nothing until it is */
+    missing: boolean;
+}
+
 export interface EgressPolicy {
     /** Whose it is */
     sandbox: string;
@@ -1005,6 +1061,10 @@ export interface EgressPolicy {
     ask_s: number;
     /** All rules that count, in the order of layers; a deny wins over every allow */
     rules: EgressPolicyRule[];
+    /** What goes into its requests, in the order of layers; never a value */
+    credentials: EgressPolicyCredential[];
+    /** Why none does although layers say so; null when all is well */
+    credentials_error: string | null;
     /** The sandbox's own layer; null when it says nothing */
     own: EgressInfo | null;
     /** Why nothing is allowed although layers say otherwise; null when all is well */
@@ -1019,6 +1079,8 @@ export interface EgressPolicy {
     sent: number;
     /** Bytes to it */
     received: number;
+    /** Bytes that count for max_bytes: those of open connections too, about a second late */
+    used: number;
     /** Records that were only counted */
     lost: number;
 }
@@ -1134,7 +1196,8 @@ export interface EgressHost {
 export interface AskInfo {
     /** ask… */
     id: string;
-    /** egress: a connection waits */
+    /** egress: a connection waits; rule: a program inside wants a host allowed; claim: an agent proposes to take a
+     *  task */
     kind: string;
     /** Who asks */
     sandbox: string;
@@ -1157,7 +1220,7 @@ export interface AskInfo {
 }
 
 export interface AskDecideRequest {
-    /** For those who wait now, and nobody later */
+    /** For those who wait now, and nobody later; of kind rule: for the sandbox */
     verdict: "allow" | "deny";
     /** Of the action that was seen; another one is not decided */
     hash?: string;

@@ -4,7 +4,8 @@
 // Which server, most explicit first: the address given, or ATOLL_ADDR (the token of a state directory goes there only
 // when that directory was named too); ATOLL_CONTEXT; ATOLL_STATE: its Unix socket and its admin.token; the current
 // context of ~/.config/atoll/contexts.json; the state directories that a server uses by itself.
-import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from "node:fs";
+import { appendFileSync, closeSync, constants, existsSync, fstatSync, fsyncSync, openSync, readFileSync, renameSync,
+         statSync, writeFileSync } from "node:fs";
 import * as http from "node:http";
 import * as https from "node:https";
 import { homedir } from "node:os";
@@ -13,6 +14,7 @@ import { Readable } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
 import { Client, type ClientOptions } from "./client.js";
 import { AtollError } from "./errors.js";
+import { type Journal, memoryJournal } from "./spokes_loop.js";
 import type { Fetch } from "./transport.js";
 import { nodeSocket } from "./websocket.js";
 
@@ -153,4 +155,24 @@ export function connect(options: ConnectOptions = {}): Client {
     const { timeoutMs, retries } = options;
     const socket = nodeSocket({ unix, ca: ca ? readFileSync(ca) : undefined });
     return new Client({ address, token, timeoutMs, retries, fetch: nodeFetch({ unix, ca }), socket });
+}
+
+/** Handled messages in a file, for the loop of an agent (@atoll/sdk/spokes): they stay handled after a crash. */
+export function fileJournal(path: string): Journal {
+    const known = memoryJournal();
+    const lines = existsSync(path) ? readFileSync(path, "utf8").split("\n").slice(0, -1) : []; // the last may be cut
+    for (const line of lines) void known.add(line);
+    const kept = [...new Set(lines)].filter((line) => known.has(line)).map((line) => line + "\n");
+    writeFileSync(path + ".new", kept.join(""), { flush: true } as object);
+    renameSync(path + ".new", path);
+    const fd = openSync(path, "a");
+    return {
+        has: (message) => known.has(message),
+        add: (message) => {
+            void known.add(message);
+            appendFileSync(fd, message + "\n");
+            fsyncSync(fd);
+        },
+        close: () => closeSync(fd),
+    };
 }

@@ -18,6 +18,8 @@ export interface Operation {
     method: string;
     path: string;
     creates?: boolean;
+    /** Done twice is the same as done once. */
+    again?: boolean;
 }
 
 /** Of one request: what is to differ from the client's own. */
@@ -47,6 +49,8 @@ export interface TransportOptions {
     retries: number;
     fetch: Fetch;
     socket: OpenSocket;
+    /** Headers that prove who asks, made anew for each attempt; instead of the token. */
+    sign?: (method: string, target: string, body: Uint8Array) => Promise<Record<string, string>>;
 }
 
 export const sleep = (ms: number) => new Promise<void>((done) => setTimeout(done, ms));
@@ -151,6 +155,12 @@ function codeOf(error: unknown): string {
     return typeof code === "string" ? code : "";
 }
 
+const codesByStatus: Record<number, string> = {
+    400: "invalid", 401: "unauthenticated", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    409: "conflict", 410: "gone", 413: "too_large", 415: "unsupported_media", 429: "rate_limited", 500: "internal",
+    503: "unavailable", 507: "no_space",
+};
+
 function retryAfter(headers: Headers): number | null {
     const seconds = Number(headers.get("retry-after") ?? NaN);
     return Number.isFinite(seconds) ? seconds : null;
@@ -167,9 +177,14 @@ export function errorFrom(status: number, headers: Headers, text: string): ApiEr
         field: null, requestId: headers.get("x-request-id"), retryAfter: retryAfter(headers),
     };
     try {
-        const { error } = JSON.parse(text);
-        Object.assign(details, { code: String(error.code), message: String(error.message) });
-        Object.assign(details, { field: error.field ?? null, requestId: error.request_id ?? details.requestId });
+        const whole = JSON.parse(text);
+        if (typeof whole.error === "string") { // as the hub says it
+            Object.assign(details, { code: codesByStatus[status] ?? "", message: whole.error, more: whole });
+        } else {
+            const { error } = whole;
+            Object.assign(details, { code: String(error.code), message: String(error.message) });
+            Object.assign(details, { field: error.field ?? null, requestId: error.request_id ?? details.requestId });
+        }
     } catch {
         // not one of ours: a proxy's, say
     }
@@ -218,7 +233,8 @@ export class Caller {
         const init: RequestInit & { duplex?: "half" } = { method: operation.method, headers, redirect: "error" };
         if (sent.body !== undefined) init.body = sent.body;
         if (!sent.again) init.duplex = "half";
-        const repeatable = sent.again && (operation.creates === true || ["GET", "PUT"].includes(operation.method));
+        const safe = operation.creates === true || operation.again === true;
+        const repeatable = sent.again && (safe || ["GET", "PUT"].includes(operation.method));
         const answer = await this.attempts(target, init, options, repeatable, sent.again);
         if (answer.status < 200 || answer.status > 299)
             throw errorFrom(answer.status, answer.headers, await answer.text());
@@ -233,8 +249,17 @@ export class Caller {
     }
 
     private headers(): Record<string, string> {
-        const { token } = this.transport;
-        return { accept: "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) };
+        const { token, sign } = this.transport;
+        return { accept: "application/json", ...(token && !sign ? { authorization: `Bearer ${token}` } : {}) };
+    }
+
+    private async signed(url: string, init: RequestInit): Promise<RequestInit> {
+        const { sign, address } = this.transport;
+        if (!sign) return init;
+        const body = typeof init.body === "string" ? new TextEncoder().encode(init.body) : init.body;
+        if (body && !(body instanceof Uint8Array)) throw new AtollError("a stream cannot be signed");
+        const proof = await sign(init.method ?? "GET", url.slice(address.length), body ?? new Uint8Array());
+        return { ...init, headers: { ...(init.headers as Record<string, string>), ...proof } };
     }
 
     private target(operation: Operation, path: Record<string, string>, query: Record<string, unknown>): string {
@@ -245,7 +270,8 @@ export class Caller {
             if (value === "." || value === "..") throw new AtollError(`${name} must not be ${value}`);
             target = target.replace(`{${name}}`, encodeURIComponent(value));
         }
-        const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
+        const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null)
+            .flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((one) => [name, one] as const));
         if (pairs.length) target += "?" + pairs.map(([name, value]) => `${name}=${parameter(value)}`).join("&");
         return this.transport.address + target;
     }
@@ -260,7 +286,8 @@ export class Caller {
             if (options.signal?.aborted) abort.abort();
             let response: Response;
             try {
-                const work = this.transport.fetch(url, { ...init, signal: abort.signal });
+                const request = await this.signed(url, init);
+                const work = this.transport.fetch(url, { ...request, signal: abort.signal });
                 response = await timed(work, timeoutMs, abort, "no answer");
             } catch (error) {
                 if (error instanceof AtollError || options.signal?.aborted) throw error;

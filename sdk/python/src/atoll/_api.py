@@ -185,9 +185,9 @@ class Api(Caller):
 
     def sandbox_create(self, *, name: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
                        memory: Optional[int] = None, pids: Optional[int] = None, cpu_percent: Optional[int] = None,
-                       disk: Optional[int] = None, inodes: Optional[int] = None, nofile: Optional[int] = None,
-                       ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
-                       labels: Optional[Mapping[str, str]] = None,
+                       io_bytes: Optional[int] = None, io_ops: Optional[int] = None, disk: Optional[int] = None,
+                       inodes: Optional[int] = None, nofile: Optional[int] = None, ttl_ms: Optional[int] = None,
+                       env: Optional[Mapping[str, str]] = None, labels: Optional[Mapping[str, str]] = None,
                        storage: Optional[Literal["memory", "disk"]] = None, image: Optional[str] = None,
                        from_snapshot: Optional[str] = None, template: Optional[str] = None,
                        volumes: Optional[Sequence[models.VolumeMount]] = None,
@@ -196,11 +196,11 @@ class Api(Caller):
                        egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                        sys: Optional[bool] = None, options: Optional[Options] = None) -> models.SandboxInfo:
         """Make a sandbox; answered when it runs."""
-        body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
-                "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
-                "storage": storage, "image": image, "from_snapshot": from_snapshot, "template": template,
-                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "egress": egress,
-                "nesting": nesting, "sys": sys}
+        body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
+                "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
+                "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
+                "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
+                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
     def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
@@ -222,14 +222,15 @@ class Api(Caller):
         return self._json(OPERATIONS["sandbox.delete"], {"id": id}, {}, None, models.SandboxInfo, options)
 
     def sandbox_change(self, id: str, *, memory: Optional[int] = None, pids: Optional[int] = None,
-                       cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+                       cpu_percent: Optional[int] = None, io_bytes: Optional[int] = None,
+                       io_ops: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
                        ttl_ms: Optional[int] = None, labels: Optional[Mapping[str, str]] = None,
                        idle: Optional[models.IdlePolicy] = None, egress: Optional[models.EgressSpec] = None,
                        options: Optional[Options] = None) -> models.SandboxInfo:
         """Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
         stays."""
-        body = {"memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk, "inodes": inodes,
-                "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress}
+        body = {"memory": memory, "pids": pids, "cpu_percent": cpu_percent, "io_bytes": io_bytes, "io_ops": io_ops,
+                "disk": disk, "inodes": inodes, "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress}
         return self._json(OPERATIONS["sandbox.change"], {"id": id}, {}, body, models.SandboxInfo, options)
 
     def sandbox_pause(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
@@ -588,8 +589,9 @@ class Api(Caller):
 
     def template_set(self, template_name: str, *, name: Optional[str] = None,
                      user: Optional[Literal["agent", "root"]] = None, memory: Optional[int] = None,
-                     pids: Optional[int] = None, cpu_percent: Optional[int] = None, disk: Optional[int] = None,
-                     inodes: Optional[int] = None, nofile: Optional[int] = None, ttl_ms: Optional[int] = None,
+                     pids: Optional[int] = None, cpu_percent: Optional[int] = None, io_bytes: Optional[int] = None,
+                     io_ops: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+                     nofile: Optional[int] = None, ttl_ms: Optional[int] = None,
                      env: Optional[Mapping[str, str]] = None, labels: Optional[Mapping[str, str]] = None,
                      storage: Optional[Literal["memory", "disk"]] = None, image: Optional[str] = None,
                      from_snapshot: Optional[str] = None, template: Optional[str] = None,
@@ -600,11 +602,11 @@ class Api(Caller):
                      sys: Optional[bool] = None, options: Optional[Options] = None) -> models.TemplateInfo:
         """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
         Sandboxes made of it before do not change."""
-        body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent, "disk": disk,
-                "inodes": inodes, "nofile": nofile, "ttl_ms": ttl_ms, "env": env, "labels": labels,
-                "storage": storage, "image": image, "from_snapshot": from_snapshot, "template": template,
-                "volumes": volumes, "binds": binds, "files": files, "idle": idle, "egress": egress,
-                "nesting": nesting, "sys": sys}
+        body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
+                "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
+                "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
+                "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
+                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys}
         return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
                           options)
 

@@ -40,6 +40,7 @@ class Sandboxes:
     def create(self, *, name: Optional[str] = None, image: Optional[str] = None, user: Optional[User] = None,
                storage: Optional[Storage] = None, memory: Optional[int] = None, pids: Optional[int] = None,
                cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+               io_bytes: Optional[int] = None, io_ops: Optional[int] = None,
                nofile: Optional[int] = None, ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
                labels: Optional[Mapping[str, str]] = None, from_snapshot: Optional[str] = None,
                volumes: Optional[Sequence[models.VolumeMount]] = None,
@@ -52,6 +53,7 @@ class Sandboxes:
         the template says, if there is one."""
         return Sandbox(self._client, self._api.sandbox_create(
             name=name, image=image, user=user, storage=storage, memory=memory, pids=pids, cpu_percent=cpu_percent,
+            io_bytes=io_bytes, io_ops=io_ops,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
             from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, egress=egress,
             nesting=nesting, sys=sys, template=template,
@@ -136,6 +138,7 @@ class Templates:
     def set(self, template: str, *, image: Optional[str] = None, user: Optional[User] = None,
             storage: Optional[Storage] = None, memory: Optional[int] = None, pids: Optional[int] = None,
             cpu_percent: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
+            io_bytes: Optional[int] = None, io_ops: Optional[int] = None,
             nofile: Optional[int] = None, ttl_ms: Optional[int] = None, env: Optional[Mapping[str, str]] = None,
             labels: Optional[Mapping[str, str]] = None, from_snapshot: Optional[str] = None,
             volumes: Optional[Sequence[models.VolumeMount]] = None,
@@ -145,7 +148,8 @@ class Templates:
         """Makes or changes one; sandboxes made of it before stay as they are."""
         return self._api.template_set(
             template, name=None, template=None, binds=None, image=image, user=user, storage=storage, memory=memory,
-            pids=pids, cpu_percent=cpu_percent, disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env,
+            pids=pids, cpu_percent=cpu_percent, io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
+            nofile=nofile, ttl_ms=ttl_ms, env=env,
             labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, egress=egress,
             nesting=nesting, sys=sys)
 

@@ -4,7 +4,7 @@ An answer of the server that is no success is an ApiError, of the class that its
 carries the code, the message, the field that was wrong (if any) and the request id, under which the
 server's audit log and messages know it.
 """
-from typing import Dict, Optional, Type
+from typing import Any, Dict, Optional, Type
 
 
 class AtollError(Exception):
@@ -23,6 +23,7 @@ class ApiError(AtollError):
         self.field = field
         self.request_id = request_id
         self.retry_after = retry_after  # seconds, where the server says when to come back
+        self.details: Dict[str, Any] = {}  # what else the answer held
 
 
 class InvalidRequest(ApiError):

@@ -193,6 +193,8 @@ class EgressSpec(TypedDict, total=False):
     packs: List[str]
     intercept: List[str]
     unchecked: List[str]
+    inject: List[str]
+    secrets: List[str]
     max_bytes: int
     max_connections: int
     ask_s: int
@@ -249,6 +251,13 @@ class EgressInfo(Model):
     intercept: List[str] = field(default_factory=list)
     # Hosts that may be spoken to in anything on port 443
     unchecked: List[str] = field(default_factory=list)
+    # Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
+    # a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
+    # layer
+    inject: List[str] = field(default_factory=list)
+    # NAME or VARIABLE=NAME: the variable holds the secret's placeholder, which is replaced in requests to the
+    # secret's own hosts. Not in the node's layer
+    secrets: List[str] = field(default_factory=list)
     # Both ways together, of one sandbox; 0 for no limit
     max_bytes: int = 0
     # Open at once, of one sandbox; 0 for no limit of its own
@@ -280,6 +289,8 @@ class SandboxInfo(Model):
     image: Optional[str] = None
     # The template that it was made of; null for none
     template: Optional[str] = None
+    # Id of the sandbox whose files it began with, by a fork or a snapshot; null for none. That one may be gone
+    parent: Optional[str] = None
     # Who commands run as
     user: str = ""
     # Bytes of memory it may use
@@ -288,6 +299,10 @@ class SandboxInfo(Model):
     pids: int = 0
     # 100 is one core
     cpu_percent: int = 0
+    # Bytes a second of each disk, each way; 0 for no limit
+    io_bytes: int = 0
+    # Operations a second of each disk, each way; 0 for no limit
+    io_ops: int = 0
     # Bytes it may write
     disk: int = 0
     # Files it may make; 0 on a disk, where its bytes bound them
@@ -341,6 +356,14 @@ class SandboxInfo(Model):
 
 
 @dataclass(frozen=True)
+class SandboxStatsIo(Model):
+    # Bytes read
+    read: int = 0
+    # Bytes written
+    written: int = 0
+
+
+@dataclass(frozen=True)
 class SandboxStats(Model):
     # Processor time used, microseconds
     cpu_us: int = 0
@@ -352,6 +375,11 @@ class SandboxStats(Model):
     pids: int = 0
     # Processes that the kernel killed for want of memory
     oom_kills: int = 0
+    # Of disks; null where nobody counts: with cgroup v1, unless it has a limit
+    io: Optional[SandboxStatsIo] = None
+    _special: ClassVar[Special] = {
+        "io": SandboxStatsIo,
+    }
 
 
 @dataclass(frozen=True)
@@ -783,6 +811,11 @@ class TemplateInfoSpec(Model):
     pids: int = 0
     # Share of processor time, 100 is one core; 200 unless said
     cpu_percent: int = 0
+    # Bytes a second that it may read from each disk of the machine, and as many that it may write; no limit
+    # unless said
+    io_bytes: int = 0
+    # Likewise in operations a second
+    io_ops: int = 0
     # Bytes of everything written inside; with storage memory half of memory unless said, with storage disk 8 GiB
     disk: int = 0
     # Files and directories made inside, with storage memory; 100000 unless said
@@ -821,6 +854,8 @@ class TemplateInfoSpec(Model):
     nesting: bool = False
     # A read-only /sys; without it, none
     sys: bool = False
+    # The sandbox whose files it has
+    parent: str = ""
     _special: ClassVar[Special] = {
         "volumes": SandboxInfoVolume,
         "binds": TemplateInfoSpecBind,
@@ -879,6 +914,18 @@ class EgressPolicyRule(Model):
 
 
 @dataclass(frozen=True)
+class EgressPolicyCredential(Model):
+    # A rule that puts a secret into requests, or one whose placeholder is in the environment
+    list: str = ""
+    # As it was written
+    rule: str = ""
+    # Whose it is
+    level: str = ""
+    # The secret it names is not there: it says nothing until it is
+    missing: bool = False
+
+
+@dataclass(frozen=True)
 class EgressPolicy(Model):
     # Whose it is
     sandbox: str = ""
@@ -898,6 +945,10 @@ class EgressPolicy(Model):
     ask_s: int = 0
     # All rules that count, in the order of layers; a deny wins over every allow
     rules: List[EgressPolicyRule] = field(default_factory=list)
+    # What goes into its requests, in the order of layers; never a value
+    credentials: List[EgressPolicyCredential] = field(default_factory=list)
+    # Why none does although layers say so; null when all is well
+    credentials_error: Optional[str] = None
     # The sandbox's own layer; null when it says nothing
     own: Optional[EgressInfo] = None
     # Why nothing is allowed although layers say otherwise; null when all is well
@@ -912,10 +963,13 @@ class EgressPolicy(Model):
     sent: int = 0
     # Bytes to it
     received: int = 0
+    # Bytes that count for max_bytes: those of open connections too, about a second late
+    used: int = 0
     # Records that were only counted
     lost: int = 0
     _special: ClassVar[Special] = {
         "rules": EgressPolicyRule,
+        "credentials": EgressPolicyCredential,
         "own": EgressInfo,
     }
 
@@ -1039,7 +1093,8 @@ class EgressHost(Model):
 class AskInfo(Model):
     # ask…
     id: str = ""
-    # egress: a connection waits
+    # egress: a connection waits; rule: a program inside wants a host allowed; claim: an agent proposes to take a
+    # task
     kind: str = ""
     # Who asks
     sandbox: str = ""
@@ -1075,6 +1130,7 @@ __all__ = [
     "EgressHost",
     "EgressInfo",
     "EgressPolicy",
+    "EgressPolicyCredential",
     "EgressPolicyRule",
     "EgressRecord",
     "EgressRuleAddResult",
@@ -1103,6 +1159,7 @@ __all__ = [
     "SandboxInfoVolume",
     "SandboxRollbackResult",
     "SandboxStats",
+    "SandboxStatsIo",
     "SecretInfo",
     "SnapshotInfo",
     "TemplateInfo",

@@ -147,12 +147,14 @@ class Sandbox:
         self.info = self._api.sandbox_delete(self.id, options=Options(timeout=LIFE_SECONDS))
 
     def update(self, *, memory: Optional[int] = None, pids: Optional[int] = None, cpu_percent: Optional[int] = None,
+               io_bytes: Optional[int] = None, io_ops: Optional[int] = None,
                disk: Optional[int] = None, inodes: Optional[int] = None, ttl_ms: Optional[int] = None,
                labels: Optional[Mapping[str, str]] = None, idle: Optional[models.IdlePolicy] = None,
                egress: Optional[models.EgressSpec] = None) -> None:
         """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays."""
-        self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent, disk=disk,
-                                             inodes=inodes, ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress)
+        self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent,
+                                             io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
+                                             ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress)
 
     def fork(self, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
              labels: Optional[Mapping[str, str]] = None) -> "Sandbox":

@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, field
-from typing import (IO, Any, Deque, Dict, Generic, Iterable, Iterator, List, Mapping, Optional, Tuple, Type,
+from typing import (IO, Any, Callable, Deque, Dict, Generic, Iterable, Iterator, List, Mapping, Optional, Tuple, Type,
                     TypeVar, Union, cast)
 from urllib.parse import quote
 
@@ -206,8 +206,9 @@ class Transport:
     # ---- requests ----
 
     def request(self, method: str, target: str, headers: Mapping[str, str], content: Optional[Content],
-                timeout: float, retries: int, repeatable: bool) -> Stream:
-        """One request until its answer begins; of any status."""
+                timeout: float, retries: int, repeatable: bool,
+                sign: Optional[Callable[[], Mapping[str, str]]] = None) -> Stream:
+        """One request until its answer begins; of any status. `sign` gives headers anew for each attempt."""
         body, more = _body(content)
         repeatable = repeatable and (body is None or isinstance(body, bytes))
         for attempt in range(retries + 1):
@@ -222,7 +223,8 @@ class Transport:
                 _pause(attempt, None)
                 continue
             try:
-                answer = self._exchange(connection, method, target, {**headers, **more}, body)
+                signed = sign() if sign else {}
+                answer = self._exchange(connection, method, target, {**headers, **more, **signed}, body)
             except (socket.timeout, TimeoutError) as e:
                 connection.close()
                 raise RequestTimeout(f"no answer within {timeout} s") from e
