@@ -1,102 +1,182 @@
-// The page. Everything the server or a peer wrote is put in as text, never as markup.
-import { useSignal } from "@preact/signals";
-import { EVENTS_KEPT, connection, events, gap, health, logout, notice, session, whoami, writeNote } from "./state.js";
-
-const time = (text) => {
-    const when = new Date(text);
-    return Number.isNaN(when.getTime()) ? String(text) : when.toLocaleTimeString([], { hour12: false });
-};
-
-function duration(ms) {
-    const seconds = Math.floor(ms / 1000);
-    if (seconds < 120) return `${seconds} s`;
-    if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
-    return seconds < 172800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86400)} days`;
-}
+// The shell around every view: who we are, where we are, whether the line is alive, what waits for us.
+import { useEffect, useRef } from "preact/hooks";
+import { effect } from "@preact/signals";
+import { Audit } from "./audit.jsx";
+import { Create } from "./create.jsx";
+import { Detail } from "./detail.jsx";
+import { Events } from "./events.jsx";
+import { Health } from "./health.jsx";
+import { Help, Palette, openHelp, openPalette } from "./palette.jsx";
+import { Questions } from "./questions.jsx";
+import { Sandboxes } from "./sandboxes.jsx";
+import { go, route, to } from "./router.js";
+import { boxName, boxes, connection, hear, logout, maySteer, session, waiting, whoami } from "./state.js";
+import { nextTheme, theme } from "./theme.js";
+import { Asking, Lazy, Toasts, toast } from "./ui.jsx";
 
 const words = { connecting: "Connecting…", live: "Live", lost: "Connection lost, trying again…" };
 
-function Facts({ title, rows }) {
-    return (
-        <section class="card">
-            <h2>{title}</h2>
-            <dl>
-                {rows.map(([name, value]) => (
-                    <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
-                ))}
-            </dl>
-        </section>
+const hubViews = () => import("./hubviews.jsx");
+
+// One line a view: its first part of the address, its name, a sign, its key behind "g", what draws it.
+export const views = [
+    ["sandboxes", "Sandboxes", "▦", "s", Sandboxes],
+    ["questions", "Questions", "?", "q", Questions],
+    ["board", "Board", "▤", "b", (props) => <Lazy load={hubViews} name="Board" {...props} />],
+    ["communications", "Talk", "⇄", "c", (props) => <Lazy load={hubViews} name="Comms" {...props} />],
+    ["agents", "Agents", "☺", "a", (props) => <Lazy load={hubViews} name="Agents" {...props} />],
+    ["events", "Events", "≋", "e", Events],
+    ["audit", "Audit", "§", "u", Audit],
+    ["health", "Health", "♥", "h", Health],
+];
+const allowed = (key) => !(key === "audit" && !maySteer.value);
+
+function View() {
+    const { parts } = route.value;
+    const [first = "sandboxes", second, third, ...rest] = parts;
+    if (first === "sandboxes" && second)
+        return <Detail key={second} id={second} tab={third || "overview"} rest={rest} />;
+    if (first === "new") return <Create />;
+    const view = views.find(([key]) => key === first);
+    if (!view)
+        return (
+            <main id="main" tabindex={-1} class="page">
+                <h1>Nothing is here</h1>
+                <p>
+                    <a href={to`sandboxes`}>To the sandboxes</a>
+                </p>
+            </main>
+        );
+    const Body = view[4];
+    return <Body second={second} third={third} />;
+}
+
+function titleOf({ parts: [first = "sandboxes", second] }) {
+    if (first === "sandboxes" && second) return boxName(second);
+    return views.find(([key]) => key === first)?.[1] ?? (first === "new" ? "New sandbox" : "");
+}
+
+// New questions are told wherever one looks: in the title, in a corner, and by the system if allowed.
+function Watch() {
+    useEffect(
+        () =>
+            effect(() => {
+                const count = waiting.value.length,
+                    name = titleOf(route.value);
+                document.title = (count ? `(${count}) ` : "") + (name ? `${name} · Atoll` : "Atoll");
+            }),
+        [],
     );
+    useEffect(
+        () =>
+            hear(({ type, data }) => {
+                if (type !== "ask.created") return;
+                const text = `${boxName(data.sandbox)} asks: ${describe(data)}`;
+                toast(text, { link: to`questions`, linkText: "Answer", ms: 15000 });
+                if (document.hidden && globalThis.Notification?.permission === "granted")
+                    new Notification("Atoll", { body: text, tag: data.id });
+            }),
+        [],
+    );
+    return null;
+}
+export const describe = (one) =>
+    one.action?.host ? `${one.action.do} ${one.action.host}:${one.action.port}` : one.kind;
+
+function Keys() {
+    useEffect(() => {
+        let g = 0;
+        const on = (event) => {
+            if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+                event.preventDefault();
+                return openPalette();
+            }
+            if (
+                event.ctrlKey ||
+                event.metaKey ||
+                event.altKey ||
+                event.target.closest?.("input, textarea, select, dialog, .xterm")
+            )
+                return;
+            if (event.key === "?") return openHelp();
+            if (event.key === "/") {
+                const box = document.querySelector("input[type=search]");
+                if (box) {
+                    event.preventDefault();
+                    box.focus();
+                }
+            } else if (event.key === "g") {
+                g = Date.now();
+            } else if (Date.now() - g < 1500) {
+                g = 0;
+                const view = views.find((one) => one[3] === event.key);
+                if (view && allowed(view[0])) go(to`${view[0]}`);
+            } else if (event.key === "n" && maySteer.value) {
+                go(to`new`);
+            }
+        };
+        addEventListener("keydown", on);
+        return () => removeEventListener("keydown", on);
+    }, []);
+    return null;
 }
 
-function Server() {
-    const now = health.value;
-    return <Facts title="Server" rows={now ? [
-        ["state", now.ready ? now.status : "not ready"], ["version", now.version],
-        ["up for", duration(now.uptime_ms)], ["event streams", now.subscribers],
-    ] : [["state", "asking…"]]} />;
-}
-
-function You() {
+function Header() {
     const me = whoami.value;
-    return <Facts title="You" rows={me ? [
-        ["role", me.role], ["tenant", me.tenant], ["known by", me.via],
-        ["until", me.expires_at ? new Date(me.expires_at).toLocaleString() : "for ever"],
-    ] : [["role", "asking…"]]} />;
-}
-
-function Note() {
-    const text = useSignal("");
-    const send = async (submit) => {
-        submit.preventDefault();
-        if (text.value.trim() && await writeNote(text.value.trim())) text.value = "";
-    };
+    const [first = "sandboxes"] = route.value.parts;
     return (
-        <form class="note" onSubmit={send}>
-            <label for="note">Write a note</label>
-            <input id="note" autocomplete="off" maxlength={16384} value={text.value}
-                onInput={(input) => { text.value = input.currentTarget.value; }} />
-            <button type="submit">Write</button>
-            <output role="alert">{notice.value}</output>
-        </form>
-    );
-}
-
-function Events() {
-    const filter = useSignal("");
-    const held = useSignal(null);
-    const list = (held.value ?? events.value).filter((event) =>
-        `${event.type} ${event.object}`.includes(filter.value.trim()));
-    return (
-        <section class="card wide">
-            <div class="bar">
-                <h2>Events</h2>
-                <label for="filter" class="quiet">Filter</label>
-                <input id="filter" type="search" placeholder="type or object" value={filter.value}
-                    onInput={(input) => { filter.value = input.currentTarget.value; }} />
-                <button type="button" aria-pressed={held.value !== null}
-                    onClick={() => { held.value = held.value ? null : events.value; }}>
-                    {held.value ? "Go on" : "Hold"}
-                </button>
-            </div>
-            {gap.value && <p class="warn">Some events were too old to be shown.</p>}
-            {list.length === 0 && <p class="quiet">Nothing has happened yet.</p>}
-            <ol class="events" aria-live="off">
-                {list.slice(0, EVENTS_KEPT).map((event) => (
-                    <li key={event.seq}>
-                        <details>
-                            <summary>
-                                <time dateTime={event.time}>{time(event.time)}</time>
-                                <span class="seq">{event.seq}</span>
-                                <strong>{event.type}</strong>
-                                <span class="object">{event.object || event.data?.text || ""}</span>
-                            </summary>
-                            <pre>{JSON.stringify(event.data, null, 2)}</pre>
-                        </details>
-                    </li>
-                ))}
-            </ol>
-        </section>
+        <header>
+            <a
+                class="skip"
+                href="#main"
+                onClick={(e) => {
+                    e.preventDefault();
+                    document.getElementById("main")?.focus();
+                }}>
+                Skip to the view
+            </a>
+            <a class="brand" href={to`sandboxes`}>
+                <img src="/assets/icon.svg" alt="" width="22" height="22" />
+                Atoll
+            </a>
+            <nav class="views" aria-label="Views">
+                {views
+                    .filter(([key]) => allowed(key))
+                    .map(([key, text, sign]) => (
+                        <a key={key} href={to`${key}`} aria-current={first === key ? "page" : undefined}>
+                            <span class="sign" aria-hidden="true">
+                                {sign}
+                            </span>
+                            <span class="word">{text}</span>
+                            {key === "questions" && waiting.value.length > 0 && (
+                                <span class="count hot" aria-label={`${waiting.value.length} waiting`}>
+                                    {waiting.value.length}
+                                </span>
+                            )}
+                        </a>
+                    ))}
+            </nav>
+            <p class={"state " + connection.value} role="status" aria-label="Connection">
+                {words[connection.value]}
+            </p>
+            <span class="who quiet" title={`${me?.role} of ${me?.tenant}`}>
+                {me?.tenant} · {me?.role}
+            </span>
+            <button type="button" class="find" onClick={openPalette} title="Ctrl-K">
+                <span>Find</span> <kbd>Ctrl K</kbd>
+            </button>
+            <button
+                type="button"
+                class="icon"
+                onClick={nextTheme}
+                aria-label={`Colours: ${theme.value}`}
+                title={`Colours: ${theme.value}`}>
+                {{ system: "◐", dark: "☾", light: "☀" }[theme.value]}
+            </button>
+            <button type="button" class="out" onClick={logout}>
+                Log out
+            </button>
+        </header>
     );
 }
 
@@ -106,31 +186,47 @@ function LoggedOut({ why }) {
             <h1>Atoll</h1>
             {why && <p role="alert">{why}</p>}
             <p>You are not logged in. On the machine that runs the server, type</p>
-            <pre><code>atoll login</code></pre>
+            <pre>
+                <code>atoll login</code>
+            </pre>
             <p>and open the link it prints. It works once, for ten minutes.</p>
         </main>
     );
 }
 
+// Keyboards and screen readers land in the view that was asked for.
+function Focus() {
+    const path = route.value.parts.join("/");
+    const begun = useRef(false);
+    useEffect(() => {
+        if (begun.current && !document.activeElement?.closest("main, dialog"))
+            document.getElementById("main")?.focus();
+        begun.current = true;
+    }, [path]);
+    return null;
+}
+
 export function App() {
     const { state, why } = session.value;
-    if (state === "starting") return <main class="middle"><p>Connecting…</p></main>;
+    if (state === "starting")
+        return (
+            <main class="middle">
+                <p>Connecting…</p>
+            </main>
+        );
     if (state === "out") return <LoggedOut why={why} />;
-    const may = ["admin", "operator", "agent"].includes(whoami.value?.role);
+    void boxes.value.size;
     return (
         <>
-            <header>
-                <a class="skip" href="#main">Skip to the events</a>
-                <h1>Atoll</h1>
-                <p class={"state " + connection.value} role="status">{words[connection.value]}</p>
-                <button type="button" onClick={logout}>Log out</button>
-            </header>
-            <main id="main" tabindex={-1}>
-                <Server />
-                <You />
-                {may && <Note />}
-                <Events />
-            </main>
+            <Watch />
+            <Keys />
+            <Focus />
+            <Header />
+            <View />
+            <Palette />
+            <Help />
+            <Asking />
+            <Toasts />
         </>
     );
 }

@@ -1,0 +1,375 @@
+// Agents of the hub: who they are, what they may by themselves, and the people's brakes.
+import { get } from "./api.js";
+import { NoHub } from "./board.jsx";
+import { number } from "./format.js";
+import { MODES, agents, change, globalMode, hub, hubError, hubState, proposals, readHub, useHub, utc } from "./hub.js";
+import { go, route, setQuery, to } from "./router.js";
+import { events, maySteer, resets } from "./state.js";
+import { Age, Clock, Empty, Facts, Failed, State, act, ask, useLoad, useReloadOn } from "./ui.jsx";
+
+const STATUSES = ["online", "busy", "stalled", "offline", "revoked"];
+const does = (method, path, body, done) =>
+    act(async () => {
+        await change(method, path, body);
+        readHub();
+    }, done);
+
+export async function pause(name) {
+    const said = await ask({
+        title: `Pause ${name}?`,
+        yes: "Pause",
+        danger: false,
+        text: "It takes no tasks and sends nothing until it is resumed.",
+        fields: [{ name: "reason", label: "Reason" }],
+    });
+    if (said) await does("POST", hub`agents/${name}/pause`, { reason: said.reason }, `${name} is paused`);
+}
+async function revoke(name) {
+    const said = await ask({
+        title: `Revoke ${name}?`,
+        yes: "Revoke",
+        text: "It must stop; sandboxes with the label agent=" + name + " are frozen at once.",
+        fields: [
+            { name: "reason", label: "Reason", required: true },
+            {
+                name: "flush",
+                label: "Its work",
+                options: [
+                    ["1", "it may save it"],
+                    ["", "is dropped"],
+                ],
+            },
+        ],
+    });
+    if (said)
+        await does(
+            "POST",
+            hub`agents/${name}/revoke`,
+            { reason: said.reason, flush_required: said.flush === "1" },
+            `${name} is revoked`,
+        );
+}
+async function capabilities(one) {
+    const said = await ask({
+        title: `What ${one.name} can`,
+        yes: "Set it",
+        danger: false,
+        fields: [
+            { name: "tags", label: "Capabilities", value: one.capabilities.join(", "), placeholder: "code, review" },
+            { name: "description", label: "Description", rows: 2, value: one.description ?? "" },
+        ],
+    });
+    if (said)
+        await does("POST", hub`agents/${one.name}/capabilities`, {
+            tags: said.tags
+                .split(",")
+                .map((tag) => tag.trim())
+                .filter(Boolean),
+            description: said.description,
+        });
+}
+
+export function Agents({ second: chosen }) {
+    useHub();
+    const { query } = route.value;
+    if (hubState.value === "none") return <NoHub />;
+    const status = query.get("status") ?? "",
+        words = (query.get("q") ?? "").toLowerCase();
+    const list = agents.value.filter(
+        (one) =>
+            (!status || one.status === status) &&
+            `${one.name} ${one.type} ${one.capabilities.join(" ")}`.toLowerCase().includes(words),
+    );
+    const one = agents.value.find((each) => each.name === chosen);
+    return (
+        <main id="main" tabindex={-1} class="page">
+            <div class="bar">
+                <h1>Agents</h1>
+                <span class="quiet">{list.length}</span>
+                <input
+                    type="search"
+                    aria-label="Filter"
+                    placeholder="name, type, capability"
+                    value={query.get("q") ?? ""}
+                    onInput={(e) => setQuery({ q: e.currentTarget.value })}
+                />
+                <select
+                    aria-label="Status"
+                    value={status}
+                    onChange={(e) => setQuery({ status: e.currentTarget.value })}>
+                    <option value="">any status</option>
+                    {STATUSES.map((each) => (
+                        <option key={each} value={each}>
+                            {each}
+                        </option>
+                    ))}
+                </select>
+                {maySteer.value && (
+                    <select
+                        aria-label="Mode of all"
+                        value=""
+                        onChange={(e) =>
+                            does(
+                                "POST",
+                                "/autonomy/set-mode",
+                                { mode: e.currentTarget.value },
+                                "All of them, and those to come",
+                            )
+                        }>
+                        <option value="">
+                            everyone: {MODES.find(([mode]) => mode === globalMode.value)?.[1] ?? "as it is"}
+                        </option>
+                        {MODES.map(([mode, text]) => (
+                            <option key={mode} value={mode}>
+                                everyone {text}
+                            </option>
+                        ))}
+                    </select>
+                )}
+            </div>
+            {hubError.value && <Failed error={hubError.value} again={() => readHub()} />}
+            <Proposals />
+            {hubState.value === "there" && list.length === 0 && (
+                <Empty>{agents.value.length ? "None is like that." : "No agent has registered."}</Empty>
+            )}
+            {list.length > 0 && (
+                <div class="sideways card" tabindex={0} role="region" aria-label="Registry">
+                    <table>
+                        <thead>
+                            <tr>
+                                <th>name</th>
+                                <th>status</th>
+                                <th>mode</th>
+                                <th>capabilities</th>
+                                <th>task</th>
+                                <th>heard</th>
+                                <th>unread</th>
+                                <th>
+                                    <span class="sr">steps</span>
+                                </th>
+                            </tr>
+                        </thead>
+                        <tbody>
+                            {list.map((each) => (
+                                <Row key={each.name} one={each} />
+                            ))}
+                        </tbody>
+                    </table>
+                </div>
+            )}
+            {one && <One key={one.name} one={one} />}
+            <Revocations />
+        </main>
+    );
+}
+
+function Row({ one }) {
+    const halted = ["busy", "revoked"].includes(one.status);
+    return (
+        <tr>
+            <th scope="row">
+                <a href={to`agents/${one.name}`}>{one.name}</a> <span class="quiet">{one.type}</span>
+            </th>
+            <td>
+                <State state={one.status} />
+                {one.paused_reason && <div class="quiet">{one.paused_reason}</div>}
+            </td>
+            <td>
+                {maySteer.value ? (
+                    <select
+                        aria-label={`Mode of ${one.name}`}
+                        value={one.autonomy_mode}
+                        onChange={(e) =>
+                            does("POST", hub`agents/${one.name}/autonomy`, { mode: e.currentTarget.value })
+                        }>
+                        {MODES.map(([mode, text]) => (
+                            <option key={mode} value={mode}>
+                                {text}
+                            </option>
+                        ))}
+                    </select>
+                ) : (
+                    one.autonomy_mode
+                )}
+            </td>
+            <td>
+                {one.capabilities.map((tag) => (
+                    <span key={tag} class="label">
+                        {tag}
+                    </span>
+                ))}
+            </td>
+            <td class="mono cut">{one.current_task_id ?? ""}</td>
+            <td>
+                {one.last_heartbeat ? (
+                    <>
+                        <Age since={utc(one.last_heartbeat)} /> ago
+                    </>
+                ) : (
+                    "never"
+                )}
+            </td>
+            <td>{number(one.unread ?? 0)}</td>
+            <td>
+                {maySteer.value && (
+                    <div class="bar">
+                        {halted ? (
+                            <button
+                                type="button"
+                                onClick={() =>
+                                    does("POST", hub`agents/${one.name}/resume`, {}, `${one.name} goes on`)
+                                }>
+                                Resume
+                            </button>
+                        ) : (
+                            <button type="button" onClick={() => pause(one.name)}>
+                                Pause
+                            </button>
+                        )}
+                        {one.status !== "revoked" && (
+                            <button type="button" class="danger" onClick={() => revoke(one.name)}>
+                                Revoke
+                            </button>
+                        )}
+                    </div>
+                )}
+            </td>
+        </tr>
+    );
+}
+
+function One({ one }) {
+    const newest = useLoad(
+        () => (one.checkpoint_sequence > 0 ? get(hub`agents/${one.name}/checkpoint`) : null),
+        [one.name, one.checkpoint_sequence, resets.value],
+    );
+    const past = events.value.filter(({ type, data }) => type === "checkpoint_submitted" && data.agent === one.name);
+    return (
+        <section class="card" aria-label={`Agent ${one.name}`}>
+            <div class="bar">
+                <h2>{one.name}</h2>
+                {maySteer.value && (
+                    <button type="button" onClick={() => capabilities(one)}>
+                        Capabilities
+                    </button>
+                )}
+                <a class="button" href={to`communications/${one.name}`}>
+                    Messages
+                </a>
+                <button type="button" class="icon" aria-label="Close the agent" onClick={() => go(to`agents`)}>
+                    ×
+                </button>
+            </div>
+            <Facts
+                rows={[
+                    ["type", one.type],
+                    ["registered", <Clock at={utc(one.registered_at)} />],
+                    one.description && ["about", one.description],
+                    ["checkpoints", number(one.checkpoint_sequence)],
+                ]}
+            />
+            <h3>Checkpoints</h3>
+            {newest.error && <Failed error={newest.error} />}
+            {newest.data && (
+                <Facts
+                    rows={[
+                        ["newest", `number ${newest.data.sequence}`],
+                        ["task", newest.data.task_id ?? "none"],
+                        ["state", newest.data.state],
+                        newest.data.rationale && ["why", newest.data.rationale],
+                    ]}
+                />
+            )}
+            {!newest.data && past.length === 0 && <Empty>It has left none.</Empty>}
+            <ol class="timeline" aria-label="Checkpoints">
+                {past.map((event) => (
+                    <li key={event.seq}>
+                        <Clock at={event.time} /> <b>{event.data.sequence}</b> {event.data.state}{" "}
+                        <span class="quiet">{event.data.task_id ?? ""}</span>
+                    </li>
+                ))}
+            </ol>
+        </section>
+    );
+}
+
+function Proposals() {
+    const decide = async (one, what) => {
+        const said = await ask({
+            title: `${what === "approve" ? "Approve" : "Reject"}: ${one.agent} wants "${one.title}"`,
+            yes: what === "approve" ? "Approve" : "Reject",
+            danger: what !== "approve",
+            fields: [{ name: "note", label: "Note" }],
+        });
+        if (said)
+            await does(
+                "POST",
+                hub`proposals/${one.id}/${what}`,
+                said.note ? { note: said.note } : {},
+                what === "approve" ? "It has the task" : "It is told no",
+            );
+    };
+    if (!proposals.value.length) return null;
+    return (
+        <section class="card" aria-label="Proposals">
+            <h2>Proposals</h2>
+            <ul class="rows">
+                {proposals.value.map((one) => (
+                    <li key={one.id} class="bar">
+                        <b>{one.agent}</b>
+                        <span>wants</span>
+                        <a href={to`board/${one.project}/${one.task_id}`}>{one.title}</a>
+                        <span class="quiet">
+                            <Age since={utc(one.created_at)} /> ago
+                        </span>
+                        {maySteer.value && (
+                            <>
+                                <button type="button" class="primary" onClick={() => decide(one, "approve")}>
+                                    Approve
+                                </button>
+                                <button type="button" class="danger" onClick={() => decide(one, "reject")}>
+                                    Reject
+                                </button>
+                            </>
+                        )}
+                    </li>
+                ))}
+            </ul>
+        </section>
+    );
+}
+
+function Revocations() {
+    const list = useLoad(() => get("/revocation/history?limit=50"), [resets.value]);
+    useReloadOn(list.reload, ({ type }) => /^agent_(revoked|recovered|resumed)$/.test(type), []);
+    if (!list.data?.length) return null;
+    return (
+        <section class="card" aria-label="Revocations">
+            <h2>Revocations</h2>
+            <div class="sideways" tabindex={0} role="region" aria-label="All revocations">
+                <table>
+                    <thead>
+                        <tr>
+                            <th>when</th>
+                            <th>who</th>
+                            <th>why</th>
+                            <th>came of it</th>
+                        </tr>
+                    </thead>
+                    <tbody>
+                        {[...list.data].reverse().map((one) => (
+                            <tr key={one.id}>
+                                <td>
+                                    <Clock at={utc(one.issued_at)} />
+                                </td>
+                                <td>{one.agent}</td>
+                                <td>{one.reason}</td>
+                                <td>{one.state ?? (one.acknowledged ? "acknowledged" : "pending")}</td>
+                            </tr>
+                        ))}
+                    </tbody>
+                </table>
+            </div>
+        </section>
+    );
+}

@@ -1,0 +1,327 @@
+// A new sandbox. One line of the table below is one field of the request; what is left empty is not
+// sent, so that the server's own defaults and templates count.
+import { useSignal } from "@preact/signals";
+import { api, get, post } from "./api.js";
+import { lines, number, parseBytes, parsePairs, parseTime } from "./format.js";
+import { go, route, to } from "./router.js";
+import { boxName, maySteer } from "./state.js";
+import { Failed, Field, toast, useLoad } from "./ui.jsx";
+
+const asBytes = (text) => mustBe(parseBytes(text), text, "a size like 512m or 2g");
+const asTime = (text) => mustBe(parseTime(text), text, "a time like 30m or 2h");
+const asNumber = (text) => mustBe(Number(text), text, "a number");
+function mustBe(value, text, what) {
+    if (!Number.isFinite(value)) throw new Error(`"${text}" is not ${what}`);
+    return value;
+}
+// "DATA /data" or "DATA /data ro", a line each
+const asVolumes = (text) =>
+    text
+        .split("\n")
+        .map((line) => line.trim())
+        .filter(Boolean)
+        .map((line) => {
+            const [volume, path, mode] = line.split(/\s+/);
+            if (!path) throw new Error(`"${line}" is not VOLUME PATH [ro]`);
+            return { volume, path, read_only: mode === "ro" };
+        });
+const asFiles = (text) =>
+    text
+        .split("\n")
+        .map((line) => line.trim())
+        .filter(Boolean)
+        .map((line) => {
+            const [access, path] = line.split(/\s+/);
+            if (!path) throw new Error(`"${line}" is not read PATH or write PATH`);
+            return { access, path };
+        });
+
+const groups = (have) => [
+    [
+        "What it is",
+        [
+            { name: "name", label: "Name", placeholder: "none", help: "May be used instead of its id" },
+            {
+                name: "image",
+                label: "Image",
+                options: [["", "programs of this machine"], ...have.images.map((one) => one.name)],
+            },
+            { name: "template", label: "Template", options: [["", "none"], ...have.templates.map((one) => one.name)] },
+            {
+                name: "from_snapshot",
+                label: "Begin with the files of",
+                options: [
+                    ["", "nothing"],
+                    ...have.snapshots.map((one) => [one.id, `${one.name} of ${boxName(one.sandbox)}`]),
+                ],
+            },
+            { name: "user", label: "Commands run as", options: [["", "as usual (agent)"], "agent", "root"] },
+            { name: "labels", label: "Labels", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
+            { name: "env", label: "Environment", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
+        ],
+    ],
+    [
+        "Limits",
+        [
+            { name: "memory", label: "Memory", read: asBytes, placeholder: "1g" },
+            {
+                name: "cpu_percent",
+                label: "Processor",
+                read: asNumber,
+                placeholder: "200",
+                help: "Percent; 100 is one core",
+            },
+            { name: "io_bytes", label: "Disk bytes a second", read: asBytes, placeholder: "no limit" },
+            { name: "io_ops", label: "Disk operations a second", read: asNumber, placeholder: "no limit" },
+            { name: "pids", label: "Processes", read: asNumber, placeholder: "512" },
+            { name: "nofile", label: "Open files of each", read: asNumber, placeholder: "1024" },
+            {
+                name: "storage",
+                label: "Storage",
+                options: [
+                    ["", "as usual"],
+                    ["disk", "disk: stays over stop and start"],
+                    ["memory", "memory: gone at its end"],
+                ],
+            },
+            { name: "disk", label: "Bytes written", read: asBytes, placeholder: "8g" },
+            { name: "inodes", label: "Files (storage memory)", read: asNumber, placeholder: "100000" },
+        ],
+    ],
+    [
+        "Lifetime",
+        [
+            { name: "ttl_ms", label: "Deleted after", read: asTime, placeholder: "never", help: "30m, 2h, 1d" },
+            { name: "idle.after_ms", label: "When idle for", read: asTime, placeholder: "never" },
+            {
+                name: "idle.action",
+                label: "it is",
+                options: [
+                    ["", "–"],
+                    ["pause", "paused"],
+                    ["stop", "stopped"],
+                    ["delete", "deleted"],
+                ],
+            },
+        ],
+    ],
+    [
+        "Layers",
+        [
+            {
+                name: "nesting",
+                label: "Tools inside may make sandboxes of their own",
+                check: true,
+                help: "Takes Landlock's rules about files and the masks of /proc away",
+            },
+            { name: "sys", label: "A read-only /sys", check: true },
+            {
+                name: "files",
+                label: "Commands may open only",
+                rows: 2,
+                read: asFiles,
+                placeholder: "read /data\nwrite /workspace",
+                help: "Besides the standard places; empty for no such rule",
+            },
+            {
+                name: "volumes",
+                label: "Volumes",
+                rows: 2,
+                read: asVolumes,
+                placeholder: "NAME /path [ro]",
+                help: have.volumes.length
+                    ? "There are: " + have.volumes.map((one) => one.name || one.id).join(", ")
+                    : "There is none yet",
+            },
+        ],
+    ],
+    [
+        "Network",
+        [
+            {
+                name: "egress.mode",
+                label: "Hosts that no rule allows",
+                options: [
+                    ["", "as the layers outside say"],
+                    ["deny", "are refused"],
+                    ...(maySteer.value
+                        ? [
+                              ["ask", "are asked about"],
+                              ["open", "are allowed"],
+                          ]
+                        : []),
+                ],
+            },
+            ...(maySteer.value
+                ? [
+                      { name: "egress.packs", label: "Packs", packs: have.packs },
+                      {
+                          name: "egress.allow",
+                          label: "Allow",
+                          rows: 2,
+                          read: lines,
+                          placeholder: "api.example.org\n*.example.net GET /v1/",
+                      },
+                  ]
+                : []),
+            { name: "egress.deny", label: "Deny", rows: 2, read: lines, placeholder: "*.ads.example" },
+            { name: "egress.project", label: "Project", placeholder: "none" },
+            { name: "egress.max_connections", label: "Connections at once", read: asNumber, placeholder: "no limit" },
+            { name: "egress.ask_s", label: "A question waits, seconds", read: asNumber, placeholder: "60" },
+        ],
+    ],
+];
+
+// Of a form's values, the request: empty fields are left out, "a.b" is b inside a.
+function wishOf(form, have) {
+    const wish = {};
+    for (const field of groups(have).flatMap(([, fields]) => fields)) {
+        const text = field.packs ? form.getAll(field.name) : (form.get(field.name) ?? "");
+        if (!text.length) continue;
+        let value;
+        try {
+            value = field.read ? field.read(text) : field.check ? true : text;
+        } catch (error) {
+            throw Object.assign(error, { field: field.name });
+        }
+        const path = field.name.split(".");
+        const last = path.pop();
+        const into = path.reduce((at, key) => (at[key] ??= {}), wish);
+        into[last] = value;
+    }
+    return wish;
+}
+
+function Pack({ packs, name }) {
+    return (
+        <fieldset class="packs">
+            <legend>Packs</legend>
+            {packs.map((pack) => (
+                <label key={pack.name} title={[...pack.rules, ...pack.added].join(", ")}>
+                    <input type="checkbox" name={name} value={pack.name} />
+                    {pack.name}
+                </label>
+            ))}
+        </fieldset>
+    );
+}
+
+function Input({ field, bad }) {
+    const { read: _, check, packs, ...rest } = field;
+    if (packs) return <Pack packs={packs} name={field.name} />;
+    if (check)
+        return (
+            <label class="check">
+                <input type="checkbox" name={field.name} value="1" />
+                {field.label}
+                {field.help && <small class="quiet">{field.help}</small>}
+            </label>
+        );
+    return (
+        <Field
+            {...rest}
+            aria-invalid={bad ? "true" : undefined}
+            value={route.value.query.get(field.name) ?? undefined}
+        />
+    );
+}
+
+const pick = (path) =>
+    get(path).then(
+        (page) => page.items,
+        () => [],
+    );
+
+export function Create() {
+    const have = useLoad(async () => {
+        const [images, templates, snapshots, volumes, packs, pools] = await Promise.all([
+            pick(api`images`),
+            pick(api`templates`),
+            get(api`snapshots`)
+                .then((page) => page.items)
+                .catch(() => []),
+            pick(api`volumes`),
+            pick(api`egress/packs`),
+            pick(api`pools`),
+        ]);
+        return {
+            images,
+            templates,
+            snapshots: snapshots.filter((one) => one.state === "ready"),
+            volumes,
+            packs,
+            pools,
+        };
+    }, []);
+    const error = useSignal(null),
+        busy = useSignal(false);
+    if (have.error)
+        return (
+            <main id="main" tabindex={-1} class="page">
+                <Failed error={have.error} again={have.reload} />
+            </main>
+        );
+    if (!have.data)
+        return (
+            <main id="main" tabindex={-1} class="page">
+                <p>Looking what there is…</p>
+            </main>
+        );
+    const submit = async (event) => {
+        event.preventDefault();
+        error.value = null;
+        busy.value = true;
+        try {
+            const made = await post(api`sandboxes`, wishOf(new FormData(event.currentTarget), have.data));
+            toast(
+                `${made.name || made.id} runs: ${made.start}, in ${number(Math.round(made.create_us / 100) / 10)} ms`,
+            );
+            go(to`sandboxes/${made.id}`);
+        } catch (refusal) {
+            error.value = refusal;
+        }
+        busy.value = false;
+    };
+    const warm = have.data.pools.filter((pool) => pool.ready > 0);
+    const field = error.value?.field;
+    return (
+        <main id="main" tabindex={-1} class="page">
+            <form class="create" onSubmit={submit}>
+                <h1>New sandbox</h1>
+                {groups(have.data).map(([title, fields]) => (
+                    <fieldset key={title} class="card">
+                        <legend>{title}</legend>
+                        {fields.map((one) => (
+                            <Input key={one.name} field={one} bad={field && one.name.endsWith(field)} />
+                        ))}
+                        {title === "Limits" && warm.length > 0 && (
+                            <p class="quiet">
+                                Warm ones stand ready:{" "}
+                                {warm
+                                    .map(({ ready, image, user, storage }) =>
+                                        [`${ready} of ${image ?? "this machine"}`, user, storage].join(", "),
+                                    )
+                                    .join("; ")}
+                                . One that fits is taken, whatever its limits.
+                            </p>
+                        )}
+                    </fieldset>
+                ))}
+                {error.value && (
+                    <p class="failed" role="alert">
+                        {field ? `${field}: ` : ""}
+                        {error.value.message}
+                    </p>
+                )}
+                <div class="bar end">
+                    <a class="button" href={to`sandboxes`}>
+                        Cancel
+                    </a>
+                    <button type="submit" class="primary" disabled={busy.value}>
+                        {busy.value ? "Making it…" : "Make it"}
+                    </button>
+                </div>
+            </form>
+        </main>
+    );
+}

@@ -1,0 +1,192 @@
+// All sandboxes, in a list that draws only what is in sight; lines of cpu and memory for those rows.
+import { useEffect } from "preact/hooks";
+import { computed } from "@preact/signals";
+import { bytes } from "./format.js";
+import { route, setQuery, to } from "./router.js";
+import { boxList, boxesKnown, mayUse } from "./state.js";
+import { stats, watchStats } from "./stats.js";
+import { Age, Empty, Labels, Spark, State, Td, Th, Virtual } from "./ui.jsx";
+
+const ROW = 44;
+const STATES = ["running", "paused", "stopped", "failed", "creating"];
+
+// Words must all be found; "label:env=prod", "state:running", "image:…" and "project:…" mean that alone.
+const tests = {
+    label: (box, value) => {
+        const [key, ...rest] = value.split("=");
+        return key in box.labels && (!rest.length || box.labels[key] === rest.join("="));
+    },
+    state: (box, value) => box.state === value,
+    image: (box, value) => (box.image ?? "").includes(value),
+    project: (box, value) => box.egress?.project === value,
+};
+function matches(box, words) {
+    return words.every((word) => {
+        const [, key, value] = /^(\w+):(.+)$/.exec(word) ?? [];
+        if (key in tests) return tests[key](box, value);
+        return `${box.name ?? ""} ${box.id} ${box.image ?? ""} ${Object.entries(box.labels).flat().join(" ")}`
+            .toLowerCase()
+            .includes(word.toLowerCase());
+    });
+}
+
+const sorters = {
+    age: (a, b) => b.created_at.localeCompare(a.created_at),
+    name: (a, b) => (a.name ?? a.id).localeCompare(b.name ?? b.id),
+    cpu: (a, b) => (stats.peek().get(b.id)?.cpu.at(-1) ?? -1) - (stats.peek().get(a.id)?.cpu.at(-1) ?? -1),
+    memory: (a, b) => (stats.peek().get(b.id)?.memory.at(-1) ?? -1) - (stats.peek().get(a.id)?.memory.at(-1) ?? -1),
+};
+
+const shown = computed(() => {
+    const { query } = route.value;
+    const words = (query.get("q") ?? "").split(/\s+/).filter(Boolean),
+        state = query.get("state"),
+        project = query.get("project");
+    return boxList.value
+        .filter(
+            (box) =>
+                (!state || box.state === state) &&
+                (!project || box.egress?.project === project) &&
+                matches(box, words),
+        )
+        .sort(sorters[query.get("by")] ?? sorters.age);
+});
+const projects = computed(() => [...new Set(boxList.value.map((box) => box.egress?.project).filter(Boolean))].sort());
+
+export const tier = (box) =>
+    [box.storage, box.user === "root" && "root", box.nesting && "nested"].filter(Boolean).join(" · ");
+
+function Row({ box }) {
+    const use = stats.value.get(box.id);
+    return (
+        <>
+            <Td c="name">
+                <a href={to`sandboxes/${box.id}`}>{box.name || box.id}</a>
+                {box.name && <span class="quiet id">{box.id}</span>}
+            </Td>
+            <Td c="st">
+                <State state={box.state} asleep={box.asleep} />
+            </Td>
+            <Td c="cpu">
+                {box.state === "running" && use && (
+                    <Spark
+                        values={use.cpu.slice(-30)}
+                        max={box.cpu_percent / 8}
+                        label={`Processor ${Math.round(use.cpu.at(-1))} percent`}
+                    />
+                )}
+            </Td>
+            <Td c="mem">
+                {box.state === "running" && use && (
+                    <>
+                        <Spark
+                            values={use.memory.slice(-30)}
+                            max={box.memory / 32}
+                            label={`Memory ${bytes(use.memory.at(-1))}`}
+                        />
+                        <span class="quiet">{bytes(use.memory.at(-1))}</span>
+                    </>
+                )}
+            </Td>
+            <Td c="run">{box.execs_running > 0 && `${box.execs_running} run`}</Td>
+            <Td c="tier quiet">{tier(box)}</Td>
+            <Td c="labels">
+                <Labels labels={box.labels} />
+            </Td>
+            <Td c="age">
+                <Age since={box.created_at} />
+            </Td>
+        </>
+    );
+}
+
+export function Sandboxes() {
+    const { query } = route.value;
+    useEffect(() => () => watchStats("list", []), []);
+    const list = shown.value;
+    return (
+        <main id="main" tabindex={-1} class="fill">
+            <div class="bar">
+                <h1>Sandboxes</h1>
+                <span class="quiet">
+                    {list.length === boxList.value.length ? list.length : `${list.length} of ${boxList.value.length}`}
+                </span>
+                <input
+                    type="search"
+                    aria-label="Filter"
+                    placeholder="name, id, label:env=prod, image:…"
+                    value={query.get("q") ?? ""}
+                    onInput={(e) => setQuery({ q: e.currentTarget.value })}
+                />
+                <select
+                    aria-label="State"
+                    value={query.get("state") ?? ""}
+                    onChange={(e) => setQuery({ state: e.currentTarget.value })}>
+                    <option value="">any state</option>
+                    {STATES.map((state) => (
+                        <option key={state} value={state}>
+                            {state}
+                        </option>
+                    ))}
+                </select>
+                {projects.value.length > 0 && (
+                    <select
+                        aria-label="Project"
+                        value={query.get("project") ?? ""}
+                        onChange={(e) => setQuery({ project: e.currentTarget.value })}>
+                        <option value="">any project</option>
+                        {projects.value.map((one) => (
+                            <option key={one} value={one}>
+                                {one}
+                            </option>
+                        ))}
+                    </select>
+                )}
+                <select
+                    aria-label="Order"
+                    value={query.get("by") ?? "age"}
+                    onChange={(e) => setQuery({ by: e.currentTarget.value })}>
+                    <option value="age">newest first</option>
+                    <option value="name">by name</option>
+                    <option value="cpu">by processor</option>
+                    <option value="memory">by memory</option>
+                </select>
+                {mayUse.value && (
+                    <a class="button primary" href={to`new`}>
+                        New sandbox
+                    </a>
+                )}
+            </div>
+            {boxesKnown.value && list.length === 0 ? (
+                <Empty>{boxList.value.length ? "None is like that." : "There is no sandbox yet."}</Empty>
+            ) : (
+                <Virtual
+                    items={list}
+                    height={ROW}
+                    keyOf={(box) => box.id}
+                    label="Sandboxes"
+                    columns="boxes"
+                    onRange={(rows) =>
+                        watchStats(
+                            "list",
+                            rows.filter((box) => box.state === "running").map((box) => box.id),
+                        )
+                    }
+                    head={
+                        <>
+                            <Th c="name">Name</Th>
+                            <Th c="st">State</Th>
+                            <Th c="cpu">Processor</Th>
+                            <Th c="mem">Memory</Th>
+                            <Th c="run">Commands</Th>
+                            <Th c="tier">Tier</Th>
+                            <Th c="labels">Labels</Th>
+                            <Th c="age">Age</Th>
+                        </>
+                    }
+                    render={(box) => <Row box={box} />}
+                />
+            )}
+        </main>
+    );
+}
