@@ -26,7 +26,108 @@ def find():
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-class Browser:
+class Page:
+    """One tab. Those of one Browser.page() each have cookies of their own, as if they were other browsers."""
+
+    def __init__(self, browser, alone=False):
+        self.browser, self.session = browser, None
+        self.context = browser.send(None, "Target.createBrowserContext")["browserContextId"] if alone else None
+        where = {"browserContextId": self.context} if alone else {}
+        self.target = browser.send(None, "Target.createTarget", url="about:blank", **where)["targetId"]
+        self.session = browser.send(None, "Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(domain + ".enable")
+
+    def call(self, method, **params):
+        """One command of the protocol and its answer."""
+        return self.browser.send(self.session, method, **params)
+
+    def open(self, url):
+        # A change of the fragment alone would not load anything.
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+
+    def run(self, script):
+        """The value of a JavaScript expression; a promise is awaited."""
+        got = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in got:
+            raise RuntimeError(got["exceptionDetails"].get("exception", {}).get("description", "script failed"))
+        return got["result"].get("value")
+
+    def wait(self, script, seconds=15):
+        """Until the expression is true, or an element; while the page loads it may well throw."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                got = self.run(f"Promise.resolve({script}).then((it) => it instanceof Node || it)")
+            except RuntimeError:
+                got = None
+            if got:
+                return got
+            if time.monotonic() > end:
+                raise AssertionError(f"waited {seconds} s for {script}; the page says:\n{self.text()}")
+            time.sleep(0.02)
+
+    def text(self):
+        return self.run("document.body ? document.body.innerText : ''")
+
+    def cookies(self):
+        return self.call("Network.getAllCookies")["cookies"]
+
+    # ---- as a person would ----
+
+    def press(self, key, ctrl=False, shift=False):
+        """One key, by its name: "a", "Enter", "ArrowDown"…"""
+        codes = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39}
+        modifiers = (2 if ctrl else 0) | (8 if shift else 0)
+        one = len(key) == 1
+        text = {"text": "\r" if key == "Enter" else key} if (one or key == "Enter") and not ctrl else {}
+        code = codes.get(key, ord(key.upper()) if one else 0)
+        name = f"Key{key.upper()}" if one and key.isalpha() else key
+        which = {"key": key, "code": name, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **which, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **which)
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)
+
+    def where(self, script):
+        """The middle of an element that an expression gives, once there is one, scrolled into sight."""
+        self.wait(script)
+        x, y = self.run(f"""(async () => {{ const el = {script}; if (!el) throw new Error('there is no such element');
+            el.scrollIntoView({{ block: 'center', inline: 'center' }});
+            await new Promise((done) => setTimeout(done, 30));
+            const r = el.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()""")
+        return {"x": x, "y": y}
+
+    def click(self, script):
+        at = self.where(script)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
+
+    def picture(self, name):
+        """For whoever wants to look: ATOLL_PICTURES names a directory."""
+        if "ATOLL_PICTURES" in os.environ:
+            data = self.call("Page.captureScreenshot", format="png")["data"]
+            pathlib.Path(os.environ["ATOLL_PICTURES"], name).write_bytes(base64.b64decode(data))
+
+    def complaints(self):
+        """Errors and warnings of the page: scripts, the console, blocked or failed loads."""
+        with self.browser.news:
+            events = [event for event in self.browser.events if event.get("sessionId") == self.session]
+        found = []
+        for event in events:
+            params = event.get("params", {})
+            if event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                found.append(params["entry"]["text"] + " " + params["entry"].get("url", ""))
+            if event["method"] == "Runtime.exceptionThrown":
+                found.append(params["exceptionDetails"]["text"])
+            if event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+                found.append(str(params["args"]))
+        return found
+
+
+class Browser(Page):
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix="atoll-browser-")
         # Its own sandbox needs what root in a test machine does not have; pages here are our own.
@@ -43,11 +144,11 @@ class Browser:
         self.thread.start()
         with self.news:
             self.news.wait_for(lambda: self.ws is not None, 30)
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = None
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(domain + ".enable")
+        super().__init__(self)
+
+    def page(self):
+        """One more, of somebody else."""
+        return Page(self, alone=True)
 
     def _address(self):
         path = pathlib.Path(self.profile, "DevToolsActivePort")
@@ -79,12 +180,11 @@ class Browser:
         except (websockets.ConnectionClosed, OSError):
             pass
 
-    def call(self, method, **params):
-        """One command of the protocol and its answer."""
+    def send(self, session, method, **params):
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": params}
-        if getattr(self, "session", None):
-            message["sessionId"] = self.session
+        if session:
+            message["sessionId"] = session
         asyncio.run_coroutine_threadsafe(self.ws.send(json.dumps(message)), self.loop).result(10)
         with self.news:
             assert self.news.wait_for(lambda: number in self.answers, 30), f"{method}: no answer"
@@ -93,57 +193,9 @@ class Browser:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
 
-    def open(self, url):
-        # A change of the fragment alone would not load anything.
-        self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=url)
-
-    def run(self, script):
-        """The value of a JavaScript expression; a promise is awaited."""
-        got = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in got:
-            raise RuntimeError(got["exceptionDetails"].get("exception", {}).get("description", "script failed"))
-        return got["result"].get("value")
-
-    def wait(self, script, seconds=15):
-        """Until the expression is true; while the page loads it may well throw."""
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                got = self.run(script)
-            except RuntimeError:
-                got = None
-            if got:
-                return got
-            if time.monotonic() > end:
-                raise AssertionError(f"waited {seconds} s for {script}; the page says:\n{self.text()}")
-            time.sleep(0.05)
-
-    def text(self):
-        return self.run("document.body ? document.body.innerText : ''")
-
-    def cookies(self):
-        return self.call("Network.getAllCookies")["cookies"]
-
-    def complaints(self):
-        """Errors and warnings of the page: scripts, the console, blocked or failed loads."""
-        with self.news:
-            events = list(self.events)
-        found = []
-        for event in events:
-            params = event.get("params", {})
-            if event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-                found.append(params["entry"]["text"] + " " + params["entry"].get("url", ""))
-            if event["method"] == "Runtime.exceptionThrown":
-                found.append(params["exceptionDetails"]["text"])
-            if event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
-                found.append(str(params["args"]))
-        return found
-
     def close(self):
         try:
-            self.session = None
-            self.call("Browser.close")
+            self.send(None, "Browser.close")
             self.process.wait(10)
         except Exception:
             self.process.kill()

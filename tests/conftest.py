@@ -3,6 +3,7 @@
   server         one running server for the whole file (run-tests runs each file by itself)
   fresh_server   a server of its own for one test
   start_server   a function that starts servers with options: start_server(args=[…], env={…})
+  chromium       a browser for the whole file; page: the same, logged in to the dashboard of `server`
 
 Each is a harness.Server; when a test or file is over, it must end cleanly and leave nothing. ATOLL_BIN
 names another program to test (a sanitizer build). A test that takes longer than its limit
@@ -17,6 +18,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import dash  # noqa: E402
 import harness  # noqa: E402
 from sdkts import npm_ci  # noqa: E402
 
@@ -104,3 +106,16 @@ def peer():
     peer.next = getattr(peer, "next", 0) + 1
     number = os.getpid() % 200 * 250 + peer.next
     return f"127.77.{number // 250 % 250 + 1}.{number % 250 + 1}"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    chromium = dash.chromium()
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="module")
+def page(server, chromium):
+    dash.login(server, chromium)
+    return chromium

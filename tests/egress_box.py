@@ -9,9 +9,10 @@ BOXES = "/api/v1/sandboxes"
 quote = shlex.quote
 
 
-def start_server(**options):
-    """A server in the closed world, which the caller is in; it asks the name server there."""
-    return harness.Server(args=["--egress-resolver", world.RESOLVER], **options).start()
+def start_server(here=None, args=(), **options):
+    """A server in the closed world, which the caller is in; it asks its name server, and trusts hosts of `here`."""
+    trust = ["--egress-authorities", str(here.authority.path)] if here else []
+    return harness.Server(args=["--egress-resolver", world.RESOLVER, *trust, *args], **options).start()
 
 
 class Box:

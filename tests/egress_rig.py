@@ -4,6 +4,7 @@ a listener for each port in their place.
 """
 import array
 import os
+import re
 import select
 import signal
 import socket
@@ -18,9 +19,11 @@ SELF, PROXY = "198.18.0.1", 3128
 WIRE, EGRESS = 0x4C4F5441, 0x53524745
 HELLO, READY, PING, PONG = 1, 2, 6, 7
 VERDICTS = dict(enumerate(("allowed", "denied", "refused", "malformed", "misled", "unresolved", "unreached", "limited",
-                           "asked"), 1))
-KINDS = {1: "http", 2: "connect", 3: "tls", 4: "tcp", 5: "self"}
-CONFIG, POLICY, FORGET, SYNCED, ANSWER, DECISION, FLOW, ASK, UNASK, LOST, INJECT = range(1, 12)
+                           "distrusted", "asked"), 1))
+KINDS = {1: "http", 2: "connect", 3: "tls", 4: "tcp", 5: "self", 6: "https"}
+CONFIG, POLICY, FORGET, SYNCED, ANSWER, DECISION, FLOW, ASK, UNASK, LOST, INJECT, AUTHORITY, USED = range(1,
+                                                                                                               14)
+KEPT, KEPT_SIZE = 2, 1120 << 10  # EGRESS_KEPT of the wire, and how much that is
 
 
 def verbs():
@@ -38,6 +41,7 @@ def verbs():
 
 
 VERBS = verbs()
+WIRE_VERSION = int(re.search(r"#define WIRE_VERSION (\d+)", (harness.ROOT / "src/wire/wire.h").read_text())[1])
 
 
 def text(data):
@@ -70,6 +74,8 @@ class Sandbox:
             return listeners + [dns]
 
         self.sockets = world.in_thread(make)
+        self.kept = os.memfd_create("kept")
+        os.ftruncate(self.kept, KEPT_SIZE)
 
     def run(self, fn):
         def inside():
@@ -81,30 +87,38 @@ class Sandbox:
     def close(self):
         for sock in self.sockets:
             sock.close()
+        os.close(self.kept)
 
 
 class Egress:
-    def __init__(self, here, resolver=world.RESOLVER):
-        self.here, self.resolver = here, resolver
+    def __init__(self, here, resolver=world.RESOLVER, without=None):
+        """`without`: the program of the tests whose guard of this name is left out ("": none is)."""
+        self.here, self.resolver, self.without = here, resolver, without
         self.boxes, self.decisions, self.flows, self.asks, self.lost = {}, [], [], [], 0
-        self.policies = {}
+        self.policies, self.authorities, self.used = {}, {}, {}
         self.key = os.urandom(32)
         self.start()
 
     def start(self):
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        fd, key = theirs.fileno(), os.memfd_create("key")
+        fd, key, roots = theirs.fileno(), os.memfd_create("key"), os.memfd_create("roots")
         os.write(key, self.key)
+        os.write(roots, self.here.authority.path.read_bytes())
 
         def place():
-            link, private = os.dup(fd), os.dup(key)  # away from the places they go to
+            link, private, pem = os.dup(fd), os.dup(key), os.dup(roots)  # away from the places they go to
             os.dup2(link, 3)
             os.dup2(private, 4)
+            os.dup2(pem, 5)
 
-        self.process = subprocess.Popen([str(harness.BIN), "egress", "0", "0"],
+        program, env = harness.BIN, dict(os.environ)
+        if self.without is not None:
+            program, env["ATOLL_WITHOUT"] = harness.BUILD / "unguarded" / "atoll", self.without
+        self.process = subprocess.Popen([str(program), "egress", "0", "0"], env=env,
                                         close_fds=False, preexec_fn=place, stderr=subprocess.PIPE)
         theirs.close()
         os.close(key)
+        os.close(roots)
         verb, _ = self.hear()
         assert verb == HELLO
         self.say(HELLO, struct.pack("<III", 1, os.getpid(), 0))
@@ -129,7 +143,7 @@ class Egress:
         return struct.pack("<BBH", 4, 0, port) + socket.inet_aton(address).ljust(16, b"\0")
 
     def say(self, verb, body, fds=()):
-        message = struct.pack("<IHHIi", WIRE, 3, verb, 1, 0) + body.ljust(496, b"\0")
+        message = struct.pack("<IHHIi", WIRE, WIRE_VERSION, verb, 1, 0) + body.ljust(496, b"\0")
         self.link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
 
     def hear(self):
@@ -142,8 +156,8 @@ class Egress:
         self.peer.send(struct.pack("<IHHII", EGRESS, 1, verb, number, len(body)) + body)
 
     def tell(self, slot, box):
-        body = box.name.encode().ljust(40, b"\0") + struct.pack("<II", slot, 0)
-        self.say(VERBS["WIRE_EGRESS_BOX"], body, [s.fileno() for s in box.sockets])
+        body = box.name.encode().ljust(40, b"\0") + struct.pack("<II", slot, KEPT)
+        self.say(VERBS["WIRE_EGRESS_BOX"], body, [s.fileno() for s in box.sockets] + [box.kept])
 
     def add(self, name, *lines, **kw):
         box = Sandbox(self.here, name, **kw)
@@ -155,12 +169,12 @@ class Egress:
     def gone(self, slot):
         self.say(VERBS["WIRE_EGRESS_GONE"], bytes(40) + struct.pack("<II", slot, 0))
 
-    def policy(self, name, *lines, version=1):
+    def policy(self, name, *lines, version=1, used=0):
         self.policies[name] = lines
         written = "".join(f"{line}\n" for line in lines).encode()
         data = subprocess.run([harness.BUILD / "rules", str(version)], input=written, capture_output=True,
                               check=True).stdout
-        self.send(POLICY, name.encode().ljust(40, b"\0") + struct.pack("<QII", version, len(data), 0) + data)
+        self.send(POLICY, name.encode().ljust(40, b"\0") + struct.pack("<QQII", version, used, len(data), 0) + data)
 
     def inject(self, name, *lines, key=None):
         """What goes into the requests of a sandbox: lines of words that tests/peers/creds.c takes."""
@@ -191,8 +205,24 @@ class Egress:
                 self.flows.append({"box": text(body[:33]), "serial": serial, "sent": sent, "received": received,
                                    "request": request, "port": port, "address": socket.inet_ntoa(body[92:96]),
                                    "kind": KINDS[body[110]], "revoked": body[111], "host": text(body[112:])})
+            elif verb == USED:
+                self.used[text(body[:33])] = struct.unpack_from("<Q", body, 40)[0]
+            elif verb == AUTHORITY:
+                size, subject = struct.unpack_from("<II", body, 40)
+                self.authorities.setdefault(text(body[:33]), []).append((body[48:], f"{subject:08x}"))
+                assert len(body) == 48 + size
             elif verb == LOST:
                 self.lost += struct.unpack("<Q", body)[0]
+
+    def authority(self, name, count=1, timeout=10):
+        """Path of a file with what this sandbox is to trust, once it was said so often."""
+        end = time.monotonic() + timeout
+        while len(self.authorities.get(name, [])) < count and time.monotonic() < end:
+            self.take(0.05)
+        path = os.path.join(self.here.directory, f"{name}.pem")
+        with open(path, "wb") as file:
+            file.write(self.authorities[name][-1][0])
+        return path
 
     def decided(self, count=1, timeout=10):
         """The next decisions, at least so many; the list is empty afterwards."""

@@ -6,6 +6,8 @@ to go out, both lists are empty: nothing of a denied request is heard by anybody
 its own, so that what the name server and the records say can be told apart.
 """
 import base64
+import contextlib
+import ipaddress
 import struct
 
 from world import Alias, SILENCE, name_bytes
@@ -59,7 +61,10 @@ ROWS = []
 
 
 class Row:
-    def __init__(self, name, steps, want, verdict=None, host=None, port=None, looked=(), went=(), method=None):
+    """`records`: what is recorded, where that is not the verdict with host and port of the row; a verdict, or that
+    and a host. What was looked up or connected to and is refused then was allowed before."""
+
+    def __init__(self, name, steps, want, verdict=None, host=None, port=None, looked=(), went=(), records=None):
         self.number, self.label = len(ROWS), f"r{len(ROWS)}"
         self.name = name.replace("@", self.label)
         own = lambda text: text.replace("@", self.label)  # noqa: E731
@@ -69,7 +74,60 @@ class Row:
         self.want, self.verdict = want, verdict
         self.host, self.port = own(host) if host else host, port
         self.looked, self.went = {own(name) for name in looked}, set(went)
+        self.kinds = kinds_of(self.steps, verdict)
+        if records is None:
+            begun = (looked or went) and verdict != "allowed"
+            records = (["allowed"] if begun else []) + ([verdict] if verdict else [])
+        records = [(one, self.host) if isinstance(one, str) else (one[0], own(one[1])) for one in records]
+        self.records = [(one, host or "", self.port or 0) for one, host in records]
         ROWS.append(self)
+
+
+def kinds_of(steps, verdict):
+    """What its records may call it: one thing, unless it is too malformed to be told."""
+    if steps[0][0] == "dial":
+        return {{80: "http", 443: "tls"}.get(steps[0][2], "tcp")}
+    sent = base64.b64decode(steps[1][1]) if steps[0][0] == "proxy" else b""
+    if not sent.startswith(b"CONNECT "):
+        return {"http"}
+    return {"connect", "http"} if verdict == "malformed" else {"connect"}
+
+
+def name_matches(rule, host):
+    rule = rule.split(" ")[0]
+    if rule.rpartition(":")[2] in ("*",) or rule.rpartition(":")[2].isdigit():
+        rule = rule.rpartition(":")[0]
+    if "/" in rule or rule[0].isdigit():
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(host) in ipaddress.ip_network(rule)
+        return False
+    if rule.startswith("*."):
+        return host.endswith(rule[1:])
+    return host == rule.lstrip(".") or rule.startswith(".") and host.endswith(rule)
+
+
+def covers(rule, host, port, deny=False):
+    """Does a rule as it is written above name this host and port? Written apart from the program that decides."""
+    said = rule.split(" ")[0].rpartition(":")[2]
+    ports = {"*"} if said == "*" or deny and not said.isdigit() else {int(said)} if said.isdigit() else {80, 443}
+    return name_matches(rule, host) and (port in ports or "*" in ports)
+
+
+def rule_fits(record):
+    """Is the rule that a record names one that could have decided so?"""
+    host, port, rule = record["host"], record["port"], record["rule"]
+    denies = [one for one in POLICY["deny"] if covers(one, host, port, True)]
+    allows = [one for one in POLICY["allow"] if covers(one, host, port)]
+    if record["verdict"] == "allowed":
+        return rule in allows and not denies
+    if record["verdict"] == "denied" and denies:
+        return rule in denies
+    if record["verdict"] == "denied":  # none, or the one that nearly allowed it
+        near = [one for one in POLICY["allow"] if name_matches(one, host) and (one not in allows or " " in one)]
+        return rule == "" or rule in near
+    if record["verdict"] == "refused":  # an address has a rule of its own
+        return rule == "" or rule in POLICY["allow"]
+    return rule == ""
 
 
 def own_bytes(data, label):
@@ -191,8 +249,9 @@ for literal in ("127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.
     raw(f"CONNECT {literal}:443", head(f"{literal}:443", "x", "CONNECT"), 400)
     raw(f"GET http://{literal}/", head(f"http://{literal}/", "x"), 400)
 # rules name these addresses, and still: they are this machine, or hand out credentials
-for literal in ("127.0.0.1", "169.254.169.254", "11.0.0.2"):
-    get(literal, 403, verdict="any", name=f"{literal}, which a rule allows")
+for literal in ("127.0.0.1", "169.254.169.254"):
+    get(literal, 403, name=f"{literal}, which a rule allows")
+get("11.0.0.2", 403, verdict="refused", records=["allowed", "refused"], name="11.0.0.2, which a rule allows")
 
 # names and ports that two programs could read in two ways
 for host in (b"a b", b"a\tb", b"a\0.ok.example", b"@.ok.example%00.evil.example", b"@.ok.example%2eevil.example",
@@ -247,7 +306,7 @@ for name, data in {
     "coding with tab": head("http://@.ok.example/", "x", "POST", "Transfer-Encoding:\x0bchunked\r\n"),
 }.items():
     raw(name, data, 400)
-raw("TRACE", head("http://@.ok.example/", "@.ok.example", "TRACE"), 400)
+raw("TRACE", head("http://@.ok.example/", "@.ok.example", "TRACE"), 400, host="@.ok.example", port=80)
 raw("HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400)
 raw("a TLS hello to the proxy", b"\x16\x03\x01\x00\x05hello" + b"\r\n" * 4, 400)
 raw("a header of 70,000 bytes", head("http://@.ok.example/", "x", more=f"X: {'a' * 70000}\r\n"), 400)
@@ -269,17 +328,22 @@ Row("fields between us and the client", [["proxy"], ["send", head(
     "allowed", "@.ok.example", 80, ["@.ok.example"], [(OK, 80)])
 Row("each of two requests is judged", [
     ["proxy"], ["send", head("http://@.ok.example/", "x") + head("http://@.evil.example/", "x")], ["reply"], ["reply"]],
-    ["ok", "ok", 200, 403], "denied", "@.evil.example", 80, ["@.ok.example"], [(OK, 80)])
+    ["ok", "ok", 200, 403], "denied", "@.evil.example", 80, ["@.ok.example"], [(OK, 80)],
+    [("allowed", "@.ok.example"), "denied"])
 Row("two requests to two hosts", [
     ["proxy"], ["send", head("http://@.ok.example/", "x") + head("http://@.alias.example/", "x")], ["reply"],
     ["reply"]],
-    ["ok", "ok", 200, 200], "allowed", "@.alias.example", 80, ["@.ok.example", "@.alias.example"], [(OK, 80), (ALSO,
-                                                                                                               80)])
+    ["ok", "ok", 200, 200], "allowed", "@.alias.example", 80, ["@.ok.example", "@.alias.example"],
+    [(OK, 80), (ALSO, 80)], [("allowed", "@.ok.example"), "allowed"])
+Row("a name that leads elsewhere the second time", [
+    ["proxy"], ["send", head("http://@.turns.example/", "x") * 2], ["reply"], ["reply"]],
+    ["ok", "ok", 200, 403], "refused", "@.turns.example", 80, ["@.turns.example"], [(OK, 80)],
+    ["allowed", "allowed", "refused"])
 for name, body in {"a chunk size that is no number": "x\r\nabc\r\n0\r\n\r\n", "a negative chunk": "-1\r\n\r\n",
                    "a chunk without its end": "3\r\nabcX\r\n0\r\n\r\n",
                    "a huge chunk": "fffffffffffffffff\r\n"}.items():
     Row(name, [["proxy"], ["send", head("http://@.ok.example/", "x", "POST", "Transfer-Encoding: chunked\r\n") + body],
-               ["reply"]], ["ok", "ok", lambda got: got == "closed" or got[0] == 400], "any", None, None,
+               ["reply"]], ["ok", "ok", lambda got: got == "closed" or got[0] == 400], "malformed", "@.ok.example", 80,
         ["@.ok.example"], [(OK, 80)])
 
 # ---- where names lead ----
@@ -299,7 +363,7 @@ get("@.mute.example", 502, verdict="unresolved", looked=["@.mute.example"])
 get("@.ok.example", 400, 443, verdict="malformed")
 get("@.ok.example", 400, 443, method="POST", more="Content-Length: 2\r\n", body="hi", verdict="malformed")
 get("@.evil.example", 403, 443)
-get("@.loose.example", 502, 443, **allowed("@.loose.example", 443))
+get("@.loose.example", 502, 443, records=["allowed", "unreached"], **allowed("@.loose.example", 443))
 
 # ---- in a tunnel to 443 there is TLS, to the host that was allowed ----
 
@@ -362,10 +426,10 @@ plain("Host of another name", "@.ok.example", 80, [["send", head("/", "@.evil.ex
 plain("absolute form of another name", "@.ok.example", 80, [["send", head("http://@.evil.example/", "x")], ["reply"]],
       ["ok", 400], "malformed")
 plain("CONNECT on port 80", "@.ok.example", 80, [["send", head("@.evil.example:443", "x", "CONNECT")], ["reply"]],
-      ["ok", lambda got: got[0] in (400, 403, 405)], "any")
+      ["ok", 400], "malformed")
 for name, data in BYTES.items():
     if name != "plain HTTP":
-        plain(f"{name} to port 443", "@.ok.example", 443, [["send", data], ["end"]], ["ok", "end"], "any")
+        plain(f"{name} to port 443", "@.ok.example", 443, [["send", data], ["end"]], ["ok", "end"], "malformed")
 for name, server in {"another name": "@.evil.example", "another allowed name": "other.ok.example",
                      "no name": None}.items():
     plain(f"TLS to {name}, without a proxy", "@.ok.example", 443, [["tls", server]], ["closed"], "misled")
@@ -381,7 +445,10 @@ for address in (RAW, "8.8.8.8", "10.0.0.1", "169.254.169.254", "192.168.1.1", "1
     for port in (80, 443, 9000):
         steps, want = {80: ([["send", head("/", address)], ["reply"]], ["ok", closed_or_403]),
                        443: ([["tls", "@.ok.example"]], ["closed"]), 9000: ([["end"]], ["end"])}[port]
-        Row(f"address {address}:{port}", [["dial", address, port], *steps], ["ok", *want], "any", address, port)
+        own, ours = address == "11.0.0.2", address == "198.18.77.77"  # this machine; an address that stands for no name
+        verdict = "misled" if port == 443 and not ours else "refused" if own else "denied"
+        Row(f"address {address}:{port}", [["dial", address, port], *steps], ["ok", *want], verdict, address, port,
+            records=["allowed", "refused"] if verdict == "refused" else None)
 page(OPENED, verdict="allowed", went=[(OPENED, 80)])
 plain("an address of a rule, port 9000", OPENED, 9000, [["echo", "hello"]], ["echo"], "allowed", went=[(OPENED, 9000)])
 Row("the world by IPv6", [["dial", "2600:45::1", 80]], [lambda got: got != "ok"])
@@ -445,4 +512,17 @@ Row("atoll.internal through the proxy", [["proxy"], ["send", head("http://atoll.
 Row("atoll.internal without it", [["dial", "atoll.internal", 80], ["send", head("/", "atoll.internal")], ["reply"]],
     ["ok", "ok", 200])
 Row("atoll.internal by TLS", [["dial", "atoll.internal", 443], ["tls", "atoll.internal"]], ["ok", "closed"])
-tunnel("atoll.internal", 443, 403, verdict="any")
+tunnel("atoll.internal", 443, 403)
+
+# ---- what was to be covered, and by which rows ----
+
+CLASSES = {
+    "rebinding": ("turns.example", "leads elsewhere"), "mixed answers": ("mixed.example",),
+    "CNAMEs": ("alias.example",),
+    "literals": ("127.1", "2130706433", "0x7f", "0177", "::ffff", "64:ff9b", "[fe80::1%"),
+    "fronting": ("TLS to another name", "TLS to another allowed name", "TLS to no name", "Host of another name"),
+    "smuggling": ("length and chunked", "two lengths", "coding", "chunk", "bare LF", "folded", "each of two requests"),
+    "odd ports": ("with port", ":6379", ":65535", "port 22"), "IDN": ("xn--bcher-kva", "b\\xc3\\xbccher"),
+    "QUIC and UDP": ("UDP to",), "ICMP": ("ICMP",), "raw IP": ("raw IP", "packets", "SCTP"),
+    "addresses": ("address ",), "DNS as a channel": ("a question", "exfil", "secret-in-a-label"),
+}

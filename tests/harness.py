@@ -83,11 +83,21 @@ def descendants(pid):
     return found
 
 
-def alive(pid):
+def stat_words(pid):
+    """Of /proc/PID/stat from the state on; none when there is no such process."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
-        return False
+        return []
+
+
+def alive(pid):
+    return stat_words(pid)[:1] not in ([], ["Z"])
+
+
+def born(pid):
+    """Numbers of processes come again soon on a busy machine; with this they are who they were."""
+    return (stat_words(pid) or [None] * 20)[19]
 
 
 def proc_status(pid):
@@ -261,7 +271,7 @@ class Server:
         self.tls = tls
         self.log_path = (self.top if self.own_state else self.state.parent) / "serve.log"
         self.process = None
-        self.seen = set()  # every process it ever had
+        self.seen = {}  # every process it ever had, and when it began
 
     # ---- life ----
 
@@ -312,7 +322,11 @@ class Server:
         return time.monotonic() - start
 
     def note_processes(self):
-        self.seen.update([self.warden_pid] + descendants(self.warden_pid))
+        for pid in [self.warden_pid] + descendants(self.warden_pid):
+            self.seen[pid] = born(pid)
+
+    def left(self):
+        return [pid for pid, when in self.seen.items() if alive(pid) and born(pid) == when]
 
     def api_pid(self):
         """The process that serves: the one below the warden that holds the listening socket."""
@@ -351,9 +365,8 @@ class Server:
 
     def wait_gone(self, seconds=5 * SLOW):
         """Nothing that ever belonged to it may be alive."""
-        wait_until(lambda: not [p for p in self.seen if alive(p)], seconds,
-                   f"the end of {[p for p in self.seen if alive(p)]}")
-        reap(self.seen - {self.process.pid})
+        wait_until(lambda: not self.left(), seconds, f"the end of {self.left()}")
+        reap(self.seen.keys() - {self.process.pid})
 
     def stop(self, check=True, remove=True, sig=signal.SIGTERM):
         """Asks it to end, and by default insists that it did so cleanly and left nothing."""
@@ -375,14 +388,13 @@ class Server:
                 san = [line for line in self.log().splitlines() if "Sanitizer" in line or "runtime error:" in line]
                 assert not san, "\n".join(san)
         finally:
-            for pid in self.seen:
-                if alive(pid) and "atoll" in cmdline(pid):
-                    os.kill(pid, signal.SIGKILL)
+            for pid in self.left():
+                os.kill(pid, signal.SIGKILL)
             if self.process and self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
             if self.process:
-                reap(self.seen - {self.process.pid})
+                reap(self.seen.keys() - {self.process.pid})
             if remove and self.own_state:
                 shutil.rmtree(self.top, ignore_errors=True)
 

@@ -98,14 +98,15 @@ class Authority:
         self.path = self.directory / "ca.pem"
         self.path.write_bytes(self.cert.public_bytes(serialization.Encoding.PEM))
         self.contexts, self.lock, self.numbers = {}, threading.Lock(), itertools.count()
+        self.days = 30  # that certificates of hosts are good for; less than none: they are over
 
     def sign(self, common, alternative, public_key, is_ca):
         x509, now = self.x509, datetime.datetime.utcnow()
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common[:64])])
         issuer = name if is_ca else self.cert.subject
         made = (x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(public_key)
-                .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
-                .not_valid_after(now + datetime.timedelta(days=30))
+                .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=9))
+                .not_valid_after(now + datetime.timedelta(days=30 if is_ca else self.days))
                 .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True))
         if alternative:
             made = made.add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
@@ -258,8 +259,10 @@ class World:
     def __init__(self):
         self.zone = {}
         self.lookups, self.packets, self.requests, self.streams = [], [], [], []
-        self.pages = {}  # (host, path) → (content type, bytes), or a function of the Request
+        self.pages = {}  # (host, path) → (content type, bytes), a whole answer, or a function of the Request
         self.strict = set()  # hosts that have these pages and no others
+        self.shown = {}  # server name → the name whose certificate is shown, or a context of TLS
+        self.switched = {}  # (host, path) → what goes on after a 101: a function of connection, file, Request
         self.sockets = []
         self.cleanup = contextlib.ExitStack()
 
@@ -384,8 +387,9 @@ class World:
 
         def on_name(tls, name, _):
             seen.append(name)
+            shown = self.shown.get(name, name)
             if name:
-                tls.context = self.authority.context(name)
+                tls.context = shown if isinstance(shown, ssl.SSLContext) else self.authority.context(shown)
 
         context = self.authority.make(address)
         context.sni_callback = on_name
@@ -397,6 +401,12 @@ class World:
             while (got := read_http(file)) is not None:
                 request = Request(address, port, name, *got)
                 self.requests.append(request)
+                switch = self.switched.get(((request.host or "").split(":")[0], request.target))
+                if switch and request.field("Upgrade"):
+                    conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                                 b"Connection: Upgrade\r\n\r\n")
+                    switch(conn, file, request)
+                    return
                 conn.sendall(self.reply(request))
                 if (request.field("Connection") or "").lower() == "close":
                     return
@@ -406,6 +416,8 @@ class World:
         page = self.pages.get((host, request.target.split("?")[0]))
         if callable(page):
             page = page(request)
+        if isinstance(page, bytes):
+            return page
         if page is None and host in self.strict:
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         if page is None:

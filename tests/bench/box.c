@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -34,6 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "warden/boxes.h"
 #include "wire/init.h"
 
@@ -143,7 +145,7 @@ static void run_true(int link)
 
 struct made {
     char id[BOX_ID_SIZE];
-    int pidfd, link;
+    int link;
 };
 
 static void settle(void) /* off the request path */
@@ -170,7 +172,7 @@ static struct made create_with(unsigned number, uint32_t flags)
     snprintf(spec.spec.id, sizeof(spec.spec.id), "bench%u", number);
     memcpy(made.id, spec.spec.id, sizeof(made.id));
     ask(&spec);
-    made.pidfd = heard_fds[0];
+    close(heard_fds[0]); /* the api process keeps none either */
     made.link = heard_fds[1];
     return made;
 }
@@ -190,7 +192,6 @@ static void ask_name(uint16_t verb, const struct made *made)
 
 static void destroy(struct made *made)
 {
-    close(made->pidfd);
     close(made->link);
     ask_name(WIRE_BOX_DESTROY, made);
 }
@@ -608,6 +609,8 @@ int main(int argc, char **argv)
     }
     if (number < 1 || number > ROUNDS_MAX)
         return fprintf(stderr, "usage: box cycle|loop|many|pty|disk NUMBER STATE […]\n"), 64;
+    /* As `atoll serve` does: five thousand boxes have more than the usual limit. */
+    (void)!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ SERVER_NOFILE, SERVER_NOFILE });
     int state = open(argv[3], O_PATH | O_DIRECTORY | O_CLOEXEC);
     sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = on_child }, NULL);
     sigemptyset(&child);

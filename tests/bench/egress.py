@@ -17,7 +17,6 @@ import resource
 import shutil
 import statistics
 import subprocess
-import threading
 
 import egress_rig
 import harness
@@ -170,7 +169,11 @@ class Ways:
         self.sandboxes = [self.egress.add(f"{i:032x}", f"allow {ALLOWED}:{PORT}") for i in range(1, self.boxes + 1)]
         for box in self.sandboxes:
             settings(self.here, box.namespace)
-        threading.Thread(target=self.drain, args=(self.egress.peer.dup(),), daemon=True).start()
+        # Its records are read by a program of ours, in place of the api process.
+        self.egress.peer.setblocking(True)
+        self.drainer = subprocess.Popen([self.tool, "drain"], stdin=self.egress.peer.fileno())
+        self.stack.callback(self.drainer.wait)
+        self.stack.callback(self.drainer.kill)
         return self
 
     def end_egress(self):
@@ -178,13 +181,6 @@ class Ways:
         wrong = [line for line in said if "the warden is gone" not in line]  # that is how it is told to end
         if wrong:
             raise AssertionError(f"the egress process said: {wrong[-1]}")
-
-    @staticmethod
-    def drain(peer):
-        """Its records, in place of the api process."""
-        with peer, contextlib.suppress(OSError):
-            while peer.recv(65536):
-                pass
 
     def start(self, namespace, *words):
         """Our program in that network; it says so when it is ready."""
@@ -221,11 +217,12 @@ class Ways:
         self.pids = [tinyproxy(self.stack, self.bench), squid(self.stack, self.bench), self.egress.process.pid]
 
     def pin(self):
-        """Proxies to the first core, the server outside to the second, where the load will be."""
+        """Proxies to the first core; the server outside and who reads records to the second, where the load will be."""
         cores = sorted(os.sched_getaffinity(0))
         for pid, core in [(pid, cores[0]) for pid in self.pids] + [(self.outside.pid, cores[-1])]:
             for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), {core})
+        os.sched_setaffinity(self.drainer.pid, {cores[-1]})
         return cores[-1]
 
 

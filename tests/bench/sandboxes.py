@@ -141,6 +141,10 @@ def cycle(bench):
     against("first exec in a warm sandbox vs posix_spawn", "warm", "spawn", 1.15)
     against("exec in a running sandbox vs vfork+exec", "exec", "vfork", 1.3)
     against("  vs crun exec", "exec", "crun-exec", 0.1)
+    if "crun-exec" in got:  # nobody starts a program in less
+        floor = statistics.median(got["vfork"]) / statistics.median(got["crun-exec"])
+        bench.row("    the floor: vfork+exec vs crun exec", outside, statistics.median(got["crun-exec"]) / 1000, floor,
+                  "", True, "ms")
     against("  vs runc exec", "exec", "runc-exec", 0.05)
     against("create + exec + destroy vs bwrap", "cold", "bwrap", 0.75)
     against("  vs crun with a filter like Docker's", "cold", "crun", 0.15)

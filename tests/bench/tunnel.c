@@ -5,7 +5,8 @@
  * end, everybody else is heard until he goes tunnel bulk VIA TARGET SECONDS STREAMS       megabytes
  * per second that come back tunnel open VIA TARGET COUNT TOGETHER        connections per second
  * until each could be used, and the median of their microseconds tunnel hold VIA TARGET COUNT opens
- * them, says "ready", and keeps them until its input ends
+ * them, says "ready", and keeps them until its input ends tunnel drain: reads records from its
+ * input in place of the api process
  *
  * VIA is a proxy that is asked to CONNECT, as ADDRESS:PORT, or "-": straight to TARGET. Whatever is
  * not a 200 is an error.
@@ -290,10 +291,25 @@ static _Noreturn void serve(unsigned long port)
     }
 }
 
+static int drain(void)
+{
+    static char records[32][2048];
+    struct iovec parts[32];
+    struct mmsghdr heads[32] = { 0 };
+
+    for (int i = 0; i < 32; i++) {
+        parts[i] = (struct iovec){ records[i], sizeof(records[i]) };
+        heads[i].msg_hdr = (struct msghdr){ .msg_iov = &parts[i], .msg_iovlen = 1 };
+    }
+    while (recvmmsg(0, heads, 32, MSG_WAITFORONE, NULL) > 0 && heads[0].msg_len > 0)
+        ;
+    return 0;
+}
+
 static int usage(void)
 {
     fprintf(stderr, "usage: tunnel serve PORT | bulk VIA TARGET SECONDS STREAMS | "
-                    "open VIA TARGET COUNT TOGETHER | hold VIA TARGET COUNT\n");
+                    "open VIA TARGET COUNT TOGETHER | hold VIA TARGET COUNT | drain\n");
     return 64;
 }
 
@@ -302,6 +318,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (argc == 3 && strcmp(argv[1], "serve") == 0)
         serve(strtoul(argv[2], NULL, 10));
+    if (argc == 2 && strcmp(argv[1], "drain") == 0)
+        return drain();
     if (argc < 5)
         return usage();
     struct way way = way_of(argv[2], argv[3]);

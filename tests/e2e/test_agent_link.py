@@ -1,5 +1,6 @@
 """Linked agents: our own client and another one over grpcio; what is lost when either side is killed (nothing)."""
 import hashlib
+import json
 import os
 import random
 import threading
@@ -10,6 +11,7 @@ import grpc
 import harness
 import pytest
 from agents import Client, M, Peer, SERVICE
+from terminal import Ws
 
 AGENTS = "/api/v1/agents"
 
@@ -247,7 +249,29 @@ def test_a_new_secret_comes_over_the_link(server, client, agent_id):
     stale = Peer(server, agent_id, old)
     assert stale.end() == (grpc.StatusCode.UNAUTHENTICATED, "Invalid agent secret")
     stale.close()
+    operation = server.get(f"/api/v1/operations/{reply.json()['operation_id']}").json()
+    assert (operation["type"], operation["status"], operation["target"]) == ("secret_rotation", "completed", agent_id)
     assert server.post(f"{AGENTS}/nobody/rotate-secret").status == 404
+
+
+def test_agentics_socket_tells_of_it(server, client, agent_id):
+    """Listed, and how it does; a subscription to it is none to all sandboxes."""
+    box = server.post("/api/v1/sandboxes", {"name": "not-it"}).json()["id"]
+    with Ws(server, "/ws") as ws:
+        def until(kind):
+            while True:
+                said = json.loads(ws.recv()[1])
+                if said["type"] == kind:
+                    return said
+        ws.send({"type": "list_agents"})
+        agents = {a["id"]: a for a in until("agent_list")["agents"]}
+        assert agents[agent_id]["status"] in ("Ready", "Busy") and agents["not-it"]["status"] == "Ready"
+        ws.send({"type": "subscribe", "agent_id": agent_id})
+        for _ in range(2):
+            told = until("metrics_update")
+            assert told["agent_id"] == agent_id and told["memory_total_bytes"] > 0 and len(told["load_avg"]) == 3
+            assert told["cpu_cores"] > 0 and told["kernel"]
+    assert server.delete(f"/api/v1/sandboxes/{box}").status == 200
 
 
 # ---- another agent, by grpcio ----

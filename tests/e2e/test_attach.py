@@ -208,3 +208,100 @@ def test_listing_killing_and_recording(server, box, tmp_path):
     assert server.cli("terminal", "kill", "desk", "red", check=True).stdout.strip() == made["id"]
     assert server.cli("terminal", "kill", "desk", "nothing").returncode != 0
     assert server.cli("attach", "desk").returncode != 0
+
+
+# ---- sessions: the same terminals by themselves ----
+
+@pytest.fixture
+def main(server, box):
+    made = server.post(f"{BOXES}/{box}/terminals", {"name": "main", "argv": ["sh"], "env": {"PS1": "ready> "}})
+    assert made.status == 201, made
+    harness.wait_until(lambda: "ready>" in server.get(f"/api/v1/sessions/{made.json()['id']}/screen").json()["text"],
+                       10, "a prompt")
+    return made.json()["id"]
+
+
+def test_a_session_is_watched_unless_one_says_write(server, main):
+    with Desk(server, "session", "attach", "main") as desk:
+        desk.until("ready>")
+        desk.type("echo ne-ver\n")
+        desk.type(DETACH)
+        assert desk.ended() == 0
+    with Desk(server, "session", "attach", main[:20], "--write", "--detach-keys", "ctrl-a,d") as desk:
+        desk.until("ready>")
+        desk.type("echo al-ways | tr -d -\n")
+        desk.until("always")
+        desk.type(b"\x01d")
+        assert desk.ended() == 0
+    assert "ne-ver" not in server.cli("session", "screen", "main", check=True).stdout
+
+
+def test_a_session_from_a_byte_on(server, main):
+    server.cli("session", "input", "main", "--text", "echo fir-st | tr -d -", "--enter", check=True)
+    harness.wait_until(lambda: "first" in server.cli("session", "screen", "main").stdout, 10, "the output")
+    server.cli("session", "input", "main", "--text", "clear", "--enter", check=True)
+    harness.wait_until(lambda: "first" not in server.cli("session", "screen", "main").stdout, 10, "a clear screen")
+    with Desk(server, "session", "attach", "main", "--from", "0") as desk:
+        desk.until("first")  # no longer on the screen
+        desk.type(DETACH)
+        assert desk.ended() == 0
+
+
+def test_typing_into_a_session(server, box, main, tmp_path):
+    (tmp_path / "keys").write_bytes("echo fi-le ü | tr -d -\r".encode())
+    run = lambda *args, **kw: server.cli("session", *args, "--json", **kw)  # noqa: E731
+    assert run("input", "main", "--file", tmp_path / "keys", check=True).stdout == '{"bytes":24}\n'
+    subprocess.run([server.binary, "session", "input", "main", "--state", str(server.state)],
+                   input=b"echo pi-pe | tr -d -\r", check=True, timeout=30)
+    shown = lambda: server.cli("session", "screen", "main").stdout  # noqa: E731
+    harness.wait_until(lambda: all(word in shown() for word in ("file ü", "pipe")), 10, "both")
+    found = server.cli("session", "search", "main", "pipe", check=True).stdout
+    assert "pipe" in found.splitlines()[1] and "\\r\\n" in found  # controls are shown
+    assert server.cli("session", "resize", "main", "--rows", "11", "--cols", "44", check=True)
+    with Desk(server, "session", "attach", "main", "--write") as desk:
+        desk.until("ready>")
+        path = f"{BOXES}/{box}/terminals/main"
+        harness.wait_until(lambda: server.get(path).json()["controllers"] == 1, 10, "control")
+        refused = server.cli("session", "input", "main", "--text", "x")
+        assert refused.returncode == 3 and "somebody else controls" in refused.stderr, refused
+        desk.type(DETACH)
+        assert desk.ended() == 0
+
+
+def test_the_end_of_a_session(server, box, main):
+    tail = subprocess.Popen([server.binary, "session", "tail", "main", "--state", str(server.state)],
+                            stdout=subprocess.PIPE, text=True)
+    cast = server.cli("session", "record", "main", check=True).stdout
+    assert cast.startswith('{"version":2,')
+    shown = server.cli("session", "show", "main", "--json", check=True).stdout
+    assert main in shown and '"agent_id":"desk"' in shown
+    assert server.cli("session", "kill", "main", "--signal", "KILL", check=True).stdout == main + "\n"
+    assert "ready>" in tail.communicate(timeout=20)[0] and tail.returncode == 0
+    gone = server.cli("session", "show", "main")
+    assert gone.returncode == 2 and "no session main runs" in gone.stderr
+
+
+def test_names_and_beginnings_that_two_sessions_have(server, box, main):
+    other = server.post(BOXES, {"name": "other"}).json()["id"]
+    twin = server.post(f"{BOXES}/{other}/terminals", {"name": "main", "argv": ["sh"]}).json()["id"]
+    for text in ("main", "ex"):
+        done = server.cli("session", "show", text)
+        assert done.returncode == 3 and "more than one session" in done.stderr, done
+    assert twin in server.cli("session", "show", twin, check=True).stdout
+    assert server.cli("session", "show", "").returncode == 2
+    assert server.delete(f"{BOXES}/{other}").status == 200
+
+
+@pytest.mark.parametrize("args, status, words", [
+    (("show",), 64, "SESSION"), (("attach", "main"), 64, "must be a terminal"),
+    (("resize", "main", "--rows", "5"), 64, "--rows and --cols"),
+    (("resize", "main", "--rows", "0", "--cols", "9"), 64, "--rows"),
+    (("resize", "main", "--rows", "501", "--cols", "9"), 1, "rows must be from 1 to 500"),
+    (("kill", "main", "--signal", "NOPE"), 1, "no signal"),
+    (("input", "main", "--text", "a", "--file", "b"), 64, "not both"),
+    (("input", "main", "--file", "/nowhere"), 1, "/nowhere"), (("search", "main", "x", "--limit", "0"), 64, "--limit"),
+    (("tail", "nobody"), 2, "no session nobody"), (("tail", "main", "--from", "-1"), 64, "--from"),
+], ids=range(11))
+def test_wrong_words_about_sessions(server, main, args, status, words):
+    done = server.cli("session", *map(str, args))
+    assert done.returncode == status and words in done.stderr, done

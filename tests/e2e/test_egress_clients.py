@@ -17,7 +17,7 @@ import world
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 ADDRESS = "45.1.0.1"
-HOSTS = ["www.shop.example", "packages.python.example", "packages.node.example", "code.git.example"]
+HOSTS = ["www.shop.example", "packages.python.example", "packages.node.example", "code.git.example", "deb.apt.example"]
 
 
 def wheel(name, version):
@@ -81,6 +81,19 @@ def git_pages(pages, directory):
             pages["code.git.example", f"/shells.git/{path.relative_to(bare)}"] = ("text/plain", path.read_bytes())
 
 
+def apt_pages(pages, directory):
+    """A package and a list of it, by plain HTTP as apt has it."""
+    tree, host = pathlib.Path(directory) / "kelp", "deb.apt.example"
+    control = "Package: kelp\nVersion: 1.0\nArchitecture: all\nMaintainer: a <a@b.example>\nDescription: a plant\n"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN" / "control").write_text(control)
+    subprocess.run(["dpkg-deb", "-b", tree, f"{directory}/kelp.deb"], check=True, stdout=subprocess.DEVNULL)
+    data = pathlib.Path(f"{directory}/kelp.deb").read_bytes()
+    about = f"{control}Filename: ./kelp.deb\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
+    pages[host, "/./Packages"] = ("text/plain", about.encode())
+    pages[host, "/./kelp.deb"] = pages[host, "/kelp.deb"] = ("application/octet-stream", data)
+
+
 @pytest.fixture(scope="module")
 def here():
     with world.World() as made:
@@ -89,6 +102,7 @@ def here():
         python_pages(made.pages)
         node_pages(made.pages)
         git_pages(made.pages, made.directory)
+        apt_pages(made.pages, made.directory)
         yield made
 
 
@@ -135,6 +149,11 @@ CLIENTS = {
             "--index-url https://packages.python.example/simple/ coral && cat lib/coral.py", "VERSION = '1.0'"),
     "npm": ("npm", "rm -rf js && mkdir js && cd js && npm install --silent --prefix . "
             "--registry https://packages.node.example/ reef && cat node_modules/reef/index.js", "42"),
+    "apt": ("apt-get", "rm -rf apt && mkdir -p apt/etc apt/lists/partial apt/cache/archives/partial "
+            "&& touch apt/status && echo deb [trusted=yes] http://deb.apt.example/ ./ > apt/etc/sources.list "
+            "&& export APT_CONFIG=apt/conf && echo 'Dir::Etc \"/workspace/apt/etc\"; Dir::State \"/workspace/apt\"; "
+            "Dir::State::status \"/workspace/apt/status\"; Dir::Cache \"/workspace/apt/cache\";' > apt/conf && "
+            "apt-get -qq update && apt-get -qq download kelp && dpkg-deb -f kelp*.deb Package", "kelp"),
     "java": ("java", "java Get.java http://www.shop.example/x", "200"),
 }
 

@@ -117,6 +117,11 @@ def health(box, world):
     assert box.call("Check", {"service": rpc.SANDBOX}, service=HEALTH).ok == {"status": "SERVING"}
 
 
+def watch_health(box, world):
+    got = box.call("Watch", {"service": rpc.SANDBOX}, service=HEALTH, cancel_after=1)
+    assert got.code == "canceled" and got.messages == [{"status": "SERVING"}], got
+
+
 def reflect(box, world):
     got = box.call("ServerReflectionInfo", [{"listServices": "*"}, {"fileContainingSymbol": AGENTS}],
                    service=REFLECTION, hold_for=2)
@@ -156,7 +161,7 @@ CALLS = {
     (rpc.SANDBOX, "CreateSession"): create, (rpc.SANDBOX, "DestroySession"): destroy, (rpc.SANDBOX, "GetSession"): get,
     (rpc.SANDBOX, "ListSessions"): listed, (rpc.SANDBOX, "Exec"): execute, (rpc.SANDBOX, "ExecStream"): stream,
     (rpc.SANDBOX, "WriteFile"): write, (rpc.SANDBOX, "ReadFile"): read, (rpc.SANDBOX, "PipInstall"): pip,
-    (HEALTH, "Check"): health, (REFLECTION, "ServerReflectionInfo"): reflect,
+    (HEALTH, "Check"): health, (HEALTH, "Watch"): watch_health, (REFLECTION, "ServerReflectionInfo"): reflect,
     (AGENTS, "Exec"): run_on_agent, (AGENTS, "Connect"): link,
 }
 

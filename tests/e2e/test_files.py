@@ -676,3 +676,18 @@ def test_cp_shows_progress_on_a_terminal(box, place, tmp_path):
     shown = harness.read_pty(master).decode()
     assert done.returncode == 0 and "5.0 MB" in shown
     assert "MB" not in cp(box, tmp_path / "big", f"{box.id}:{place()}").stderr
+
+
+def test_run_shows_progress_on_a_terminal_and_takes_it_away(box, tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * 5_000_000)
+    master, slave = os.openpty()
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
+    env["ATOLL_STATE"] = str(box.server.state)
+    argv = [box.server.binary, "run", "--copy", tmp_path, "--", "wc", "-c", "big"]
+    done = subprocess.run(argv, stderr=slave, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, timeout=60)
+    os.close(slave)
+    shown = harness.read_pty(master).decode()
+    assert done.returncode == 0 and done.stdout == b"5000000 big\n"
+    assert "MB/s" in shown and shown.rsplit("MB/s", 1)[1].startswith("\033[K\r\033[K"), shown
+    quiet = subprocess.run(argv, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, timeout=60)
+    assert quiet.returncode == 0 and b"MB/s" not in quiet.stderr

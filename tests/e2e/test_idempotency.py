@@ -61,6 +61,16 @@ def test_the_same_key_for_something_else_is_refused(server, what):
     assert notes(server, text + "!") == []
 
 
+def test_the_same_key_and_body_for_another_object_is_refused(server):
+    headers = key()
+    one, other = (server.post("/projects", {"name": name, "creator": "human"}).json()["id"] for name in ("one", "two"))
+    assert server.post(f"/projects/{one}/tasks", {"title": "t"}, headers=headers).status == 201
+    assert server.post(f"/projects/{other}/tasks", {"title": "t"}, headers=headers).status == 422
+    assert server.get(f"/projects/{other}/tasks").json() == []
+    assert server.post(f"/projects/{one}/tasks", {"title": "t"}, headers=headers).status == 201
+    assert len(server.get(f"/projects/{one}/tasks").json()) == 1
+
+
 def test_a_key_belongs_to_its_principal(server):
     headers, text = key(), secrets.token_hex(8)
     other = server.new_token("operator")["token"]

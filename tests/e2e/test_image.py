@@ -313,3 +313,60 @@ def test_build_debian(server_, tmp_path):
     absent = atoll(server_, "image", "build-debian", "other", env={**os.environ, "PATH": "/nowhere"})
     assert absent.returncode != 0 and "apt-get install mmdebstrap" in absent.stderr
     assert [image["name"] for image in server_.get(IMAGES).json()["items"]] == ["deb"]
+
+
+# ---- warm ----
+
+POOLS = "/api/v1/pools"
+
+
+def ready(server, name):
+    return {pool["name"]: pool["ready"] for pool in server.get(POOLS).json()["items"]}.get(name)
+
+
+def test_a_pool_of_an_image(start_server):
+    server = start_server(args=["--pool-default", "0"])
+    assert server.request("PUT", f"{POOLS}/warm", json={"size": 1, "image": "two"}).status == 422
+    load(server, "two", images.oci([base_layer(), UPPER], Env=["A=image", "B=image"], WorkingDir="/srv", User="root"))
+    pool = server.request("PUT", f"{POOLS}/warm", json={"size": 1, "image": "two"})
+    assert pool.status == 200 and pool.json()["user"] == "root" and pool.json()["image"] == "two", pool
+    harness.wait_until(lambda: ready(server, "warm") == 1, 20, "a warm one")
+    wish = {"name": "elsewhere", "role": "operator", "tenant": "elsewhere"}
+    other = server.post("/api/v1/tokens", wish).json()["token"]
+    made = server.request("POST", f"{IMAGES}?name=two", body=base_layer(), token=other, timeout=40,
+                          headers={"content-type": "application/octet-stream"})
+    assert made.status == 201, made
+    theirs = server.post(BOXES, {"storage": "memory", "image": "two", "user": "root"}, token=other).json()
+    assert theirs["start"] == "cold"  # the same name, and another tenant's files
+    assert server.delete(f"{BOXES}/{theirs['id']}", token=other).status == 200
+    for turn in range(2):  # the second time after a restart
+        plain = server.post(BOXES, {"storage": "memory", "user": "root"}).json()
+        assert plain["start"] == "cold"  # what it is ready with is not asked for
+        reply = server.post(BOXES, {"storage": "memory", "image": "two", "env": {"B": "late"}, "memory": 64 << 20})
+        assert reply.status == 201 and reply.json()["start"] == "warm", reply
+        box = reply.json()["id"]
+        assert run(server, box, "/bin/sh", "-c", "cat /etc/os; pwd; echo $A $B; id -u") == "upper/srv\nimage late\n0\n"
+        refused = remove(server, "two")
+        assert refused.status == 409
+        for one in (box, plain["id"]):
+            assert server.delete(f"{BOXES}/{one}").status == 200
+        refused = remove(server, "two")
+        assert refused.status == 409 and "pool warm" in refused.json()["error"]["message"], refused
+        if turn == 0:
+            server.stop(remove=False)
+            server.start()
+        harness.wait_until(lambda: ready(server, "warm") == 1, 20, "a warm one again")
+    assert server.request("PUT", f"{POOLS}/warm", json={"size": 0}).status == 200
+    harness.wait_until(lambda: not list((server.state / "boxes").iterdir()), 10, "no warm one")
+    assert remove(server, "two").status == 200
+
+
+def test_a_pool_of_an_image_without_programs(start_server):
+    server = start_server(args=["--pool-default", "0"])
+    load(server, "bare", tar(folder("etc"), entry("etc/os", "bare")))
+    assert server.request("PUT", f"{POOLS}/bare", json={"size": 1, "image": "bare"}).status == 200
+    harness.wait_until(lambda: ready(server, "bare") == 1, 8, "one that could not run its first command")
+    reply = server.post(BOXES, {"storage": "memory", "image": "bare"})
+    assert reply.json()["start"] == "warm", reply
+    assert server.get(f"{BOXES}/{reply.json()['id']}/files?path=/etc/os").body == b"bare"
+    assert server.delete(f"{BOXES}/{reply.json()['id']}").status == 200

@@ -1,9 +1,12 @@
 """200 times kill -9, of the api, of the whole server and of everything, while commands print a known
 sequence: no byte is lost or doubled, and exit codes are right. Root only."""
+import collections
+import http.client
 import os
 import pathlib
 import random
 import signal
+import threading
 import time
 
 import harness
@@ -140,4 +143,96 @@ def test_no_byte_is_lost_or_doubled_by_a_kill(start_server):
         assert printer.lost <= CYCLES // 20, "only killed commands may be lost"
     assert server.delete(f"{BOXES}/{box}").status == 200
     assert list((server.state / "boxes").iterdir()) == []
-    assert list((server.state / "data" / "spool").iterdir()) == []
+    assert [file.name for file in (server.state / "data" / "spool").iterdir()] == ["ends"]
+
+
+class Runner(threading.Thread):
+    """Runs short commands one after the other and waits for each; keeps what it was told."""
+
+    def __init__(self, server, number):
+        super().__init__(daemon=True)
+        self.server, self.number, self.box, self.over = server, number, None, False
+        self.told, self.failed = {}, []
+
+    def run(self):
+        count = 0
+        while not self.over:
+            count += 1
+            box, code, text = self.box, count % 3, f"{self.number} {count}"
+            try:
+                reply = self.server.post(f"{BOXES}/{box}/execs?wait=20000",
+                                         {"argv": ["sh", "-c", f"echo {text}; exit {code}"]})
+            except (OSError, http.client.HTTPException):
+                continue
+            if reply.status != 201:  # it is being started again
+                continue
+            now = reply.json()
+            if now["state"] == "lost":
+                continue
+            if (now["state"], now["exit_code"], now["output"]) != ("exited", code, text + "\n"):
+                self.failed.append(now)
+            self.told[now["id"]] = (box, code, text + "\n")
+
+
+def told_is_there(server, told):
+    for eid, (box, code, text) in told.items():
+        now = server.get(f"{BOXES}/{box}/execs/{eid}")
+        assert now.status == 200, (eid, now)
+        assert (now.json()["state"], now.json()["exit_code"]) == ("exited", code), now
+        output = server.get(f"{BOXES}/{box}/execs/{eid}/output")
+        assert (output.status, output.body) == (200, text.encode()), (output, now)
+
+
+def pages(server, path):
+    since, got = 0, []
+    while True:
+        page = server.get(f"{path}?since={since}&limit=1000").json()["items"]
+        if not page:
+            return got
+        got += page
+        since = page[-1]["seq"]
+
+
+@pytest.mark.timeout(300)
+def test_what_was_told_of_a_command_outlives_every_kill(start_server):
+    """The answer does not wait for the store: its row, its events and its audit row come all the same, once."""
+    seed = random.randrange(1 << 30)
+    rand = random.Random(seed)
+    print("seed", seed)
+    server = start_server(env={"ATOLL_RATE_PER_SECOND": "100000", "ATOLL_RATE_BURST": "100000"})
+    box = sandbox(server)
+    runners = [Runner(server, number) for number in range(3)]
+    every = {}
+    for runner in runners:
+        runner.box = box
+        runner.start()
+    for cycle in range(1, CYCLES // 4 + 1):
+        before = sum(len(runner.told) for runner in runners)
+        harness.wait_until(lambda: sum(len(runner.told) for runner in runners) > before + 2, 60, "commands")
+        time.sleep(rand.uniform(0, 0.02))
+        kill = (kill_api, kill_server, kill_everything)[cycle % 3]
+        kill(server, box)
+        told = {eid: what for runner in runners for eid, what in list(runner.told.items())}
+        new = {eid: what for eid, what in told.items() if eid not in every}
+        told_is_there(server, dict(list(new.items())[-100:]))  # a sandbox keeps 256
+        every |= told
+        if server.get(f"{BOXES}/{box}").json()["state"] != "running":
+            box = sandbox(server)
+            for runner in runners:
+                runner.box = box
+    for runner in runners:
+        runner.over = True
+    for runner in runners:
+        runner.join(60)
+        assert not runner.failed
+        every |= runner.told
+    print("told", len(every))
+    events, audit = pages(server, "/api/v1/events"), pages(server, "/api/v1/audit")
+    for kind in "exec.started", "exec.exited":
+        seen = collections.Counter(e["object"] for e in events if e["type"] == kind)
+        assert all(seen[f"exec/{eid}"] == 1 for eid in every), kind
+    seen = collections.Counter(a["object"] for a in audit if a["action"] == "exec.create")
+    assert all(seen[f"exec/{eid}"] == 1 for eid in every)
+    assert server.get("/api/v1/audit/verify").json()["ok"]
+    for box in server.get(BOXES).json()["items"]:  # those that run would outlive the server
+        assert server.delete(f"{BOXES}/{box['id']}").status == 200

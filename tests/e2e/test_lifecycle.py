@@ -424,6 +424,49 @@ def test_pools_are_set_and_kept(start_server):
 
 # ---- at a terminal ----
 
+def io_layers(server, box):
+    layers = server.get(f"{BOXES}/{box}/applied").json()["layers"]
+    return {one["layer"]: one for one in layers if one["layer"].startswith("io_")}
+
+
+def test_limits_of_io(boxes):
+    refused = boxes.post(BOXES, {"io_bytes": 65535})
+    assert refused.status == 400 and refused.error["field"] == "io_bytes", refused
+    refused = boxes.post(BOXES, {"io_ops": 9})
+    assert refused.status == 400 and refused.error["field"] == "io_ops", refused
+    answer = boxes.post(BOXES, {"storage": "disk", "io_bytes": 1 << 20, "io_ops": 1000})
+    if answer.status == 501:  # asked for, and not to be had here
+        assert answer.error["field"] == "io_bytes" and "allow_degraded" in answer.error["message"], answer
+        pytest.skip("no limits of io here")
+    box = answer.json()["id"]
+    assert (answer.json()["io_bytes"], answer.json()["io_ops"]) == (1 << 20, 1000)
+    layers = io_layers(boxes, box)
+    assert layers["io_bytes"]["asked"] == layers["io_bytes"]["applied"] == str(1 << 20), layers
+    assert layers["io_ops"]["applied"] == "1000", layers
+    limits = boxes.get(f"{BOXES}/{box}/applied").json()["limits"]
+    assert (limits["io_bytes"], limits["io_ops"]) == (1 << 20, 1000)
+    assert set(boxes.get(f"{BOXES}/{box}/stats").json()["io"]) == {"read", "written"}
+    assert sh(boxes, box, "head -c 3M /dev/urandom >f; sync f") == ""
+    begun = time.monotonic()
+    assert sh(boxes, box, "dd if=f of=/dev/null bs=256k iflag=direct 2>/dev/null") == ""
+    assert time.monotonic() - begun >= 2  # 3 MiB at 1 MiB a second
+
+    refused = boxes.request("PATCH", f"{BOXES}/{box}", json={"io_bytes": 1})
+    assert refused.status == 400 and refused.error["field"] == "io_bytes", refused
+    text = boxes.cli("set", box, "--io-bytes", "0", "--io-ops", "77", check=True).stdout
+    assert "77" in text
+    layers = io_layers(boxes, box)
+    assert layers["io_bytes"]["asked"] is None and layers["io_bytes"]["applied"] is None, layers
+    assert layers["io_ops"]["applied"] == "77", layers
+    boxes.post(f"{BOXES}/{box}/stop", {})
+    boxes.post(f"{BOXES}/{box}/start", {})
+    assert io_layers(boxes, box)["io_ops"]["applied"] == "77"
+    assert "Io " in boxes.cli("stats", box, check=True).stdout
+
+    made = boxes.cli("create", "--storage", "memory", "--io-bytes", "2M", check=True).stdout.strip()
+    assert io_layers(boxes, made)["io_bytes"]["applied"] == str(2 << 20)
+
+
 def test_top_shows_the_busiest_first(boxes):
     quiet = make(boxes, storage="memory", name="quiet")
     busy = make(boxes, storage="memory", name="busy")

@@ -53,13 +53,6 @@ def told(chromium):
     return chromium.run("window.told")
 
 
-def picture(chromium, name):
-    """For whoever wants to look: ATOLL_PICTURES names a directory."""
-    if "ATOLL_PICTURES" in os.environ:
-        data = chromium.call("Page.captureScreenshot", format="png")["data"]
-        pathlib.Path(os.environ["ATOLL_PICTURES"], name).write_bytes(browser.base64.b64decode(data))
-
-
 @pytest.mark.timeout(180)
 def test_by_host_it_is_an_ordinary_page_of_its_own_origin(server, box, visitor):
     before = cookies(visitor)
@@ -67,7 +60,7 @@ def test_by_host_it_is_an_ordinary_page_of_its_own_origin(server, box, visitor):
     link = server.post(f"{BOXES}/{box}/previews", {"port": 8000, "path": "/page"}).json()["url"]
     visitor.open(f"{link}#{server.url}")
     got = told(visitor)
-    picture(visitor, "by-host.png")
+    visitor.picture("by-host.png")
     assert got["origin"] == f"http://{host}:{server.port}"
     assert visitor.run("location.search") == "", "the pass leaves the address"
     assert "Served inside" in visitor.text()
@@ -88,7 +81,7 @@ def test_by_path_it_is_a_page_of_no_origin(server, box, visitor):
     before = cookies(visitor)
     visitor.open(f"{server.url}{BOXES}/{box}/ports/8000/page#{server.url}")
     got = told(visitor)
-    picture(visitor, "by-path.png")
+    visitor.picture("by-path.png")
     assert "Served inside" in visitor.text()
     assert got["origin"] == "null"
     assert got["cookies"] == "refused: SecurityError" and got["storage"] == "refused: SecurityError"

@@ -267,6 +267,13 @@ def test_after_the_end_of_everything_nothing_is_left(user_server):
     assert server.leaks() == []
 
 
+def test_a_directory_cannot_be_bound_and_that_is_said(user_server):
+    server = user_server()
+    done = server.cli("run", "--bind", ".", "--", "true", check=False)
+    assert done.returncode != 0 and "ordinary user started" in done.stderr and "--copy" in done.stderr, done
+    assert server.inits() == []
+
+
 # ---- the doctor ----
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(user_server):

@@ -689,3 +689,39 @@ def test_health(box):
     for name in ("", service, rpc.SANDBOX):
         assert box.call("Check", {"service": name}, service=service, token=None).ok == {"status": "SERVING"}
     assert box.call("Check", {"service": "nothing"}, service=service, token=None).code == "not_found"
+    assert box.call("Watch", {"service": "nothing"}, service=service, token=None,
+                    cancel_after=1).messages == [{"status": "SERVICE_UNKNOWN"}]
+
+
+def test_a_watch_of_health_is_told_of_the_end(start_server):
+    server = start_server()
+    grpcio = rpc.Grpcio(server)
+    watch = grpcio.begin("Watch", {}, service="grpc.health.v1.Health", token=None)
+    assert next(watch).status == 1
+    server.process.terminate()
+    assert next(watch).status == 2  # NOT_SERVING, before the stream ends
+    with pytest.raises(grpc.RpcError) as caught:
+        next(watch)
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    grpcio.close()
+
+
+def test_watches_of_health_have_a_limit(grpcio):
+    """Nobody needs a token for one, so they cannot be many; those that go make room."""
+    def begin():
+        return grpcio.begin("Watch", {}, service="grpc.health.v1.Health", token=None)
+    watches = [begin() for _ in range(64)]
+    assert [next(w).status for w in watches] == [1] * 64
+    with pytest.raises(grpc.RpcError) as caught:
+        next(begin())
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert grpcio.call("Check", {}, service="grpc.health.v1.Health", token=None).ok == {"status": "SERVING"}
+    for watch in watches:
+        watch.cancel()
+
+    def again():
+        try:
+            return next(begin()).status == 1
+        except grpc.RpcError:
+            return False
+    harness.wait_until(again, 10, "room for another watch")

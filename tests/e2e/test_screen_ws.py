@@ -70,7 +70,20 @@ def settled(look, seconds=10):
 VIM = ["vim", "-N", "-u", "NONE", "-i", "NONE", "-n", "--cmd",
        # Asks its terminal nothing, and knows a lone escape soon.
        "set noruler noshowcmd laststatus=2 ttimeout ttimeoutlen=20 t_RV= t_u7= t_RF= t_RB="]
+# One of its own beneath, with nothing in its bar that changes by itself.
+TMUX = ["env", "-u", "TMUX", "tmux", "-u", "-S", "inner.sock", "-f", "conf", "new-session"]
+CONF = """set -g default-shell /bin/sh
+set -g default-command "PS1='> ' exec sh"
+set -g status-left "[bar] "
+set -g status-right ""
+set -g window-status-format "#I"
+set -g window-status-current-format "#I*"
+set -s escape-time 0
+set -g assume-paste-time 0
+"""
 STEPS = {
+    "tmux": (TMUX, ["seq 1 50\r", "\002%", "echo wide \u65e5\u672c\u8a9e\r", "\002\"", "seq 1 100\r", "\002[",
+                    "\033[5~", "q", "\002z", "\002c", "\002:", "kill-session\r"]),
     "vim": (VIM, ["ihello wide \u65e5\u672c\u8a9e world\r\tindented\r\033",
                   "yy50p", "gg", ":set number\r", "/indented\r", ":vsplit\r", "\027l", "dd", "50ofill\033", "zt",
                   ":set nowrap\r", ":help\r", ":only\r", ":qa!\r"]),
@@ -86,10 +99,11 @@ def test_the_screen_equals_tmux(server, box, tmp_path, name):
     if not shutil.which(argv[0]):
         pytest.skip(f"{argv[0]} is not installed")
     text = "".join(f"line {i} " + "x" * (i % 100) + "\n" for i in range(200))
-    (tmp_path / "file").write_text(text)
-    put = server.request("PUT", f"{BOXES}/{box}/files?path=/tmp/file", body=text.encode(),
-                         headers={"Content-Type": "application/octet-stream"})
-    assert put.status in (200, 201), put
+    for file, content in (("file", text), ("conf", CONF)):
+        (tmp_path / file).write_text(content)
+        put = server.request("PUT", f"{BOXES}/{box}/files?path=/tmp/{file}", body=content.encode(),
+                             headers={"Content-Type": "application/octet-stream"})
+        assert put.status in (200, 201), put
     os.chdir(tmp_path)
     judge = Tmux(tmp_path, *[str(a).replace("FILE", "file") for a in argv])
     made = server.post(f"{BOXES}/{box}/terminals", {

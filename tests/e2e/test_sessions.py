@@ -155,6 +155,53 @@ def test_subscribers_see_their_agent_and_no_other(server, agent):
     assert server.delete(f"{BOXES}/{other}").status == 200
 
 
+def test_metrics_of_agents_that_are_subscribed_to(server, agent):
+    other = server.post(BOXES, {"name": "agent-02", "cpu_percent": 150}).json()["id"]
+    with hub(server) as ws, hub(server) as all_of_them, hub(server) as nobody:
+        ws.send({"type": "subscribe", "agent_id": agent})
+        all_of_them.send({"type": "subscribe", "agent_id": "*"})
+        first = ws.until(type="metrics_update")
+        assert first["agent_id"] == agent and first["cpu_percent"] == 0 and first["cpu_cores"] == 2
+        assert first["memory_used_bytes"] > 0 and first["memory_total_bytes"] == 1 << 30
+        assert first["load_avg"] == [] and first["uptime_seconds"] >= 0 and first["disk_total_bytes"] > 0
+        seen = {all_of_them.until(type="metrics_update")["agent_id"] for _ in range(2)}
+        assert seen == {agent, "agent-02"}
+        ws.send({"type": "send_command", "agent_id": agent, "command": "sh", "args": ["-c", "while :; do :; done"]})
+        command = ws.until(type="command_started")["command_id"]
+        second = ws.until(30, type="metrics_update")  # the next round
+        assert second["agent_id"] == agent and 1 < second["cpu_percent"] <= 250
+        assert all(m["agent_id"] == agent for m in ws.passed if m["type"] == "metrics_update")
+        server.post(f"{BOXES}/{agent}/execs/{command}/signal", {"signal": "KILL"})
+        ws.send({"type": "unsubscribe", "agent_id": agent})
+        ws.until(type="unsubscribed")
+        nobody.send({"type": "ping", "timestamp": 1})
+        assert nobody.take() == {"type": "pong", "timestamp": 1}  # and nothing before it
+    assert server.delete(f"{BOXES}/{other}").status == 200
+
+
+def test_sessions_by_the_beginning_of_their_ids(server, agent):
+    one, two = (session(server, command="cat") for _ in range(2))
+    short = one["session_id"][:25]
+    assert short != two["session_id"][:25]
+    assert server.get(f"/api/v1/sessions/{short}/screen").json()["session_id"] == one["session_id"]
+    assert server.get(f"/api/v1/sessions/{short}/transcript").json()["session_id"] == one["session_id"]
+    assert server.get(f"{BOXES}/{agent}/execs/{short}").json()["id"] == one["session_id"]
+    assert server.get(f"{BOXES}/{agent}/terminals/{short}").json()["id"] == one["session_id"]
+    with hub(server) as ws:
+        ws.send({"type": "join_session", "session_id": short})
+        assert ws.until(type="session_joined")["session_id"] == one["session_id"]
+        ws.send({"type": "leave_session", "session_id": one["session_id"]})
+        ws.until(type="session_left")
+    for path in (f"{BOXES}/{agent}/execs/ex0", f"{BOXES}/{agent}/terminals/ex0", "/api/v1/sessions/ex0/transcript"):
+        reply = server.get(path)
+        assert reply.status == 409 and "more than one" in str(reply.json()["error"]), reply
+    for path in (f"{BOXES}/{agent}/execs/ex", f"{BOXES}/{agent}/terminals/ex", "/api/v1/sessions/ex/transcript",
+                 f"{BOXES}/{agent}/execs/{one['session_id']}x"):
+        assert server.get(path).status == 404, path  # too short to mean anything, and too long
+    for each in (one, two):
+        kill(server, each["session_id"])
+
+
 def test_sessions_of_each_kind(server, agent):
     with hub(server) as ws:
         made = {}
@@ -448,5 +495,7 @@ def test_a_socket_that_closes_midway_leaves_no_trace(server, agent):
         ws.close()
     with pytest.raises((Closed, OSError)):
         ws.take()
-    harness.wait_until(lambda: server.is_ready(), 5, "the server to answer")
+    with hub(server) as ws:  # those before may have gone before the server read a word
+        ws.send({"type": "start_shell", "agent_id": agent})
+        ws.until(type="shell_started")
     kill(server, "main")

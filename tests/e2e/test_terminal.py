@@ -19,7 +19,7 @@ def box(server):
     assert reply.status == 201, reply
     yield reply.json()["id"]
     assert server.delete(f"{BOXES}/{reply.json()['id']}").status == 200
-    assert list((server.state / "data" / "spool").iterdir()) == []
+    assert [file.name for file in (server.state / "data" / "spool").iterdir()] == ["ends"]
 
 
 def make(server, box, *argv, **wish):

@@ -1,4 +1,5 @@
 """Sandboxes as agentic's clients see them: VMs, agents, operations. Root only."""
+import json
 import os
 import pathlib
 import re
@@ -71,6 +72,117 @@ def test_stop_and_start(vms):
     assert vms.post("/api/v1/agents/agent-two/start").json()["vm"]["state"] == "running"
     assert vms.post(f"{VMS}/agent-two/destroy").json()["vm"]["state"] == "stopped"
     assert vms.delete(f"{VMS}/agent-two").json() == {"deleted": True, "name": "agent-two", "disk_deleted": True}
+
+
+def operation(server, path, body=None, field=None, **kw):
+    """The end of what was answered 202, and how far it was seen to be on the way."""
+    reply = server.post(path, body, **kw)
+    assert reply.status == 202, reply
+    name = reply.json()["operation_id"] if field else reply.json()["operation"]["id"]
+    return harness.wait_until(lambda: (o := server.get(f"/api/v1/operations/{name}").json())["status"] != "running"
+                              and o, 30, "the operation")
+
+
+def reasons(server, name):
+    events = server.get(f"/api/v1/events?object=vm/{name}&limit=1000").json()["items"]
+    return [(e["type"], e["data"].get("reason")) for e in events]
+
+
+def on_disk(server, name):
+    done = make(server, name)
+    box = done["result"]["vm"]["sandbox_id"]
+    if server.get(f"/api/v1/sandboxes/{box}").json()["storage"] != "disk":
+        pytest.skip("no disks on this machine")
+    return box
+
+
+@pytest.mark.parametrize("mode", ["graceful", "hard"])
+def test_restart(vms, mode):
+    """Commands are asked first, or not; the disk stays, and what ran has ended."""
+    name, box = f"agent-{mode}", on_disk(vms, f"agent-{mode}")
+    line = "trap 'echo asked > asked; exit 3' TERM; touch ready; while :; do sleep 0.02; done"
+    exec_ = vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": line}).json()["id"]
+    harness.wait_until(lambda: vms.get(f"/api/v1/sandboxes/{box}/files?path=ready").status == 200, 10, "the trap")
+    done = operation(vms, f"{VMS}/{name}/restart", {"mode": mode, "timeout_seconds": 20})
+    assert (done["status"], done["type"], done["progress_percent"], done["target"]) == \
+        ("completed", "vm_restart", 100, name), done
+    assert done["result"] == {"vm": {"name": name, "restarted": True}}
+    assert vms.get(f"{VMS}/{name}").json()["state"] == "running"
+    assert vms.get(f"/api/v1/sandboxes/{box}/files?path=asked").status == (200 if mode == "graceful" else 404)
+    state = vms.get(f"/api/v1/sandboxes/{box}/execs/{exec_}").json()
+    assert (state["state"], state["exit_code"]) == (("exited", 3) if mode == "graceful" else ("lost", -1))
+    assert reasons(vms, name)[-1] == ("vm.rebooted", f"restart_{mode}")
+
+
+def test_a_graceful_restart_does_not_wait_for_ever(vms):
+    box = on_disk(vms, "agent-deaf")
+    line = "trap '' TERM; touch ready; while :; do sleep 0.02; done"
+    vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": line})
+    harness.wait_until(lambda: vms.get(f"/api/v1/sandboxes/{box}/files?path=ready").status == 200, 10, "the trap")
+    assert operation(vms, f"{VMS}/agent-deaf/restart", {"timeout_seconds": 1})["status"] == "completed"
+    assert vms.get(f"{VMS}/agent-deaf").json()["state"] == "running"
+
+
+def test_what_is_not_restarted(vms):
+    on_disk(vms, "agent-still")
+    assert vms.post(f"{VMS}/agent-still/stop").status == 200
+    assert code(vms.post(f"{VMS}/agent-still/restart")) == (409, "VM_NOT_RUNNING")
+    assert code(vms.post(f"{VMS}/agent-still/deploy-agent")) == (409, "VM_NOT_RUNNING")
+    assert code(vms.post(f"{VMS}/none/restart")) == (404, "VM_NOT_FOUND")
+    assert code(vms.post(f"{VMS}/none/deploy-agent")) == (404, "VM_NOT_FOUND")
+    vms.post("/api/v1/sandboxes", {"name": "agent-light", "storage": "memory"})
+    assert code(vms.post(f"{VMS}/agent-light/restart")) == (409, "VM_NOT_PERSISTENT")
+    for wish in ({"mode": "soft"}, {"timeout_seconds": 0}, {"timeout_seconds": 3601}, {"what": 1}):
+        assert code(vms.post(f"{VMS}/agent-light/restart", wish)) == (400, "VALIDATION_ERROR")
+    assert vms.get("/api/v1/sandboxes/agent-light").json()["state"] == "running"
+
+
+def test_a_restart_whose_vm_is_deleted_meanwhile(vms):
+    box = on_disk(vms, "agent-going")
+    vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": "trap '' TERM; while :; do sleep 0.02; done"})
+    reply = vms.post(f"{VMS}/agent-going/restart", {"timeout_seconds": 60})
+    assert vms.delete(f"{VMS}/agent-going?force=true").status == 200
+    path = f"/api/v1/operations/{reply.json()['operation']['id']}"
+    done = harness.wait_until(lambda: (o := vms.get(path).json())["status"] != "running" and o, 20, "its end")
+    assert done["status"] == "failed" and "deleted" in done["error"]
+
+
+def test_deploy_an_agent(vms):
+    make(vms, "agent-own")
+    done = operation(vms, f"{VMS}/agent-own/deploy-agent")
+    assert done["status"] == "completed" and done["result"] == {"vm": {"name": "agent-own", "agent_deployed": True}}
+
+
+def test_reprovision(vms):
+    spec = {"name": "agent-again", "memory": 64 << 20, "pids": 33, "env": {"A": "b"}, "labels": {"x": "y"}}
+    old = vms.post("/api/v1/sandboxes", spec).json()
+    trace = f"/api/v1/sandboxes/{old['id']}/files?path=trace"
+    assert vms.request("PUT", trace, body=b"was here").status in (200, 201)
+    assert vms.get(trace).status == 200
+    path = "/api/v1/agents/agent-again/reprovision"
+    operator = vms.new_token("operator")["token"]
+    assert vms.post(path, token=operator).status == 403
+    done = operation(vms, path, field="operation_id")
+    assert done["status"] == "completed" and done["type"] == "vm_reprovision", done
+    assert done["result"] == {"vm": {"name": "agent-again", "reprovisioned": True}}
+    new = vms.get("/api/v1/sandboxes/agent-again").json()
+    assert new["id"] != old["id"] and new["state"] == "running"
+    assert {k: new[k] for k in spec} == spec and new["storage"] == old["storage"]
+    assert vms.get(f"/api/v1/sandboxes/{new['id']}/files?path=trace").status == 404
+    assert vms.get(f"/api/v1/sandboxes/{old['id']}").status == 404
+    assert reasons(vms, "agent-again") == [("vm.provisioning.started", None), ("vm.provisioning.completed", "manual")]
+    reply = vms.post("/api/v1/agents/none/reprovision")
+    assert (reply.status, reply.json()) == (404, {"error": "Agent 'none' not found"})
+
+
+def test_events_say_why(vms):
+    on_disk(vms, "agent-told")
+    for verb in ("stop", "start", "stop?force=true", "start", "destroy"):
+        assert vms.post(f"{VMS}/agent-told/{verb}").status == 200
+    assert vms.delete(f"{VMS}/agent-told").status == 200
+    assert reasons(vms, "agent-told")[2:] == [
+        ("vm.shutdown", "shutdown"), ("vm.started", "manual"), ("vm.stopped", "force"), ("vm.started", "manual"),
+        ("vm.stopped", "destroyed"), ("vm.undefined", "api")]
 
 
 def test_names_and_prefixes(vms):
@@ -184,3 +296,44 @@ def test_the_tree_of_nouns(vms):
     assert cli("sandbox", "exec", made[:12], "--", "echo", "hi") == "hi\n", "the beginning of an id is enough"
     assert cli("session", "list") and cli("server", "status") and cli("config", "whoami")
     cli("sandbox", "delete", "noun")
+
+
+# ---- by the command line ----
+
+def test_the_command_line(vms):
+    cli = vms.cli
+    made = cli("vm", "create", "agent-cli", "--vcpus", "1", "--memory", "64M", "--disk", "1G", "--wait", check=True)
+    assert "completed" in made.stdout and "vm_create" in made.stdout
+    assert "agent-cli" in cli("vm", "ls", "--only", "running", check=True).stdout
+    assert "agent-cli" not in cli("vm", "ls", "--prefix", "other", check=True).stdout
+    assert "agent_deployed" in cli("vm", "deploy-agent", "agent-cli", "--wait", "--json", check=True).stdout
+    before = vms.get("/api/v1/sandboxes/agent-cli").json()
+    if before["storage"] == "disk":
+        assert "completed" in cli("vm", "restart", "agent-cli", "--hard", "--wait", check=True).stdout
+    order = cli("vm", "reprovision", "agent-cli", "--json", check=True).stdout
+    assert "completed" in cli("operation", "wait", json.loads(order)["operation_id"], check=True).stdout
+    assert vms.get("/api/v1/sandboxes/agent-cli").json()["id"] != before["id"]
+    refused = cli("vm", "rm", "agent-cli")
+    assert refused.returncode == 3 and "is running" in refused.stderr
+    assert "agent-cli" in cli("vm", "rm", "agent-cli", "--force", check=True).stdout
+
+
+def test_an_operation_that_failed_ends_the_wait_with_1(start_server):
+    server = start_server(args=["--sandboxes-max", "1"])
+    assert make(server, "agent-a")["status"] == "completed"
+    failed = server.cli("vm", "create", "agent-b", "--memory", "64M", "--wait")
+    assert failed.returncode == 1 and "failed" in failed.stdout and "sandboxes" in failed.stdout
+    server.delete(f"{VMS}/agent-a?force=true")
+
+
+@pytest.mark.parametrize("args, status, words", [
+    (("vm", "create", "UPPER"), 1, "lower-case"), (("vm", "create", "x", "--memory", "lots"), 64, "no size"),
+    (("vm", "create", "x", "--vcpus", "0"), 64, "--vcpus"), (("vm", "restart", "none"), 2, "no VM 'none'"),
+    (("vm", "reprovision", "none"), 2, "Agent 'none' not found"),
+    (("operation", "wait", "none"), 2, "no such operation"),
+    (("agent", "rm", "none"), 2, "Agent 'none' not found"), (("vm", "ls", "--only", "sideways"), 1, "running, stopped"),
+    (("agent", "rotate-secret", "none", "--grace", "0"), 1, "grace_seconds"),
+], ids=range(9))
+def test_wrong_words(vms, args, status, words):
+    done = vms.cli(*args)
+    assert done.returncode == status and words in done.stderr, done

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
+#include <mqueue.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -24,6 +26,7 @@
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -394,6 +397,37 @@ static int real_time(void)
 
     return refused(syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &param));
 }
+/* Pools of the kernel's that all users share: what one box can take of them has an end. */
+static int timers(void)
+{
+    struct sigevent none = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+    long made = 0;
+    int id;
+
+    while (made < 5000 && syscall(SYS_timer_create, CLOCK_MONOTONIC, &none, &id) == 0)
+        made++;
+    return made < 5000 ? 0 : bad("timers:", made);
+}
+static int message_queues(void)
+{
+    struct mq_attr attr = { .mq_maxmsg = 10, .mq_msgsize = 8192 }; /* 80 kB */
+    char name[32];
+    long made = 0;
+
+    for (long rc = 0; made < 64 && rc >= 0; made++) {
+        snprintf(name, sizeof(name), "probe%ld", made);
+        rc = syscall(SYS_mq_open, name, O_CREAT | O_RDWR | O_CLOEXEC, 0600, &attr);
+        syscall(SYS_mq_unlink, name);
+    }
+    return made < 20 ? 0 : bad("message queues:", made);
+}
+static int lock_memory(void)
+{
+    const size_t size = 64u << 20;
+    void *at = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED || mlock(at, size) < 0 ? 0 : bad("locked:", (long)size);
+}
 static int only_stdio(void)
 {
     for (int fd = 3; fd < 1024; fd++)
@@ -627,6 +661,9 @@ static const struct {
     P(oom_score),
     P(be_nice),
     P(real_time),
+    P(timers),
+    P(message_queues),
+    P(lock_memory),
     P(only_stdio),
     P(stdio_is_no_file),
     P(masked),

@@ -1,6 +1,7 @@
 /*
- * Lines in, a compiled policy out: "allow RULE", "deny RULE", "unchecked RULE", "mode open". What
- * tests of the egress process give it in place of the api process.
+ * Lines in, a compiled policy out: "allow RULE", "deny RULE", "unchecked RULE", "intercept RULE",
+ * "mode open", "max_bytes N", "max_connections N". What tests of the egress process give it in
+ * place of the api process.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static void add(struct lines *lines, const char *text)
 
 int main(int argc, char **argv)
 {
-    struct lines allow = { 0 }, deny = { 0 }, unchecked = { 0 };
+    struct lines allow = { 0 }, deny = { 0 }, unchecked = { 0 }, intercept = { 0 };
     struct policy_layer layers[LEVELS] = { 0 };
     struct policy_layer *layer = &layers[LEVEL_SANDBOX];
     struct buf out = { 0 };
@@ -38,10 +39,16 @@ int main(int argc, char **argv)
         line[strcspn(line, "\n")] = 0;
         if (strncmp(line, "allow ", 6) == 0)
             add(&allow, line + 6);
+        else if (strncmp(line, "intercept ", 10) == 0)
+            add(&intercept, line + 10);
         else if (strncmp(line, "deny ", 5) == 0)
             add(&deny, line + 5);
         else if (strncmp(line, "unchecked ", 10) == 0)
             add(&unchecked, line + 10);
+        else if (strncmp(line, "max_bytes ", 10) == 0)
+            layer->max_bytes = strtoull(line + 10, NULL, 10);
+        else if (strncmp(line, "max_connections ", 16) == 0)
+            layer->max_connections = (uint32_t)strtoul(line + 16, NULL, 10);
         else if (strcmp(line, "mode open") == 0)
             layer->mode = POLICY_MODE_OPEN;
         else if (strcmp(line, "mode ask") == 0)
@@ -52,6 +59,7 @@ int main(int argc, char **argv)
     layer->present = true;
     layer->allow = allow.items;
     layer->deny = deny.items;
+    layer->intercept = intercept.items;
     layer->unchecked = unchecked.items;
     if (policy_compile(layers, argc > 1 ? strtoull(argv[1], NULL, 10) : 1, &out, &err) < 0) {
         fprintf(stderr, "%s\n", err.msg);

@@ -344,9 +344,9 @@ static void on_request(void *ctx, struct http_req *req)
     reply_text(req, 404, STR("no such thing\n"));
 }
 
-static void error_body(void *ctx, const struct err *err, struct buf *out)
+static void error_body(void *ctx, struct str path, const struct err *err, struct buf *out)
 {
-    (void)ctx;
+    (void)ctx, (void)path;
     buf_printf(out, "{\"code\":\"%s\"}", err_info(err->code)->name);
 }
 

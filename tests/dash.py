@@ -1,0 +1,79 @@
+"""The dashboard in a browser, for tests: a page that is logged in, and what a person does with it."""
+import json
+import os
+
+import browser
+import harness
+import pytest
+
+BOXES = "/api/v1/sandboxes"
+WAIT = 30 * harness.SLOW
+
+
+def chromium():
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    if not browser.find():
+        pytest.skip("no chromium here")
+    return browser.Browser()
+
+
+def login(server, page, path=""):
+    page.open(server.url + server.post("/api/v1/login-links").json()["url_path"])
+    page.wait("document.querySelector('header [role=status]')?.innerText === 'Live'", WAIT)
+    page.wait("document.querySelector('main')", WAIT)
+    if path:
+        go(page, path)
+
+
+def go(page, path):
+    page.run(f"location.hash = {json.dumps('#/' + path)}; null")
+
+
+def named(text, within="document", tags="button, a, summary, label"):
+    """An element that says exactly this, as an expression; a key that is shown on it does not count."""
+    return (f"[...{within}.querySelectorAll({json.dumps(tags)})].find((e) => e.innerText.replace(/\\n?[a-z]$/, (m) => "
+            f"e.querySelector('kbd') ? '' : m).trim() === {json.dumps(text)} && e.getClientRects().length)")
+
+
+def click(page, text, within="document"):
+    page.wait(named(text, within), WAIT)
+    page.click(named(text, within))
+
+
+def field(label):
+    """The control with this label, or of this name for those who cannot see."""
+    name = json.dumps(label)
+    return (f"([...document.querySelectorAll('label')].find((l) => l.innerText.trim() === {name} && "
+            f"document.getElementById(l.htmlFor))?.control ?? "
+            f"[...document.querySelectorAll('input, select, textarea')].find((e) => "
+            f"e.getAttribute('aria-label') === {name} || "
+            f"e.closest('label')?.innerText.trim().startsWith({name})))")
+
+
+def fill(page, label, value):
+    page.wait(field(label) + " && true", WAIT)
+    kind = page.run(field(label) + ".tagName + ':' + " + field(label) + ".type")
+    if kind.startswith("SELECT"):
+        page.run(f"(() => {{ const e = {field(label)}; e.value = {json.dumps(value)}; "
+                 f"if (e.value !== {json.dumps(value)}) throw new Error('no such choice'); "
+                 "e.dispatchEvent(new Event('change', { bubbles: true })); })()")
+    elif kind.endswith("checkbox"):
+        if page.run(field(label) + ".checked") != value:
+            page.click(field(label))
+    else:
+        page.run(f"(() => {{ const e = {field(label)}; e.focus(); e.select(); }})()")
+        page.type(value)
+
+
+def says(page, text, within="document.body"):
+    page.wait(f"{within} && {within}.innerText.includes({json.dumps(text)})", WAIT)
+
+
+def state_of(server, box):
+    reply = server.get(f"{BOXES}/{box}")
+    return reply.json()["state"] if reply.status == 200 else "gone"
+
+
+def wait_state(server, box, state):
+    harness.wait_until(lambda: state_of(server, box) == state, WAIT, f"{box} to be {state}")

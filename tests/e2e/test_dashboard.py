@@ -1,0 +1,415 @@
+"""The dashboard in Chromium, against a real server with real sandboxes: what a person does there happens, and what
+happens is seen there."""
+import json
+import pathlib
+
+import dash
+import harness
+import pytest
+from dash import BOXES, WAIT, click, field, fill, go, named, says, wait_state
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def box(server, page):
+    made = server.post(BOXES, {"name": "lagoon", "labels": {"team": "reef"}, "memory": 256 << 20}).json()["id"]
+    yield made
+    server.delete(f"{BOXES}/{made}")
+
+
+def rows(page):
+    return page.run("[...document.querySelectorAll('.boxes .tbody [role=row] .name a')].map((a) => a.innerText)")
+
+
+def test_the_list_follows_what_happens(server, page):
+    go(page, "sandboxes")
+    made = server.post(BOXES, {"name": "atoll-a", "labels": {"env": "prod"}}).json()["id"]
+    page.wait("document.body.innerText.includes('atoll-a')", WAIT)
+    other = server.post(BOXES, {"name": "atoll-b", "storage": "memory"}).json()["id"]
+    page.wait("document.body.innerText.includes('atoll-b')", WAIT)
+    # Newest first; then by filter, state and label, all of it in the address.
+    assert rows(page)[:2] == ["atoll-b", "atoll-a"]
+    fill(page, "Filter", "label:env=prod")
+    page.wait("!document.querySelector('.tbody').innerText.includes('atoll-b')", WAIT)
+    assert rows(page) == ["atoll-a"] and "label%3Aenv%3Dprod" in page.run("location.hash")
+    fill(page, "Filter", "")
+    server.post(f"{BOXES}/{other}/pause")
+    page.wait("document.querySelector('.s-paused')", WAIT)
+    fill(page, "State", "paused")
+    page.wait("document.querySelectorAll('.tbody [role=row]').length === 1", WAIT)
+    assert rows(page) == ["atoll-b"]
+    fill(page, "State", "")
+    # Figures come for the rows in sight.
+    page.wait("document.querySelector('.spark polyline')", WAIT)
+    server.delete(f"{BOXES}/{made}")
+    server.delete(f"{BOXES}/{other}")
+    page.wait("!document.body.innerText.includes('atoll-')", WAIT)
+
+
+CREATE = [
+    ("Name", "made-here", "name", "made-here"), ("Commands run as", "root", "user", "root"),
+    ("Labels", "team=reef\nnote=a=b", "labels", {"team": "reef", "note": "a=b"}),
+    ("Environment", "COLOUR=blue", "env", {"COLOUR": "blue"}), ("Memory", "300m", "memory", 300 << 20),
+    ("Processor", "150", "cpu_percent", 150), ("Processes", "99", "pids", 99),
+    ("Open files of each", "333", "nofile", 333),
+    ("Disk bytes a second", "50m", "io_bytes", 50 << 20), ("Disk operations a second", "900", "io_ops", 900),
+    ("Storage", "memory", "storage", "memory"), ("Bytes written", "64m", "disk", 64 << 20),
+    ("Files (storage memory)", "5000", "inodes", 5000), ("Deleted after", "2h", "ttl_ms", 7200000),
+    ("When idle for", "30m", "idle.after_ms", 1800000), ("it is", "pause", "idle.action", "pause"),
+    ("A read-only /sys", True, "sys", True),
+    ("Commands may open only", "write /workspace\nread /opt", "files",
+     [{"path": "/workspace", "access": "write"}, {"path": "/opt", "access": "read"}]),
+    ("Volumes", "shells /shells ro", "volumes", [{"volume": "shells", "path": "/shells", "read_only": True}]),
+    ("Hosts that no rule allows", "ask", "egress.mode", "ask"), ("python", True, "egress.packs", ["python"]),
+    ("Allow", "api.example.org\n*.example.net", "egress.allow", ["api.example.org", "*.example.net"]),
+    ("Deny", "ads.example.org", "egress.deny", ["ads.example.org"]), ("Project", "reef", "egress.project", "reef"),
+    ("Connections at once", "7", "egress.max_connections", 7), ("A question waits, seconds", "20", "egress.ask_s", 20),
+]
+
+
+def test_every_field_of_a_new_sandbox_takes_effect(server, page):
+    server.post("/api/v1/volumes", {"name": "shells", "bytes": 64 << 20})
+    go(page, "new")
+    for label, value, _, _ in CREATE:
+        fill(page, label, value)
+    page.picture("create.png")
+    click(page, "Make it")
+    page.wait("location.hash.startsWith('#/sandboxes/sb')", WAIT)
+    made = server.get(f"{BOXES}/made-here").json()
+    for label, _, path, wanted in CREATE:
+        got = made
+        for key in path.split("."):
+            got = got[key]
+        assert got == wanted, (label, got)
+    assert page.run("location.hash") == f"#/sandboxes/{made['id']}"
+    # One field of each kind that no answer shows: what it is inside.
+    done = harness.run_in(server, made["id"], "sh", "-c", "id -u; echo $COLOUR; ls -d /sys/class; ulimit -n")
+    assert done["output"].split() == ["0", "blue", "/sys/class", "333"], done
+    server.delete(f"{BOXES}/{made['id']}")
+    server.delete("/api/v1/volumes/shells")
+
+
+def test_image_template_snapshot_and_nesting(server, page, box):
+    server.request("PUT", "/api/v1/templates/small", json={"memory": 123 << 20})
+    server.request("PUT", f"{BOXES}/{box}/files?path=kept", body=b"x")
+    snapshot = server.post(f"{BOXES}/{box}/snapshots", {"name": "for-new"}).json()["id"]
+    go(page, "new")
+    fill(page, "Name", "of-template")
+    fill(page, "Template", "small")
+    fill(page, "Tools inside may make sandboxes of their own", True)
+    click(page, "Make it")
+    page.wait("location.hash.startsWith('#/sandboxes/sb')", WAIT)
+    made = server.get(f"{BOXES}/of-template").json()
+    assert (made["memory"], made["template"], made["nesting"]) == (123 << 20, "small", True)
+    server.delete(f"{BOXES}/of-template")
+    go(page, "new?from_snapshot=" + snapshot)
+    fill(page, "Name", "of-snapshot")
+    click(page, "Make it")
+    page.wait("location.hash.startsWith('#/sandboxes/sb')", WAIT)
+    made = server.get(f"{BOXES}/of-snapshot").json()
+    assert made["parent"] == box and harness.run_in(server, made["id"], "cat", "kept")["output"] == "x"
+    server.delete(f"{BOXES}/of-snapshot")
+    server.delete(f"/api/v1/snapshots/{snapshot}")
+    server.delete("/api/v1/templates/small")
+
+
+def test_what_is_wrong_is_said_where_it_is(server, page):
+    before = len(server.get(BOXES).json()["items"])
+    go(page, "new")
+    fill(page, "Memory", "much")
+    click(page, "Make it")
+    says(page, 'memory: "much" is not a size like 512m or 2g')
+    fill(page, "Memory", "1k")  # the server's own word
+    click(page, "Make it")
+    page.wait("document.querySelector('[role=alert]')?.innerText.startsWith('memory: ')", WAIT)
+    assert page.run("document.querySelector('[aria-invalid=true]')?.name") == "memory"
+    assert len(server.get(BOXES).json()["items"]) == before
+
+
+def test_everything_that_can_be_done_with_one(server, page, box):
+    go(page, f"sandboxes/{box}")
+    click(page, "Pause")
+    wait_state(server, box, "paused")
+    click(page, "Resume")
+    wait_state(server, box, "running")
+    click(page, "Stop")
+    says(page, "Stop lagoon?")
+    click(page, "Cancel")
+    assert dash.state_of(server, box) == "running", "cancelled is not done"
+    click(page, "Stop")
+    click(page, "Stop", "document.querySelector('dialog')")
+    wait_state(server, box, "stopped")
+    click(page, "Start")
+    wait_state(server, box, "running")
+
+    click(page, "Change")
+    fill(page, "Processes", "77")
+    fill(page, "Labels", "team=deep")
+    click(page, "Change", "document.querySelector('dialog')")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}").json()["pids"] == 77, WAIT, "the change")
+    assert server.get(f"{BOXES}/{box}").json()["labels"] == {"team": "deep"}
+    says(page, "deep")
+
+    click(page, "Snapshot")
+    fill(page, "Name", "calm")
+    click(page, "Take it")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/snapshots").json()["items"], WAIT, "the snapshot")
+    server.request("PUT", f"{BOXES}/{box}/files?path=later", body=b"x")
+    click(page, "Fork")
+    fill(page, "Name of the copy", "twin")
+    click(page, "Fork", "document.querySelector('dialog')")
+    harness.wait_until(lambda: dash.state_of(server, "twin") == "running", WAIT, "the fork")
+
+    go(page, f"sandboxes/{box}/snapshots")
+    says(page, "calm")
+    page.wait("[...document.querySelectorAll('.tree .tree a')].some((a) => a.innerText === 'twin')", WAIT)
+    page.picture("snapshots.png")
+    click(page, "Roll back")
+    click(page, "Roll back", "document.querySelector('dialog')")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files/stat?path=later").status == 404, WAIT, "the way back")
+    wait_state(server, box, "running")
+    page.wait("document.querySelector('.head .s-running') && !document.querySelector('.head > p')", WAIT)
+    click(page, "Delete", "document.querySelector('.rows')")
+    click(page, "Delete", "document.querySelector('dialog')")
+    harness.wait_until(lambda: not server.get(f"{BOXES}/{box}/snapshots").json()["items"], WAIT, "no snapshot")
+
+    go(page, f"sandboxes/{server.get(BOXES + '/twin').json()['id']}")
+    says(page, "twin", "document.querySelector('h1')")
+    click(page, "Delete")
+    click(page, "Delete", "document.querySelector('dialog')")
+    harness.wait_until(lambda: dash.state_of(server, "twin") == "gone", WAIT, "the end of it")
+    page.wait("location.hash === '#/sandboxes'", WAIT)
+
+
+def test_layers_processes_and_charts_are_what_the_server_says(server, page, box):
+    server.post(f"{BOXES}/{box}/execs", {"command": "while :; do sleep 0.1; done"})
+    go(page, f"sandboxes/{box}")
+    told = server.get(f"{BOXES}/{box}/applied").json()["layers"]
+    page.wait("document.querySelectorAll('section[aria-label=Layers] tbody tr').length", WAIT)
+    shown = page.run("[...document.querySelectorAll('section[aria-label=Layers] tbody tr')].map((r) => "
+                     "[...r.children].slice(0, 3).map((c) => c.innerText))")
+    assert shown == [[one["layer"], one["asked"] or "", one["applied"] or ""] for one in told]
+    says(page, "while :; do sleep 0.1; done")
+    page.wait("document.querySelectorAll('.chart canvas').length === 2", WAIT)
+    page.picture("overview.png")
+
+
+def test_commands_and_their_output(server, page, box):
+    go(page, f"sandboxes/{box}/commands")
+    fill(page, "Command", "printf 'gr\\303\\274n\\n'; echo oops >&2; read x; echo never")
+    page.press("Enter")
+    says(page, "grün", "document.querySelector('.output pre')")
+    page.wait("document.querySelector('.output .err')?.innerText.includes('oops')", WAIT)
+    says(page, "exit 0")  # its input is empty
+    fill(page, "Command", "sleep 1000")
+    page.press("Enter")
+    page.wait(named("Kill") + " && document.querySelector('.output h2').innerText.includes('sleep 1000')", WAIT)
+    click(page, "Kill")
+    says(page, "signal 9")
+    newest = server.get(f"{BOXES}/{box}/execs").json()["items"][-1]
+    assert (newest["state"], newest["signal"]) == ("exited", 9)
+
+
+def test_files(server, page, box, tmp_path):
+    go(page, f"sandboxes/{box}/files")
+    click(page, "New directory")
+    fill(page, "Name", "déjà vu")
+    click(page, "Make it")
+    says(page, "déjà vu")
+    # What happens inside is seen without asking.
+    server.request("PUT", f"{BOXES}/{box}/files?path=notes.txt", body="first\n".encode())
+    says(page, "notes.txt")
+    page.click("[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('notes.txt'))")
+    page.wait("document.querySelector('textarea.edit')?.value === 'first\\n'", WAIT)
+    page.run("(() => { const e = document.querySelector('textarea.edit'); e.focus(); e.setSelectionRange(6, 6); })()")
+    page.type("second\n")
+    page.press("s", ctrl=True)
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files?path=notes.txt").body == b"first\nsecond\n",
+                       WAIT, "saved")
+    page.picture("files.png")
+
+    # Dropped files become files.
+    page.run("""(() => { const data = new DataTransfer(); data.items.add(new File(['dropped'], 'from desk.txt'));
+        data.items.add(new File([new Uint8Array([0, 1, 2, 255])], 'raw.bin'));
+        const drop = new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true });
+        document.querySelector('.drop').dispatchEvent(drop); })()""")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files?path=raw.bin").body == b"\x00\x01\x02\xff",
+                       WAIT, "the upload")
+    assert server.get(f"{BOXES}/{box}/files?path=from%20desk.txt").body == b"dropped"
+
+    # Downloads, as the browser makes them.
+    page.browser.send(None, "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    page.click("[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('raw.bin'))")
+    says(page, "No text, or too large")
+    click(page, "Download")
+    got = pathlib.Path(tmp_path, "raw.bin")
+    harness.wait_until(lambda: got.exists() and got.stat().st_size == 4, WAIT, "the download")
+    assert got.read_bytes() == b"\x00\x01\x02\xff"
+
+    # Names that are no text, moved and removed.
+    harness.run_in(server, box, "sh", "-c", "printf x > $(printf 'bad\\377name')")
+    says(page, "bad�name")
+    page.click("[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('bad�name'))")
+    page.wait("document.querySelector('textarea.edit')?.value === 'x'", WAIT)
+    click(page, "Move")
+    fill(page, "Path", "/workspace/déjà vu/good")
+    click(page, "Move", "document.querySelector('dialog')")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files?path=d%C3%A9j%C3%A0%20vu/good").body == b"x",
+                       WAIT, "moved")
+    page.wait("document.querySelector('.output h2')?.innerText === 'good'", WAIT)
+    page.wait("document.querySelector('textarea.edit')", WAIT)
+    click(page, "Delete", "document.querySelector('.output')")
+    click(page, "Delete", "document.querySelector('dialog')")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files/stat?path=d%C3%A9j%C3%A0%20vu/good").status == 404,
+                       WAIT, "gone")
+    page.click("[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('déjà vu'))")
+    says(page, "Nothing is in it")
+    page.run("history.back()")
+    says(page, "notes.txt")
+
+
+def test_ports_and_a_preview(server, page, box):
+    go(page, f"sandboxes/{box}/ports")
+    says(page, "Ports")
+    server.post(f"{BOXES}/{box}/execs", {"command": "mkdir -p www; echo '<h1>low tide</h1>' > www/index.html; "
+                                                    "cd www; exec python3 -m http.server 8000"})
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/ports").json()["items"], WAIT, "the server inside")
+    click(page, "Look again")
+    says(page, "8000")
+    click(page, "Preview")
+    page.wait("document.querySelector('.rows a')", WAIT)
+    link = page.run("document.querySelector('.rows a').href")
+    assert link.startswith(f"http://8000-{box}.localhost:{server.port}/")
+    # It opens once, and was opened: in a tab of its own.
+    def tabs():
+        found = page.browser.send(None, "Target.getTargets")["targetInfos"]
+        return [one["targetId"] for one in found if f"{box}.localhost" in one["url"]]
+
+    harness.wait_until(tabs, WAIT, "the tab")
+    for one in tabs():
+        page.browser.send(None, "Target.closeTarget", targetId=one)
+    page.call("Page.bringToFront")
+
+
+def own(server, box):
+    return server.get(f"{BOXES}/{box}/egress").json()["own"] or {}
+
+
+def test_egress(server, page, box):
+    go(page, f"sandboxes/{box}/egress")
+    says(page, "It has tried none.")
+    harness.run_in(server, box, "curl", "-sS", "-m", "5", "http://denied.example.org/secret")
+    says(page, "denied.example.org:80", "document.querySelector('section[aria-label=Decisions]')")
+    says(page, "denied.example.org:80", "document.querySelector('section[aria-label=Hosts]')")
+    fill(page, "Address", "http://denied.example.org/")
+    click(page, "Explain")
+    page.wait("document.querySelector('.v-deny')", WAIT)
+    page.picture("egress.png")
+    click(page, "Allow", "document.querySelector('section[aria-label=Hosts]')")
+    harness.wait_until(lambda: own(server, box).get("allow") == ["denied.example.org"],
+                       WAIT, "the rule")
+    says(page, "denied.example.org", "document.querySelector('[aria-label=Rules]')")
+    click(page, "Explain")
+    page.wait("[...document.querySelectorAll('.v-allow')].some((e) => e.closest('p'))", WAIT)
+    fill(page, "Rule", "*.ads.example")
+    click(page, "Deny", "document.querySelector('form:has(input[aria-label=Rule])')")
+    harness.wait_until(lambda: own(server, box).get("deny") == ["*.ads.example"],
+                       WAIT, "the denial")
+    says(page, "*.ads.example", "document.querySelector('[aria-label=Rules]')")
+    fill(page, "Mode", "open")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/egress").json()["mode"] == "open", WAIT, "the mode")
+    fill(page, "denied only", True)
+    page.wait("![...document.querySelectorAll('section[aria-label=Decisions] .v-allowed')].length", WAIT)
+
+
+def test_the_events_of_one(server, page, box):
+    go(page, f"sandboxes/{box}/events")
+    says(page, "sandbox.created")
+    server.post(f"{BOXES}/{box}/pause")
+    says(page, "sandbox.paused")
+    server.post(f"{BOXES}/{box}/resume")
+    others = page.run("[...document.querySelectorAll('.events .tbody .object')].map((o) => o.innerText)")
+    assert others and all(box in one or one.startswith(("exec/", "disk/", "egress")) for one in others), others
+
+
+def test_notes_filter_hold_and_export_of_events(server, page, tmp_path):
+    go(page, "events")
+    fill(page, "Write a note", "low water at noon")
+    page.press("Enter")
+    says(page, "low water at noon", "document.querySelector('.tbody')")
+    fill(page, "Filter", "noon")
+    page.wait("document.querySelectorAll('.tbody [role=row]').length === 1", WAIT)
+    click(page, "note.created")
+    page.wait("document.querySelector('dialog textarea')?.value.includes('low water at noon')", WAIT)
+    page.press("Escape")
+    page.browser.send(None, "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    click(page, "Export")
+    got = pathlib.Path(tmp_path, "events.jsonl")
+    harness.wait_until(lambda: got.exists() and got.stat().st_size, WAIT, "the export")
+    (only,) = [json.loads(line) for line in got.read_text().splitlines()]
+    assert only["data"]["text"] == "low water at noon"
+    fill(page, "Filter", "")
+    click(page, "Hold")
+    server.post("/api/v1/notes", {"text": "while it is held"})
+    page.wait(named("Go on") + " && true", WAIT)
+    assert "while it is held" not in page.text()
+    click(page, "Go on")
+    says(page, "while it is held")
+
+
+def test_back_forward_and_a_link_to_any_view(server, page, box):
+    go(page, "sandboxes")
+    go(page, f"sandboxes/{box}/files")
+    says(page, "workspace")
+    page.run("history.back()")
+    page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+    page.run("history.forward()")
+    says(page, "workspace")
+    # By its name, and in a page that begins there.
+    page.open(f"{server.url}/#/sandboxes/lagoon/commands")
+    page.wait(f"location.hash === '#/sandboxes/{box}'", WAIT)
+    page.open(f"{server.url}/#/sandboxes/{box}/commands")
+    page.wait(field("Command") + " && true", WAIT)
+    go(page, "sandboxes/sb00000000000000000000000000")
+    says(page, "It is gone")
+    go(page, "nonsense")
+    says(page, "Nothing is here")
+
+
+def test_the_palette(server, page, box):
+    go(page, "sandboxes")
+    page.press("k", ctrl=True)
+    page.wait("document.querySelector('.palette input')", WAIT)
+    page.type("lagoon")
+    says(page, box, "document.querySelector('.palette')")
+    page.press("Enter")
+    page.wait(f"location.hash === '#/sandboxes/{box}'", WAIT)
+    page.press("k", ctrl=True)
+    page.wait("document.querySelector('.palette input')", WAIT)
+    page.type("pause lag")
+    says(page, "Pause lagoon", "document.querySelector('.palette')")
+    page.press("Enter")
+    wait_state(server, box, "paused")
+    server.post(f"{BOXES}/{box}/resume")
+
+
+def test_only_what_the_role_may(server, chromium):
+    """Somebody who only looks sees no button that would be refused."""
+    made = server.post(BOXES, {"name": "shown"}).json()["id"]
+    link = server.post("/api/v1/login-links", token=server.new_token("viewer")["token"])
+    looker = chromium.page()
+    looker.open(server.url + link.json()["url_path"])
+    says(looker, "shown")
+    assert "New sandbox" not in looker.text() and "Audit" not in looker.text()
+    go(looker, f"sandboxes/{made}")
+    says(looker, "What isolates it")
+    assert not looker.run("document.querySelector('.actions')")
+    server.delete(f"{BOXES}/{made}")
+
+
+def test_nothing_complained(page):
+    """The policy blocked nothing, no script failed. What was refused was asked for: a size, a name, a path; or
+    came too late, as a look at processes of what had just been stopped."""
+    refused = ("400 (Bad Request)", "404 (Not Found)", "409 (Conflict)")
+    assert [one for one in page.complaints() if not any(code in one for code in refused)] == []

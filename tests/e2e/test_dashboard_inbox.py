@@ -1,0 +1,148 @@
+"""Questions, audit and health in the dashboard: answered there, and checked there."""
+import json
+import pathlib
+
+import dash
+import harness
+import pytest
+from dash import BOXES, WAIT, click, fill, go, says
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def box(server, page):
+    made = server.post(BOXES, {"name": "asker", "egress": {"mode": "ask", "ask_s": 600}}).json()["id"]
+    yield made
+    server.delete(f"{BOXES}/{made}")
+
+
+def ask(server, box, host):
+    """A connection that waits for an answer; its question."""
+    server.post(f"{BOXES}/{box}/execs", {"command": f"curl -sS -m 60 http://{host}/"})
+
+    def found():
+        open_ = server.get("/api/v1/asks?state=pending").json()["items"]
+        return [one for one in open_ if one["action"]["host"] == host]
+
+    harness.wait_until(found, WAIT, "the question")
+    return found()[0]["id"]
+
+
+def came_of(server, one):
+    return server.get(f"/api/v1/asks/{one}").json()
+
+
+def decided(server, one):
+    harness.wait_until(lambda: came_of(server, one)["state"] != "pending", WAIT, "the decision")
+    return came_of(server, one)
+
+
+def test_a_question_is_told_wherever_one_looks(server, page, box):
+    go(page, "sandboxes")
+    page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+    one = ask(server, box, "told.example.org")
+    says(page, "asker asks: connect told.example.org:80")
+    page.wait("document.title.startsWith('(1)')", WAIT)
+    assert page.run("document.querySelector('nav .hot').innerText") == "1"
+    click(page, "Answer")
+    page.wait("location.hash === '#/questions'", WAIT)
+    told = came_of(server, one)
+    # In full: every byte of the action, its digest, the time that is left.
+    page.wait("document.querySelector('.question pre')", WAIT)
+    assert json.loads(page.run("document.querySelector('.question pre').innerText")) == told["action"]
+    assert told["hash"] in page.text()
+    page.wait("/^\\d+ (s|min) left$/.test(document.querySelector('[role=timer]').innerText)", WAIT)
+    page.picture("questions.png")
+    click(page, "Allow once")
+    got = decided(server, one)
+    assert got["state"] == "allowed"
+    assert server.get(f"{BOXES}/{box}/egress").json()["own"]["allow"] == [], "once is no rule"
+    says(page, "Nobody waits for an answer.")
+    page.wait("!document.title.startsWith('(')", WAIT)
+
+
+def test_by_keys(server, page, box):
+    """The one in focus is the oldest; after an answer the next one is."""
+    go(page, "questions")
+    first = ask(server, box, "one.example.org")
+    second = ask(server, box, "two.example.org")
+    page.wait("document.querySelectorAll('.question').length === 2", WAIT)
+    page.wait(f"document.activeElement?.dataset?.ask === '{first}'", WAIT)
+    page.press("a")
+    assert decided(server, first)["state"] == "allowed"
+    page.wait(f"document.activeElement?.dataset?.ask === '{second}'", WAIT)
+    page.press("d")
+    fill(page, "Why", "not from here")
+    page.press("Enter")
+    got = decided(server, second)
+    assert (got["state"], got["note"]) == ("denied", "not from here")
+    says(page, "not from here", "document.querySelector('table')")
+
+
+@pytest.mark.parametrize("button,level", [("For this sandbox", "sandbox"), ("Always", "tenant")])
+def test_for_longer(server, page, box, button, level):
+    go(page, "questions")
+    host = f"{level}.example.org"
+    one = ask(server, box, host)
+    says(page, host)
+    click(page, button)
+    assert decided(server, one)["state"] == "allowed"
+    rules = server.get(f"{BOXES}/{box}/egress").json()["rules"]
+    assert [rule["level"] for rule in rules if rule["rule"] == host] == [level]
+    server.delete("/api/v1/egress/policies/tenant")
+
+
+def test_what_somebody_else_answers_goes_away(server, page, box):
+    go(page, "questions")
+    one = ask(server, box, "elsewhere.example.org")
+    says(page, "connect elsewhere.example.org:80")
+    server.post(f"/api/v1/asks/{one}/decision", {"verdict": "deny"})
+    page.wait("!document.querySelector('.question')", WAIT)
+
+
+def test_the_audit_log_and_its_chain(server, page, box, tmp_path):
+    # Details with everything that a second printing of JSON might change.
+    harness.run_in(server, box, "echo", "ünïcode \U0001f41a \"quoted\" \\ \t </script> \u2028")
+    server.post("/api/v1/tokens", {"name": "shell", "role": "viewer"})
+    go(page, "audit")
+    says(page, "token.create")
+    fill(page, "Filter", "token.create ok")
+    page.wait("[...document.querySelectorAll('.tbody .type')].every((t) => t.innerText === 'token.create')", WAIT)
+    page.browser.send(None, "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    click(page, "Export")
+    got = pathlib.Path(tmp_path, "audit.jsonl")
+    harness.wait_until(lambda: got.exists() and got.stat().st_size, WAIT, "the export")
+    assert {json.loads(line)["action"] for line in got.read_text().splitlines()} == {"token.create"}
+    fill(page, "Filter", "")
+    click(page, "Check the chain here")
+    page.wait("document.querySelector('.verdict')", WAIT)
+    rows = server.get("/api/v1/audit/verify").json()
+    told = page.run("document.querySelector('.verdict').innerText")
+    assert f"{rows['rows']:,} rows fit." in told and "as the server says" in told, told
+    page.picture("audit.png")
+
+
+LIE = """(() => { const real = window.fetch; window.fetch = async (path, ...rest) => {
+    const reply = await real(path, ...rest);
+    if (!String(path).startsWith('/api/v1/audit?')) return reply;
+    const text = (await reply.text()).replace(%s, %s);
+    return new Response(text, { status: reply.status, headers: reply.headers }); }; })()"""
+
+
+@pytest.mark.parametrize("was,now", [('"outcome":"ok"', '"outcome":"no"'), ('"detail":{"', '"detail":{ "'),
+                                     ('"peer":"127', '"peer":"128')])
+def test_a_row_that_was_changed_is_found_here(server, page, was, now):
+    """Whatever the server says of its own chain: the page computes it."""
+    page.open(server.url + "/#/audit")
+    says(page, "Check the chain here")
+    page.run(LIE % (json.dumps(was), json.dumps(now)))
+    click(page, "Check the chain here")
+    page.wait("/^Row \\d+ does not fit/.test(document.querySelector('[role=alert]')?.innerText)", WAIT)
+
+
+def test_health(server, page):
+    page.open(server.url + "/#/health")
+    says(page, server.get("/api/v1/version").json()["version"])
+    says(page, "Credentials looked at")
+    page.picture("health.png")

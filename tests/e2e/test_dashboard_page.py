@@ -1,0 +1,316 @@
+"""The dashboard as a page: what agents write stays text, it works without a mouse and without eyes, large lists are
+smooth, several people see the same, and a server that was killed leaves no gap."""
+import json
+import time
+import urllib.parse
+
+import dash
+import harness
+import pytest
+from dash import BOXES, WAIT, go, says
+from sdkts import npm_ci
+
+pytestmark = pytest.mark.timeout(120)
+PEERS = harness.ROOT / "tests" / "peers"
+
+
+# ---- what agents write ----
+
+EVIL = ["<img src=x onerror=\"window.owned=1\">", "<script>window.owned=1</script>", "\"><svg onload=window.owned=1>",
+        "javascript:window.owned=1", "{{constructor.constructor('window.owned=1')()}}",
+        "</textarea><script>window.owned=1</script>",
+        "' onmouseover=window.owned=1 x='", "\u202egnp.exe\u202c", "%3Cscript%3E", "&lt;b&gt;"]
+
+
+@pytest.fixture(scope="module")
+def evil(server, page):
+    """A sandbox in which every text that somebody inside or outside can choose is hostile."""
+    made = server.post(BOXES, {"labels": {f"k{i}<b>": text for i, text in enumerate(EVIL)}, "env": {"X": EVIL[0]},
+                               "egress": {"mode": "ask", "ask_s": 600}}).json()["id"]
+    for i, text in enumerate(EVIL):
+        name = text.replace("/", "_")
+        harness.run_in(server, made, "sh", "-c", 'printf %s "$0" > "$1"; printf %s "$0"; printf %s "$0" >&2', text,
+                       name)
+        harness.run_in(server, made, "mkdir", "-p", "d" + name)
+        server.post("/api/v1/notes", {"text": text})
+    for text in EVIL[:3]:  # hosts cannot be spelled so; paths and names of programs can
+        harness.run_in(server, made, "curl", "-sS", "-m", "2", "-A", text,
+                       "http://evil.example.org/" + text.replace(" ", "+"))
+    server.post(f"{BOXES}/{made}/execs", {"argv": ["sh", "-c", "exec -a \"$0\" sleep 1000", EVIL[0]]})
+    title = "printf '\\033]0;" + EVIL[0].replace('"', "") + "\\007'; exec sh"
+    server.post(f"{BOXES}/{made}/terminals", {"name": "x", "command": title})
+    yield made
+    server.delete(f"{BOXES}/{made}")
+
+
+# Nothing of it ran, and nothing of it became an element: all that we draw is of these kinds.
+CLEAN = """(() => { if (window.owned) return 'owned';
+    const strange = [...document.querySelectorAll('body *')].filter((e) =>
+        e.matches('script, iframe, object, embed, base, style') ||
+        (e.tagName === 'IMG' && !/^(http.*\\/assets\\/icon.svg|data:image\\/)/.test(e.src)) ||
+        [...e.attributes].some((a) => a.name.startsWith('on') ||
+            /^\\s*javascript:/i.test(a.value) && a.name === 'href'));
+    return strange.map((e) => e.outerHTML.slice(0, 200)).join('\\n'); })()"""
+
+
+def test_hostile_text_is_text_in_every_view(server, page, evil):
+    execs = server.get(f"{BOXES}/{evil}/execs").json()["items"]
+    files = f"sandboxes/{evil}/files?dir=/workspace&file=/workspace/" + urllib.parse.quote(EVIL[0], safe="")
+    views = {
+        "sandboxes": EVIL[0], f"sandboxes/{evil}": EVIL[0], f"sandboxes/{evil}/commands": "onerror",
+        f"sandboxes/{evil}/commands/{execs[0]['id']}": EVIL[0], files: EVIL[1].replace("/", "_"),
+        f"sandboxes/{evil}/ports": "Ports",
+        f"sandboxes/{evil}/egress": "evil.example.org", f"sandboxes/{evil}/snapshots": "Snapshots",
+        f"sandboxes/{evil}/events": "exec.started", f"sandboxes/{evil}/terminals": "you type",
+        "questions": "evil.example.org",
+        "events?q=window.owned": EVIL[1], "audit": "exec.create", "health": "Figures", "new": "Make it"}
+    for path, text in views.items():
+        go(page, path)
+        says(page, text)
+        assert page.run(CLEAN) == "", path
+    go(page, "audit?q=onerror")
+    says(page, "exec.create")
+    page.press("k", ctrl=True)
+    page.wait("document.querySelector('.palette')", WAIT)
+    page.type("onerror")
+    says(page, EVIL[0], "document.querySelector('.palette')")
+    assert page.run(CLEAN) == ""
+    page.press("Escape")
+    blocked = [one for one in page.complaints() if "Content Security Policy" in one or "Refused" in one]
+    assert blocked == [], "had the policy to stop anything, it had got that far"
+
+
+# ---- without a mouse, without eyes ----
+
+TABS = ("terminals", "commands", "files", "ports", "egress", "snapshots", "events")
+
+
+def views_of(box):
+    return ["sandboxes", "new", "questions", "events", "audit", "health", f"sandboxes/{box}", *(
+        f"sandboxes/{box}/{tab}" for tab in TABS)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(server, page, evil, scheme):
+    npm_ci(PEERS)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme},
+                                                      {"name": "prefers-reduced-motion", "value": "reduce"}])
+    page.run((PEERS / "node_modules" / "axe-core" / "axe.min.js").read_text() + ";null")
+    found = []
+    for path in views_of(evil):
+        go(page, path)
+        page.wait(f"location.hash === {json.dumps('#/' + path)}", WAIT)
+        page.wait("document.querySelector('main')?.innerText.length > 20", WAIT)
+        time.sleep(0.3)
+        # Colours inside a terminal are the program's.
+        got = page.run("""axe.run({ exclude: [['.xterm']] }, { resultTypes: ['violations'] }).then((r) =>
+            r.violations.map((v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) =>
+                n.html.slice(0, 160) + ' ' + n.failureSummary.slice(0, 200)).join(' | ')))""")
+        found += [f"{path}: {one}" for one in got]
+    assert found == [], "\n".join(found)
+
+
+def test_with_the_keyboard_alone(server, page):
+    """From the top of the page into a new sandbox, a command in it, and its end."""
+    page.open(server.url + "/")
+    page.wait("document.querySelector('header [role=status]')?.innerText === 'Live'", WAIT)
+    page.press("Tab")
+    assert page.run("document.activeElement.innerText") == "Skip to the view"
+    page.press("n")
+    page.wait("location.hash === '#/new' && document.querySelector('form.create')", WAIT)
+
+    def tab_to(test, most=80):
+        for _ in range(most):
+            if page.run(test.replace("$", "document.activeElement")):
+                return
+            page.press("Tab")
+        raise AssertionError(f"no way to {test}")
+
+    tab_to("$.name === 'name'")
+    page.type("by-keys")
+    tab_to("$.innerText === 'Make it'")
+    page.press("Enter")
+    page.wait("document.querySelector('h1')?.innerText === 'by-keys'", WAIT)
+    box = server.get(BOXES + "/by-keys").json()["id"]
+    tab_to("$.innerText.startsWith('Commands')")
+    page.press("Enter")
+    page.wait("document.querySelector('[aria-label=Command]')", WAIT)
+    tab_to("$.getAttribute('aria-label') === 'Command'")
+    page.type("echo typed")
+    page.press("Enter")
+    says(page, "typed", "document.querySelector('.output pre')")
+    page.run("document.activeElement.blur()")
+    for key in "gs":
+        page.press(key)
+    page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+    tab_to("$.innerText === 'by-keys'")
+    page.press("Enter")
+    page.wait("document.querySelector('h1')?.innerText === 'by-keys'", WAIT)
+    tab_to("$.innerText === 'Delete'")
+    page.press("Enter")
+    page.wait("document.querySelector('dialog')", WAIT)
+    tab_to("$.innerText === 'Delete' && $.closest('dialog')")
+    page.press("Enter")
+    harness.wait_until(lambda: dash.state_of(server, box) == "gone", WAIT, "its end")
+
+
+def test_a_phone_in_both_schemes(server, page, evil):
+    page.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    try:
+        for path in views_of(evil):
+            go(page, path)
+            page.wait("document.querySelector('main')?.innerText.length > 20", WAIT)
+            wide = page.run("[document.documentElement.scrollWidth, document.querySelector('main').scrollWidth]")
+            assert max(wide) <= 360, (path, wide, page.run("""[...document.querySelectorAll('main *')].filter((e) =>
+                e.getBoundingClientRect().right > 360 && !e.closest('.sideways, .scroll, .tabs')).map((e) =>
+                e.outerHTML.slice(0, 100)).slice(0, 3)"""))
+        grounds = set()
+        for scheme in ("light", "dark"):
+            page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            grounds.add(page.run("getComputedStyle(document.body).backgroundColor"))
+        assert len(grounds) == 2, "both schemes look the same"
+        # The switch wins over the system, and is remembered.
+        for _ in range(2):  # system, dark, light
+            page.click("document.querySelector('[aria-label^=Colours]')")
+        assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(244, 246, 245)"
+        assert page.run("localStorage.getItem('atoll-theme')") == "light"
+        page.click("document.querySelector('[aria-label^=Colours]')")
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+
+
+# ---- many ----
+
+MANY = """(() => { const real = window.fetch; const row = %s;
+    window.fetch = (path, ...rest) => !/^\\/api\\/v1\\/sandboxes\\?/.test(path) ? real(path, ...rest) :
+        Promise.resolve(new Response(JSON.stringify({ next: null, items: Array.from({ length: 5000 }, (_, i) => ({
+            ...row, id: 'sb' + String(i).padStart(26, '0'), name: 'many-' + i, state: i %% 3 ? 'running' : 'stopped',
+            created_at: new Date(1.7e12 + i * 1000).toISOString() })) }))); })()"""
+
+SCROLL = """(async () => { const el = document.querySelector('.scroll'), long = [], frames = [];
+    new PerformanceObserver((l) => long.push(...l.getEntries().map((e) => e.duration))).observe({ type: 'longtask' });
+    let before = performance.now();
+    for (let i = 0; i < 60; i++) { el.scrollTop += 1500; await new Promise(requestAnimationFrame);
+        const now = performance.now(); frames.push(now - before); before = now; }
+    return { long, frames: frames.sort((a, b) => a - b), rows: document.querySelectorAll('.tbody [role=row]').length,
+        shown: document.querySelector('.tbody [role=row]').innerText }; })()"""
+
+
+def test_five_thousand_sandboxes_are_smooth(server, chromium):
+    """Rows by a double of the list's answer; everything else is real."""
+    row = server.post(BOXES, {}).json()
+    page = chromium.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=MANY % json.dumps(row))
+    dash.login(server, page)
+    says(page, "5000")
+    page.call("Page.bringToFront")
+    began = page.run("performance.now()")
+    got = page.run(SCROLL)
+    assert got["rows"] < 60, "only what is in sight is drawn"
+    assert "many-" in got["shown"] and page.run("document.querySelector('.scroll').scrollTop") > 50000
+    middle = got["frames"][len(got["frames"]) // 2]
+    print(f"60 steps in {page.run('performance.now()') - began:.0f} ms, frame {middle:.0f} ms, long {got['long']}")
+    assert middle < 50 * harness.SLOW and max(got["long"], default=0) < 200 * harness.SLOW, got
+    # A filter over all of them, while events come.
+    dash.fill(page, "Filter", "many-4999")
+    page.wait("document.querySelectorAll('.tbody [role=row]').length === 1", WAIT)
+    page.open("about:blank")
+    server.delete(f"{BOXES}/{row['id']}")
+
+
+def test_ten_thousand_events_are_smooth(server, chromium):
+    page = chromium.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source="""(() => { const Real = window.WebSocket;
+        window.WebSocket = class extends Real { constructor(...args) { super(...args);
+            if (String(args[0]).includes('/events')) window.feed = this; } }; })()""")
+    dash.login(server, page, "events")
+    last = server.get("/api/v1/events?limit=1").json()["head"]
+    page.call("Page.bringToFront")
+    took = page.run("""(async () => { const began = performance.now();
+        for (let i = 1; i <= 10000; i++) window.feed.onmessage({ data: JSON.stringify({ seq: %d + i, object: '',
+            time: new Date().toISOString(), type: 'note.created', data: { text: 'event ' + i, by: 'x' } }) });
+        while (!document.querySelector('.tbody')?.innerText.includes('event 10000'))
+            await new Promise(requestAnimationFrame);
+        return performance.now() - began; })()""" % last)
+    got = page.run(SCROLL)
+    print(f"10,000 events in {took:.0f} ms; frame {got['frames'][30]:.0f} ms")
+    assert got["rows"] < 60 and took < 3000 * harness.SLOW and got["frames"][30] < 50 * harness.SLOW, (took, got)
+    page.open("about:blank")
+
+
+# ---- together, and after a break ----
+
+def test_two_see_each_other_within_a_second(server, chromium):
+    one, two = chromium.page(), chromium.page()
+    for each in (one, two):
+        dash.login(server, each, "sandboxes")
+    box = server.post(BOXES, {"name": "shared"}).json()["id"]
+    says(two, "shared")
+    go(one, f"sandboxes/{box}")
+    dash.click(one, "Pause")
+    began = time.monotonic()
+    two.wait("document.querySelector('.s-paused')", WAIT)
+    took = time.monotonic() - began
+    assert took < 1 * harness.SLOW, took
+    dash.click(one, "Delete")
+    dash.click(one, "Delete", "document.querySelector('dialog')")
+    two.wait("!document.body.innerText.includes('shared')", WAIT)
+    for each in (one, two):
+        each.open("about:blank")
+
+
+def test_a_killed_server_leaves_no_gap(server, chromium):
+    """Events while the page was away are there afterwards, each once; and so are sandboxes."""
+    page = chromium.page()
+    dash.login(server, page, "events")
+    first = server.post("/api/v1/notes", {"text": "before"}).json()["seq"]
+    says(page, "before")
+    server.kill9_api()
+    server.wait_ready()
+    for i in range(30):
+        server.post("/api/v1/notes", {"text": f"meanwhile {i}"})
+    box = server.post(BOXES, {"name": "meanwhile"}).json()["id"]
+    says(page, "meanwhile 29")
+    page.wait("document.querySelector('header [role=status]').innerText === 'Live'", WAIT)
+    seen = sorted(page.run("[...document.querySelectorAll('.tbody .seq')].map((s) => Number(s.textContent))"))
+    newest = server.get("/api/v1/events?limit=1").json()["head"]
+    wanted = list(range(max(first, seen[0]), newest + 1))
+    assert [seq for seq in seen if seq >= wanted[0]] == wanted
+    go(page, "sandboxes")
+    says(page, "meanwhile")
+    server.delete(f"{BOXES}/{box}")
+    page.open("about:blank")
+
+
+def test_memory_stays_where_it_is(server, page, evil):
+    """Round and round through the views: what is left of them is let go of."""
+    def used():
+        page.call("HeapProfiler.collectGarbage")
+        return page.run("performance.memory.usedJSHeapSize"), page.call("Memory.getDOMCounters")["nodes"]
+
+    def rounds(count):
+        for _ in range(count):
+            tabs = [f"sandboxes/{evil}/{tab}" for tab in ("overview", "terminals", "files")]
+            for path in ("sandboxes", *tabs, "events"):
+                go(page, path)
+                page.wait(f"location.hash === {json.dumps('#/' + path)} && document.querySelector('main')", WAIT)
+                time.sleep(0.05)
+
+    rounds(5)
+    heap, nodes = used()
+    rounds(15)
+    after, left = used()
+    print(f"{heap >> 10} KiB and {nodes} nodes, then {after >> 10} KiB and {left}")
+    assert after < heap * 1.5 + (4 << 20) and left < nodes * 1.5 + 2000
+
+
+def test_the_first_view_is_there_at_once(server, chromium):
+    page = chromium.page()
+    dash.login(server, page)
+    page.open(server.url + "/#/sandboxes")
+    page.wait("document.querySelector('main h1')", WAIT)
+    took = page.run("new Promise((done) => new PerformanceObserver((l) => done(l.getEntries().at(-1).startTime))"
+                    ".observe({ type: 'largest-contentful-paint', buffered: true }))")
+    print(f"largest paint after {took:.0f} ms")
+    assert took < 1000 * harness.SLOW
+    page.open("about:blank")

@@ -1,0 +1,188 @@
+"""Terminals in the dashboard: typed into, watched by several, taken over, and whole after a break; and recordings."""
+import json
+
+import dash
+import harness
+import pytest
+from dash import BOXES, WAIT, click, fill, go, says
+
+pytestmark = pytest.mark.timeout(120)
+# What the terminal shows, row for row, scrolled-out rows too.
+SHOWN = """(() => { const b = document.querySelector('.xtermplace').atollPane.term.buffer.active;
+    return Array.from({ length: b.length }, (_, i) => b.getLine(i).translateToString(true)).join('\\n').trimEnd();
+    })()"""
+
+
+@pytest.fixture(scope="module")
+def box(server, page):
+    made = server.post(BOXES, {"name": "shells"}).json()["id"]
+    yield made
+    server.delete(f"{BOXES}/{made}")
+
+
+def pane(page, state="live"):
+    page.wait(f"document.querySelector('.pane')?.dataset.state === {json.dumps(state)}", WAIT)
+
+
+def shows(page, text, which=SHOWN):
+    page.wait(f"{which}.includes({json.dumps(text)})", WAIT)
+
+
+def new_terminal(server, box, command, **wish):
+    return server.post(f"{BOXES}/{box}/terminals", {"command": command, **wish}).json()["id"]
+
+
+def test_a_shell_that_is_typed_into(server, page, box):
+    go(page, f"sandboxes/{box}/terminals")
+    says(page, "There is no terminal yet.")
+    click(page, "New shell")
+    pane(page)
+    shows(page, "$")
+    page.wait("document.querySelector('.pane').dataset.role === 'controller'", WAIT)
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.type("echo low$((40+2))tide")
+    page.press("Enter")
+    shows(page, "low42tide")
+    # As large as its place: the program knows.
+    page.wait("document.querySelector('.xtermplace').atollPane.term.rows > 24", WAIT)
+    page.type("stty size")
+    page.press("Enter")
+    rows, cols = page.run("[document.querySelector('.xtermplace').atollPane.term].map((t) => [t.rows, t.cols])[0]")
+    shows(page, f"{rows} {cols}")
+    assert cols > 80
+    # Gone to another view and back: all of it is there again.
+    go(page, "sandboxes")
+    page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+    page.run("history.back()")
+    pane(page)
+    shows(page, "low42tide")
+    page.picture("terminal.png")
+
+
+def test_two_people_at_one_terminal(server, chromium, page, box):
+    """One types, the other watches, and takes over; the first is told."""
+    terminal = new_terminal(server, box, "exec sh")
+    path = f"sandboxes/{box}/terminals/{terminal}"
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    other = chromium.page()
+    dash.login(server, other, path)
+    pane(other)
+    says(other, "somebody else types")
+    assert other.run("document.querySelector('.pane').dataset.role") == "observer"
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.type("echo from-the-first")
+    page.press("Enter")
+    shows(other, "\nfrom-the-first")
+    # What an observer types goes nowhere.
+    other.run("document.querySelector('.xterm-helper-textarea').focus()")
+    other.type("echo not-this")
+    other.press("Enter")
+    says(other, "2 here, 1 type")
+    click(other, "Take control")
+    says(other, "you type")
+    says(page, "somebody took control")
+    assert page.run("document.querySelector('.pane').dataset.role") == "observer"
+    other.type("echo from-the-second")
+    other.press("Enter")
+    shows(page, "from-the-second")
+    assert "not-this" not in page.run(SHOWN)
+    click(other, "Release")
+    says(other, "given back")
+    # The same screen on both sides, and on the server.
+    assert page.run(SHOWN) == other.run(SHOWN)
+    other.open("about:blank")
+
+
+def test_two_panes_side_by_side(server, page, box):
+    one, two = (new_terminal(server, box, f"echo pane-{n}; exec sh", name=f"pane-{n}") for n in "ab")
+    go(page, f"sandboxes/{box}/terminals/{one}")
+    pane(page)
+    page.click("[...document.querySelectorAll('[aria-label=\"pane-b beside\"]')][0]")
+    page.wait("document.querySelectorAll('.pane[data-state=live]').length === 2", WAIT)
+    assert page.run("location.hash").endswith(f"beside={two}"), "the address knows both"
+    shows(page, "pane-a")
+    shows(page, "pane-b", SHOWN.replace(".querySelector('.xtermplace')", ".querySelectorAll('.xtermplace')[1]"))
+    page.picture("panes.png")
+
+
+def test_a_break_loses_and_repeats_nothing(server, chromium, box):
+    """The server is killed while a program prints; the page comes back and has every line once."""
+    terminal = new_terminal(server, box, "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line-$i; sleep 0.01; done; "
+                                         "sleep 1000")
+    page = chromium.page()
+    dash.login(server, page, f"sandboxes/{box}/terminals/{terminal}")
+    shows(page, "line-20")
+    server.kill9_api()
+    server.wait_ready()
+    shows(page, "line-400")
+    pane(page)
+    lines = [line for line in page.run(SHOWN).splitlines() if line.startswith("line-")]
+    assert lines == [f"line-{n}" for n in range(1, 401)], lines[:50]
+    told = server.get(f"{BOXES}/{box}/terminals/{terminal}").json()
+    assert page.run("document.querySelector('.xtermplace').atollPane.position") == told["end"]
+    page.open("about:blank")
+
+
+def test_what_is_too_old_is_a_picture_and_said(server, page, box):
+    """Far more than is replayed: the screen comes as a picture, and what it shows is what the server shows."""
+    terminal = new_terminal(server, box, "seq 1 900000; echo the-end; sleep 1000")
+    screen = f"{BOXES}/{box}/terminals/{terminal}/screen?format=text"
+    harness.wait_until(lambda: b"the-end" in server.get(screen).body, WAIT, "the end")
+    go(page, f"sandboxes/{box}/terminals/{terminal}")
+    shows(page, "the-end")
+    assert page.run("document.querySelector('.xtermplace').atollPane.term.buffer.active.length") < 2000
+    click(page, "Resync")
+    shows(page, "the-end")
+
+
+def test_search_copy_and_the_end(server, chromium, page, box):
+    terminal = new_terminal(server, box, "seq 1 300; echo needle-in-it; seq 1 200; read x; exit 3")
+    go(page, f"sandboxes/{box}/terminals/{terminal}")
+    shows(page, "needle-in-it")
+    click(page, "Search")
+    fill(page, "Search in the terminal", "needle-in")
+    page.press("Enter")
+    page.wait("document.querySelector('.xtermplace').atollPane.term.getSelection() === 'needle-in'", WAIT)
+    chromium.send(None, "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.call("Page.bringToFront")
+    click(page, "Copy")
+    says(page, "Copied")
+    assert page.run("navigator.clipboard.readText()") == "needle-in"
+    fill(page, "Search in the terminal", "")
+    page.press("Escape")
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.press("Enter")
+    says(page, "ended with 3")
+    # Killed from here.
+    terminal = new_terminal(server, box, "exec sleep 1000", name="to-end")
+    go(page, f"sandboxes/{box}/terminals/{terminal}")
+    pane(page)
+    page.click("document.querySelector('[aria-label=\"End to-end\"]')")
+    click(page, "End it")
+    says(page, "ended by signal 9")
+    assert server.get(f"{BOXES}/{box}/terminals/{terminal}").json()["state"] == "exited"
+
+
+def test_a_recording_and_its_scrubber(server, page, box):
+    terminal = new_terminal(server, box, "printf 'first\\n'; sleep 1; printf '\\033[2J\\033[Hsecond\\n'")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/terminals/{terminal}").json()["state"] == "exited",
+                       WAIT, "its end")
+    go(page, f"sandboxes/{box}/terminals/{terminal}?recording={terminal}")
+    rows = ("[...document.querySelectorAll('.player .xterm-rows > div')].map((r) => r.innerText.trim())"
+            ".join('\\n').trim()")
+    page.wait(f"{rows} === 'second'", WAIT)
+    page.run("""(() => { const e = document.querySelector('[aria-label=Moment]'); e.value = 0.5;
+        e.dispatchEvent(new Event('input', { bubbles: true })); })()""")
+    page.wait(f"{rows} === 'first'", WAIT)
+    page.picture("recording.png")
+    fill(page, "Speed", "8")
+    click(page, "Play")
+    page.wait(f"{rows} === 'second'", WAIT)
+    page.wait("Number(document.querySelector('.player').dataset.at) >= 1", WAIT)
+
+
+def test_the_policy_let_everything_be_drawn(page):
+    """The terminal's styles are set without breaking the policy; nothing else complained either."""
+    assert page.run("getComputedStyle(document.querySelector('.xterm-rows')).fontFamily").startswith("ui-monospace")
+    assert [one for one in page.complaints() if "WebSocket connection" not in one and "ERR_CONNECTION" not in one] == []
