@@ -292,6 +292,17 @@ $(BUILD)/test/store/crash_liar_test: $(LIAR)/crash_test.o $(LIAR)/store.o $(BUIL
 TEST_PROGRAMS += $(LIAR)/atoll $(LIAR)/atoll-warden
 TESTS += $(BUILD)/test/store/crash_liar_test
 
+# An egress process whose guards can be left out one by one, to prove that each is needed (egress/guard.h).
+UNGUARDED := $(BUILD)/unguarded
+UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn http reach self)
+$(UNGUARDED)/%.o: src/egress/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) -DATOLL_UNGUARDED $(CFLAGS) -MMD -MP -c $< -o $@
+$(UNGUARDED)/atoll: $(BUILD)/obj/main.o $(UNGUARDED_OBJ) $(BUILD)/libatoll.a
+	@echo "  LD   $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+TEST_PROGRAMS += $(UNGUARDED)/atoll
+
 # (Private: what these are made from, the stamp of the flags above all, must not see it.)
 $(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): private CPPFLAGS += -DATOLL_FAULTS
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
@@ -436,7 +447,7 @@ $(BUILD)/bench/screen: tests/bench/screen.c $(BUILD)/libatoll.a
 $(BUILD)/bench/decide: tests/bench/decide.c $(BUILD)/libatoll.a
 	@mkdir -p $(@D)
 	@$(CC) -Isrc -D_GNU_SOURCE -std=gnu17 -O2 -Wall -Wextra -o $@ $^
-bench-programs: $(addprefix $(BUILD)/bench/,append fanout box screen tunnel decide) $(BUILD)/rules
+bench-programs: $(addprefix $(BUILD)/bench/,append fanout box screen tunnel decide kept) $(BUILD)/rules
 bench: deps-bench ## measure against peers, side by side (BENCH=quick)
 	+@$(SUBMAKE) all bench-programs
 	@$(PYTHON) tests/bench/run --build $(BUILD) $(if $(filter quick,$(BENCH)),--quick)
@@ -463,7 +474,7 @@ $(BUILD)/libexec: FORCE
 $(BUILD)/obj/daemon/serve.o: $(BUILD)/libexec
 $(BUILD)/obj/daemon/serve.o: private CPPFLAGS += -DATOLL_LIBEXEC='"$(LIBEXECDIR)"'
 
-.PHONY: install uninstall
+.PHONY: dist install uninstall
 install: all ## install below PREFIX (/usr/local), DESTDIR before it: programs, manuals, unit, completions
 	@$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(UNITDIR)
 	@$(INSTALL) -m 755 $(BUILD)/atoll $(DESTDIR)$(BINDIR)/atoll
@@ -497,6 +508,17 @@ docs: all ## write the generated reference pages, and the generated part of the 
 	@tools/docs $(BUILD)/atoll write
 	@tools/gen-sdk $(BUILD)/atoll write
 
+# What git knows, and the dashboard ready to be embedded: builds without Node.
+DIST = atoll-$(VERSION)
+dist: $(WEB_OUT)/.made ## a tarball of the sources with the dashboard built: build/atoll-VERSION.tar.gz
+	@test ! -e $(WEB_OUT)/FALLBACK || { echo "the dashboard could not be built here" >&2; exit 1; }
+	@rm -rf build/dist && mkdir -p build/dist/$(DIST)
+	@git archive HEAD | tar -x -C build/dist/$(DIST)
+	@cp -R $(WEB_OUT) build/dist/$(DIST)/web/prebuilt && rm -f build/dist/$(DIST)/web/prebuilt/.made
+	@tar -C build/dist --owner=0 --group=0 -czf build/$(DIST).tar.gz $(DIST)
+	@rm -rf build/dist
+	@echo "  DIST build/$(DIST).tar.gz"
+
 clean: ## remove everything that was built
 	rm -rf build build-*/
 
@@ -513,4 +535,4 @@ help:
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 	@echo '  SAN=address|undefined|thread: a variant in its own build directory'
 
--include $(shell find $(BUILD)/obj $(BUILD)/musl $(BUILD)/other $(BUILD)/liar -name '*.d' 2>/dev/null)
+-include $(shell find $(addprefix $(BUILD)/,obj musl other liar unguarded) -name '*.d' 2>/dev/null)
