@@ -320,6 +320,20 @@ def test_exec_by_grpc(server, client):
             assert error.value.code() == status
 
 
+def test_exec_by_grpc_waits_for_who_reads_late(server, client):
+    """More than any buffer between holds, and nobody reads before the command has ended."""
+    token = [("authorization", "Bearer " + server.token)]
+    commands = f"/api/v1/agents/{client.agent}/commands"
+    with grpc.insecure_channel(server.host) as channel:
+        call = channel.unary_stream(SERVICE + "Exec", lambda m: m.SerializeToString(), M["ExecOutput"].FromString)
+        got = call(M["ExecRequest"](agent_id=client.agent, command="seq", args=["-w", "1000000"]), metadata=token,
+                   timeout=120 * harness.SLOW)
+        harness.wait_until(lambda: [c for c in server.get(commands).json()["items"]
+                                    if c["command"].startswith("seq") and c["state"] == "exited"], 60 * harness.SLOW, "its end")
+        data = b"".join(o.data for o in got if o.stream == 1)
+    assert data == b"".join(b"%07d\n" % i for i in range(1, 1000001))
+
+
 def test_who_may_connect(start_server):
     server = start_server()
     secret = secret_of(server, "a1")
