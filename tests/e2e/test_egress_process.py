@@ -7,6 +7,7 @@ import struct
 import time
 
 import egress_rig
+import harness
 import pytest
 import world
 
@@ -302,6 +303,27 @@ def test_a_name_is_looked_up_once(here, egress):
     assert get(box, "http://turns.example/").startswith(b"HTTP/1.1 200")
     assert here.lookups.count(("turns.example", "A")) == 1
     assert get(box, "http://turns.example/").startswith(b"HTTP/1.1 403"), "and again for the next connection"
+
+
+def test_an_answer_that_is_too_long_is_nobody_elses_matter(here, egress):
+    """A name server that does not take questions by TCP, and a name whose answer would need it: whoever waits for
+    another name at that time, in another sandbox, gets its answer."""
+    here.zone["late.example"] = lambda number: [world.SILENCE] if number == 0 else ["45.1.2.3"]
+    here.zone["long.example"] = [f"45.1.3.{number}" for number in range(100)]
+    box, other = egress.add("one", "allow late.example"), egress.add("two", "allow long.example")
+    sock = box.run(lambda: socket.create_connection(PROXY, 15))
+    sock.sendall(b"GET http://late.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    harness.wait_until(lambda: ("late.example", "AAAA") in here.lookups, 10, "the question")
+    for _ in range(4):
+        assert get(other, "http://long.example/").startswith(b"HTTP/1.1 502 ")
+    assert read_all(sock).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_answer_of_one_packet_is_read(here, egress):
+    """Also where it is longer than packets were once."""
+    name = f"{'x' * 60}.example"
+    here.zone[name] = ["45.1.2.3"] * 12
+    assert get(egress.add("one", "allow *.example"), f"http://{name}/").startswith(b"HTTP/1.1 200 ")
 
 
 def test_no_answer_in_time_is_a_refusal(here, egress):
