@@ -306,8 +306,7 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
 void record_flow(struct conn *conn);
 /* Sends what waits; called before each wait. */
 void record_flush(void *egress);
-/* False: nobody can be asked now. */
-void record_used(struct box *box);
+must_use bool record_used(struct box *box); /* false: it was not taken */
 /* A question of the connection that waits by conn->ask; false: it has not got there. */
 must_use bool record_own(struct conn *conn, struct egress_own *own);
 must_use bool record_ask(struct conn *conn, const struct policy_answer *answer);

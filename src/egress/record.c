@@ -96,16 +96,15 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
     tell(conn->box, &msg);
 }
 
-/* Unsaid, it is said with the next bytes; what counts is kept. */
-void record_used(struct box *box)
+bool record_used(struct box *box)
 {
     struct egress_msg msg = { .head.verb = EGRESS_USED };
 
     if (box->egress->signer)
-        return;
+        return true;
     memcpy(msg.body.used.name.id, box->id, BOX_ID_SIZE);
     msg.body.used.bytes = box->kept->bytes;
-    (void)send_one(box->egress, &msg);
+    return send_one(box->egress, &msg);
 }
 
 bool record_own(struct conn *conn, struct egress_own *own)
