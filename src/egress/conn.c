@@ -513,6 +513,7 @@ void conn_hello(struct conn *conn)
         conn->in = (struct buf){ 0 };
         relay_start(conn);
     } else {
+        egress_hear(conn->box->egress);
         conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
 }
@@ -675,6 +676,7 @@ static void begin_transparent(struct conn *conn)
 {
     bool known = host_of(conn);
 
+    egress_hear(conn->box->egress);
     conn->kind = conn->port == 80    ? EGRESS_KIND_HTTP
                  : conn->port == 443 ? EGRESS_KIND_TLS
                                      : EGRESS_KIND_TCP;
@@ -704,6 +706,7 @@ static void begin(struct conn *conn)
 {
     bool self = to_self(conn);
 
+    conn->stage = STAGE_HEAD; /* it waits for no policy any more */
     conn_wants(conn, EPOLLIN, 0);
     if (conn->to_port == 53) {
         conn_stage(conn, STAGE_DNS, EGRESS_HEAD_MS);

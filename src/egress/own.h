@@ -44,6 +44,7 @@ struct egress {
     struct watch link;           /* the warden's */
     struct watch peer;           /* the api process's; fd -1: none yet */
     bool synced;                 /* it has said every policy there is */
+    bool hearing;                /* what it says is being done right now */
     struct egress_config config; /* what it said */
     struct box *slots[BOX_SLOTS];
     struct map by_id; /* struct box */
@@ -88,6 +89,11 @@ struct box {
     struct list conns;
     unsigned conn_count;
 };
+
+/* ---- egress.c ---- */
+
+/* All that the api process has said by now. Connections that are judged already may end of it. */
+void egress_hear(struct egress *egress);
 
 /* ---- box.c ---- */
 

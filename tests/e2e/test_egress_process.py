@@ -1,6 +1,7 @@
 """The egress process against a closed world: who is let out, who is not, and what is left behind in neither case."""
 import json
 import os
+import signal
 import socket
 import ssl
 import struct
@@ -421,6 +422,26 @@ def test_a_rule_taken_back_closes_its_tunnels_and_no_others(here, egress):
     assert flow[0]["revoked"] == 1
     good.close()
     other.close()
+
+
+def test_what_was_said_before_a_request_counts_for_it(here, egress):
+    """However much else was said before, and whichever socket the process looks at first."""
+    box = egress.add("one", "allow other.example")
+    for number in range(20):
+        egress.add(f"other{number}", "allow other.example")
+    assert get(box, "http://good.example/").startswith(b"HTTP/1.1 403 ")
+    for allowed, status in (("good.example", b"200"), ("other.example", b"403")):
+        egress.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                for number in range(20):
+                    egress.policy(f"other{number}", "allow other.example")
+            egress.policy("one", f"allow {allowed}")
+            sock = box.run(lambda: socket.create_connection(PROXY, 10))
+            sock.sendall(b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        finally:
+            egress.process.send_signal(signal.SIGCONT)
+        assert read_all(sock).startswith(b"HTTP/1.1 " + status)
 
 
 def test_a_sandbox_that_is_gone_has_no_tunnels(here, egress):
