@@ -73,6 +73,42 @@ void conn_wants(struct conn *conn, uint32_t down, uint32_t up)
     wants(conn, &conn->up, up);
 }
 
+/* ---- what must not be: a request on the connection that another has left ---- */
+
+#ifdef ATOLL_UNGUARDED
+static struct {
+    int fd;
+    struct host host;
+} leftover = { .fd = -1 };
+
+static bool leave_open(struct conn *conn)
+{
+    if (conn->stage != STAGE_HTTP || conn->up_tls || conn->up.fd < 0 || leftover.fd >= 0)
+        return false;
+    loop_unwatch(conn->box->egress->loop, &conn->up);
+    leftover.fd = take_fd(&conn->up.fd);
+    leftover.host = conn->host;
+    return true;
+}
+
+static int take_left(const struct conn *conn)
+{
+    return leftover.fd >= 0 && host_eq(&leftover.host, &conn->host) ? take_fd(&leftover.fd) : -1;
+}
+#else
+static bool leave_open(struct conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
+static int take_left(const struct conn *conn)
+{
+    (void)conn;
+    return -1;
+}
+#endif
+
 /* ---- the end ---- */
 
 void conn_up_close(struct conn *conn)
@@ -81,6 +117,8 @@ void conn_up_close(struct conn *conn)
         record_flow(conn);
     conn->flowing = false;
     resolve_cancel(conn);
+    if (!guard(own_connection) && leave_open(conn))
+        return;
     intercept_free(conn, false);
     if (conn->up.fd < 0)
         return;
@@ -394,12 +432,14 @@ static bool connect_one(struct conn *conn)
     socklen_t len = addr_sock(addr, conn->port, &to);
     const int on = 1;
     struct err err = { 0 };
-    autoclose int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int old = guard(own_connection) ? -1 : take_left(conn);
+    autoclose int fd =
+        old >= 0 ? old : socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0 || reach(conn->box->egress, addr, conn->port) != REACH_OUT)
         return false;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
+    if (old < 0 && connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
         return false;
     conn->up = (struct watch){ .fd = fd, .events = EPOLLOUT, .fn = on_up };
     if (loop_watch(conn->box->egress->loop, &conn->up, &err) < 0) {
