@@ -425,6 +425,15 @@ static void conn_connected(struct conn *conn)
 static void on_down(struct watch *watch, uint32_t events);
 static void on_up(struct watch *watch, uint32_t events);
 
+/* What becomes a tunnel is told of each change once, so that nothing is to be changed there. */
+static uint32_t up_events(const struct conn *conn)
+{
+    bool tunnel = conn->kind != EGRESS_KIND_HTTP && !conn->opened;
+
+    return tunnel ? EPOLLIN | EPOLLOUT | (uint32_t)EPOLLET : EPOLLOUT;
+}
+
+/* The first address was looked at just now. */
 static bool connect_one(struct conn *conn)
 {
     const struct addr *addr = &conn->addrs[conn->addr_at];
@@ -436,12 +445,12 @@ static bool connect_one(struct conn *conn)
     autoclose int fd =
         old >= 0 ? old : socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd < 0 || reach(conn->box->egress, addr, conn->port) != REACH_OUT)
+    if (fd < 0 || (conn->addr_at && reach(conn->box->egress, addr, conn->port) != REACH_OUT))
         return false;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (old < 0 && connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
         return false;
-    conn->up = (struct watch){ .fd = fd, .events = EPOLLOUT, .fn = on_up };
+    conn->up = (struct watch){ .fd = fd, .events = up_events(conn), .fn = on_up };
     if (loop_watch(conn->box->egress->loop, &conn->up, &err) < 0) {
         conn->up.fd = -1;
         return false;
@@ -638,16 +647,26 @@ static void woken(struct conn *conn, bool down, uint32_t events)
     }
 }
 
-/* What of it counts; 0: nothing, and it shall not be woken so again. */
+/* Is it told of each change once? */
+bool conn_told_once(const struct watch *watch)
+{
+    return watch->events != UINT32_MAX && watch->events & (uint32_t)EPOLLET;
+}
+
+/*
+ * What of it counts. 0: nothing, and it shall not be woken so again; but once that may be, since
+ * often the end follows in the same turn. What does not count now must be told again when it does.
+ */
 static uint32_t counts(struct conn *conn, struct watch *watch, const struct tls_conn *tls,
                        uint32_t events, uint32_t wanted)
 {
     if (tls)
         return intercept_events(tls, watch, events);
-    events &= wanted | EPOLLERR | EPOLLHUP;
-    if (!events)
+    uint32_t counted = events & (wanted | EPOLLERR | EPOLLHUP);
+    bool lost = conn_told_once(watch) && events & ~wanted & EPOLLIN;
+    if (lost || (!counted && conn->in_vain++))
         loop_change(conn->box->egress->loop, watch, wanted);
-    return events;
+    return counted;
 }
 
 static void on_down(struct watch *watch, uint32_t events)

@@ -63,7 +63,7 @@ struct egress {
     int routes, changes;   /* netlink: what is asked, and what is told of changes */
     struct route *ways;    /* reach.c: what was answered */
     int pipes[EGRESS_PIPES_MAX][2];
-    unsigned pipe_count;
+    unsigned pipe_count, pipes_open; /* those in use too */
 };
 
 /* A sandbox: something is known of it, by the warden (it has sockets) or by the api process. */
@@ -158,7 +158,8 @@ struct conn {
     uint32_t down_wants, up_wants; /* of their events: what counts of those that are watched for */
     struct timer timer;
     enum stage stage;
-    uint8_t kind; /* enum egress_kind */
+    unsigned in_vain; /* so often was it woken by what did not count */
+    uint8_t kind;     /* enum egress_kind */
     bool revoked, flowing;
     enum { OPENED_NO, OPENED_SOON, OPENED_YES } opened; /* is its TLS? (intercept.c) */
     struct tls_conn *down_tls, *up_tls;                 /* NULL: in clear */
@@ -193,6 +194,7 @@ void conn_timer(struct conn *conn, int64_t ms);
 void conn_stage(struct conn *conn, enum stage stage, int64_t ms);
 /* What it wants to be woken by. */
 void conn_wants(struct conn *conn, uint32_t down, uint32_t up);
+bool conn_told_once(const struct watch *watch);
 /* Reads from inside into conn->in; false when nothing more comes, or it was closed. */
 must_use bool conn_read(struct conn *conn, size_t max);
 /* Asks the policy about host and port, perhaps somebody too; it goes on (conn_reach), or is over.

@@ -239,6 +239,7 @@ def taken_back(here, egress):
 def no_policy(here, egress):
     """A sandbox of which nobody says any more what it may."""
     box = egress.add("one", "allow good.example")
+    assert ok(get(box, "http://good.example/")), "by now it is there, with its policy"
     egress.send(egress_rig.FORGET, b"one".ljust(40, b"\0"))
     return ok(get(box, "http://good.example/"))
 
