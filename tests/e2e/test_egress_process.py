@@ -134,6 +134,20 @@ def test_a_request_that_is_allowed_is_composed_anew(here, egress):
     assert flow["sent"] > 0 and flow["received"] > 0
 
 
+def test_records_say_what_was_asked_for(here, egress):
+    """Where that is seen, up to the question mark, cut off where there is no more room; and nothing that is malformed."""
+    box = egress.add("one", "allow good.example", "allow good.example:9000")
+    long = "/" + "x" * 300
+    get(box, "http://good.example/a/b?key=secret")
+    get(box, "http://other.example/", method="PURGE")
+    get(box, f"http://good.example{long}")
+    get(box, "http://good.example/a", method="TRACE")
+    talk(box, PROXY, b"CONNECT other.example:9000 HTTP/1.1\r\n\r\n")
+    got = [(one["verdict"], one["method"], one["path"]) for one in egress.decided(5)]
+    assert got == [("allowed", "GET", "/a/b"), ("denied", "PURGE", "/"), ("allowed", "GET", long[:255]),
+                   ("malformed", "", ""), ("denied", "", "")]
+
+
 def test_every_pipelined_request_is_judged(here, egress):
     box = egress.add("one", "allow good.example")
     data = b"".join(b"GET http://%s/%d HTTP/1.1\r\nHost: x\r\n\r\n" % (host, i)
