@@ -123,6 +123,8 @@ static void finish(struct store *store, struct store_job *job)
 {
     struct event *events = job->events;
 
+    if (job->rc >= 0 && job->committed)
+        job->committed(job);
     for (const struct event *event = events; event; event = event->next) {
         if (store->options.on_event)
             store->options.on_event(store->options.ctx, event);
