@@ -480,6 +480,8 @@ struct change {
     struct box_exec *exec;
     struct box_op *op;
     void (*settled)(struct change *change, const struct err *err); /* may be NULL */
+    void (*applied)(struct change *change); /* stored, and nobody was told yet; may be NULL */
+    void *ctx;                              /* of these two */
     int (*write)(struct change *change, struct db *db, struct err *err);
     const char *event;         /* type, or NULL */
     unsigned lazy_ms;          /* so long nobody waits for it */
