@@ -369,6 +369,17 @@ static const char secret_uses[] =
 static const char egress_used[] =
     "ALTER TABLE egress_host ADD COLUMN used BIGINT NOT NULL DEFAULT 0;";
 
+static const char hub_comments[] =
+    "CREATE TABLE hub_comment ("
+    "  tenant TEXT NOT NULL,"
+    "  task TEXT NOT NULL,"
+    "  number BIGINT NOT NULL,"
+    "  author TEXT NOT NULL,"
+    "  text TEXT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, task, number)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -384,6 +395,7 @@ const struct migration schema_migrations[] = {
     { 12, "uses of secrets", secret_uses },
     { 13, "the hub", schema_hub },
     { 14, "bytes that were used", egress_used },
+    { 15, "comments on tasks", hub_comments },
     { 0 },
 };
 /* clang-format on */
