@@ -268,6 +268,9 @@ export interface SandboxSpec {
     nesting?: boolean;
     /** A read-only /sys; without it, none */
     sys?: boolean;
+    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
+     *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
+    tier?: "T0" | "T1" | "T2" | "T3" | "T4" | "vm";
 }
 
 export interface SandboxInfoVolume {
@@ -391,6 +394,8 @@ export interface SandboxInfo {
     nesting: boolean;
     /** Has it a read-only /sys? */
     sys: boolean;
+    /** T3, or T1 with nesting; /applied says what the kernel says */
+    tier: string;
     /** Commands that run now */
     execs_running: number;
     /** Who made it */
@@ -986,6 +991,9 @@ export interface TemplateInfoSpec {
     nesting: boolean;
     /** A read-only /sys; without it, none */
     sys: boolean;
+    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
+     *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
+    tier: string;
     /** The sandbox whose files it has */
     parent: string;
 }

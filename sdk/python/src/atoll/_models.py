@@ -329,6 +329,8 @@ class SandboxInfo(Model):
     nesting: bool = False
     # Has it a read-only /sys?
     sys: bool = False
+    # T3, or T1 with nesting; /applied says what the kernel says
+    tier: str = ""
     # Commands that run now
     execs_running: int = 0
     # Who made it
@@ -854,6 +856,9 @@ class TemplateInfoSpec(Model):
     nesting: bool = False
     # A read-only /sys; without it, none
     sys: bool = False
+    # How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
+    # and no way out but through policy. T1: the same as nesting. The others are not offered, and refused
+    tier: str = ""
     # The sandbox whose files it has
     parent: str = ""
     _special: ClassVar[Special] = {
