@@ -1,5 +1,12 @@
 // What the API takes and gives, as types. Made by tools/gen-sdk from the route tables; do not edit.
 
+export interface HealthAgents {
+    /** Linked agents that are there */
+    connected: number;
+    /** Of those, ready or busy */
+    ready: number;
+}
+
 export interface Health {
     /** What it is doing */
     status: string;
@@ -13,6 +20,10 @@ export interface Health {
     started_at: string | null;
     /** Since then, in milliseconds */
     uptime_ms: number;
+    /** The same in seconds */
+    uptime_seconds: number;
+    /** Agents that are linked */
+    agents: HealthAgents | null;
     /** Open event streams */
     subscribers: number;
     /** Calls under way on workers */

@@ -7,6 +7,14 @@ from ._model import Model, Special
 
 
 @dataclass(frozen=True)
+class HealthAgents(Model):
+    # Linked agents that are there
+    connected: int = 0
+    # Of those, ready or busy
+    ready: int = 0
+
+
+@dataclass(frozen=True)
 class Health(Model):
     # What it is doing
     status: str = ""
@@ -20,12 +28,17 @@ class Health(Model):
     started_at: Optional[datetime] = None
     # Since then, in milliseconds
     uptime_ms: int = 0
+    # The same in seconds
+    uptime_seconds: int = 0
+    # Agents that are linked
+    agents: Optional[HealthAgents] = None
     # Open event streams
     subscribers: int = 0
     # Calls under way on workers
     calls: int = 0
     _special: ClassVar[Special] = {
         "started_at": datetime,
+        "agents": HealthAgents,
     }
 
 
@@ -1145,6 +1158,7 @@ __all__ = [
     "FileInfo",
     "FileRule",
     "Health",
+    "HealthAgents",
     "IdlePolicy",
     "ImageInfo",
     "ImageInfoConfig",
