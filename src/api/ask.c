@@ -125,8 +125,7 @@ struct deciding {
     struct call *call;
     struct ask_decision what;
     struct ask_row row;
-    bool now;                   /* and not before, with the same words */
-    const char *sandbox, *rule; /* of a program's question that is allowed: what it adds; or NULL */
+    bool now; /* and not before, with the same words */
 };
 
 static void decided(struct call *call)
@@ -165,47 +164,33 @@ static int decide_run(struct store_job *job, struct db *db, struct err *err)
     return decide(container_of(job, struct deciding, job), db, err);
 }
 
-/* The decision is stored, and recorded with it. */
+/*
+ * Of a program's question that is allowed: the decision is a part of the change that adds the rule,
+ * so either both are stored or neither is, and the sandbox has the rule once they are.
+ */
 static int rule_record(struct box_op *op, struct db *db, struct err *err)
 {
-    (void)op;
-    (void)db;
-    (void)err;
-    return 0;
+    struct deciding *one = call_of(op)->state;
+
+    if (decide(one, db, err) < 0)
+        return -1;
+    return one->now ? 0 : err_set(err, ERR_CONFLICT, "it is allowed already");
 }
 
-/*
- * Only once the decision is stored is the sandbox touched: what is changed there is changed before
- * it is stored, and a decision that does not count must change nothing. Killed in between, the ask
- * is allowed and its rule missing; the program inside sees that, and can ask again.
- */
-static int rule_add(struct deciding *one, struct err *err)
+static int rule_add(struct call *call, const char *sandbox, const char *rule, struct err *err)
 {
-    struct call *call = one->call;
-    struct box *box = boxes_by_id(call->api->boxes, one->sandbox);
+    struct box *box = boxes_by_id(call->api->boxes, sandbox);
 
     if (!box)
         return err_set(err, ERR_CONFLICT, "its sandbox is gone");
-    return own_rule_add(call, box, one->rule, rule_record, err);
+    return own_rule_add(call, box, rule, rule_record, err);
 }
 
 static void decide_done(struct store_job *job)
 {
     struct deciding *one = container_of(job, struct deciding, job);
-    struct err err = { 0 };
 
-    if (job->rc < 0) {
-        call_finish(one->call, &job->err);
-        return;
-    }
-    if (!one->rule || !one->now) {
-        call_finish(one->call, NULL);
-        return;
-    }
-    if (rule_add(one, &err) < 0) { /* else it is finished with the rule */
-        decided(one->call);
-        call_finish(one->call, &err);
-    }
+    call_finish(one->call, job->rc < 0 ? &job->err : NULL);
 }
 
 static int decision_post(struct call *call, struct err *err)
@@ -225,10 +210,9 @@ static int decision_post(struct call *call, struct err *err)
     rule = one->what.allow
                ? gate_ask_rule(call->api->gate, call->who.tenant, call_param(call, "ask"), &sandbox)
                : NULL;
-    if (rule) {
-        one->rule = arena_strdup(&call->arena, rule);
-        one->sandbox = arena_strdup(&call->arena, sandbox);
-    }
+    if (rule)
+        return rule_add(call, arena_strdup(&call->arena, sandbox), arena_strdup(&call->arena, rule),
+                        err);
     one->job = (struct store_job){ .run = decide_run, .done = decide_done };
     store_write(call->api->store, &one->job);
     return 0;

@@ -857,6 +857,37 @@ TEST(limits_change_while_it_runs_and_are_kept)
     down();
 }
 
+static void see_the_new(struct box_op *op)
+{
+    CHECK_INT(op->box->spec.memory, 128 << 20); /* of which row and answer are composed */
+}
+
+/* The kernel had it already; nobody else did. */
+TEST(a_change_that_is_not_stored_is_taken_back)
+{
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    int64_t memory = box->spec.memory, disk = box->spec.disk;
+    CHECK(memory != 128 << 20 && disk != 64 << 20);
+    op = call();
+    op->prepare = see_the_new;
+    op->record = refuse_record;
+    CHECK_OK(begin_patch(box, op, &err), &err);
+    model_run();
+    CHECK(caller_of(op)->failed && caller_of(op)->done == 1);
+    CHECK(box->spec.memory == memory && box->spec.disk == disk);
+    CHECK(model_box(box->id)->spec.memory == (uint64_t)memory);
+    CHECK_INT(model_disk(box->disk)->bytes, disk);
+    CHECK_OK(begin_patch(box, op = call(), &err), &err);
+    model_run();
+    CHECK(went_well(op) && box->spec.memory == 128 << 20);
+    CHECK(model_box(box->id)->spec.memory == 128 << 20);
+    down();
+}
+
 /* ---- idle ---- */
 
 static struct box *idle_one(const char *action, int64_t after_ms)

@@ -1,11 +1,14 @@
 /*
- * Changes of what a sandbox may use, while it runs or not:  [DISK_LIMIT] · [BOX_LIMITS] · row.
- * The disk comes first, because it can be set back when the warden refuses the rest.
+ * Changes of what a sandbox may use, while it runs or not:  [DISK_LIMIT] · [BOX_LIMITS] · row ·
+ * memory. The kernel comes first, because it may refuse and can be set back; what is in memory, and
+ * with it what anybody is shown and what may be reached, becomes so once it is stored. While one
+ * change is under way the next is refused.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "box/own.h"
 
 struct patching {
@@ -15,6 +18,8 @@ struct patching {
     uint64_t present;
     struct arena arena;
     struct sandbox_spec spec; /* as it will be */
+    int64_t expires_ms;       /* likewise */
+    bool limited;             /* the kernel has the new limits */
     struct disk_op disk_op;
 };
 
@@ -29,43 +34,131 @@ static void patch_free(struct patching *p)
     free(p);
 }
 
+static uint64_t new_rate(bool said, int64_t value)
+{
+    return !said ? 0 : value ? (uint64_t)value : BOX_IO_FREE;
+}
+
+/* Those that the patch is about, as `spec` has them. */
+static struct box_limits limits_of(const struct patching *p, const struct sandbox_spec *spec)
+{
+    bool memory = !p->box->disk;
+    struct box_limits limits = {
+        .disk = memory && has(p, PATCH_DISK) ? (uint64_t)spec->disk : 0,
+        .inodes = memory && has(p, PATCH_INODES) ? (uint32_t)spec->inodes : 0,
+        .memory = has(p, PATCH_MEMORY) ? (uint64_t)spec->memory : 0,
+        .pids = has(p, PATCH_PIDS) ? (uint32_t)spec->pids : 0,
+        .cpu_percent = has(p, PATCH_CPU) ? (uint32_t)spec->cpu_percent : 0,
+        .io_bytes = new_rate(has(p, PATCH_IO_BYTES), spec->io_bytes),
+        .io_ops = new_rate(has(p, PATCH_IO_OPS), spec->io_ops),
+    };
+
+    memcpy(limits.name.id, p->box->id, strlen(p->box->id));
+    return limits;
+}
+
+/* ---- it failed ---- */
+
 static void quietly(struct disk_op *op, const struct err *err)
 {
     (void)err; /* the row has the old size, which the next change sets again */
     free(op);
 }
 
-static void patch_failed(struct patching *p, const struct err *err)
+static void limited_back(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    (void)fds;
+    if (!msg || (msg->status && msg->status != ENOENT))
+        log_error("a sandbox keeps limits that are not stored", kv_str("sandbox", ask->msg.name.id),
+                  kv_int("errno", msg ? msg->status : 0));
+}
+
+static void patch_undo(struct patching *p)
 {
     struct box *box = p->box;
     struct disk *disk = disk_by_number(box->boxes, box->disk);
     struct err ignored;
 
-    if (disk && disk->bytes != box->spec.disk && !box->boxes->stopping) {
+    if (p->limited && sandbox_lives(box->state)) {
+        struct ask *ask = ask_new(WIRE_BOX_LIMITS, NULL);
+
+        ask->msg.limits = limits_of(p, &box->spec);
+        ask->answered = limited_back;
+        ask_send(box->boxes, ask);
+    }
+    if (disk && disk->bytes != box->spec.disk) {
         struct disk_op *back = xnew(struct disk_op);
 
         back->done = quietly;
         if (disk_resize(disk, box->spec.disk, back, &ignored) < 0)
             free(back);
     }
-    change_told(box, p->op, err);
+}
+
+static void patch_failed(struct patching *p, const struct err *err)
+{
+    if (!p->box->boxes->stopping)
+        patch_undo(p);
+    change_told(p->box, p->op, err);
     patch_free(p);
 }
 
-/* Applied: what is in memory becomes it, and is stored. */
-static void patch_store(struct patching *p)
+/* ---- stored, then true ---- */
+
+/* What is in memory against what will be, or was. */
+static void trade(struct patching *p)
 {
     struct box *box = p->box;
-    struct arena old = box->arena;
+    struct arena arena = box->arena;
+    struct sandbox_spec spec = box->spec;
+    int64_t expires_ms = box->expires_ms;
 
     box->arena = p->arena;
     box->spec = p->spec;
-    p->arena = old;
-    if (has(p, PATCH_TTL))
-        box->expires_ms = p->patch.ttl_ms ? clock_wall_ms() + p->patch.ttl_ms : 0;
-    box_timers_set(box);
-    keep_state(box, "sandbox.changed", p->op);
+    box->expires_ms = p->expires_ms;
+    p->arena = arena;
+    p->spec = spec;
+    p->expires_ms = expires_ms;
+}
+
+static void patch_applied(struct change *change)
+{
+    struct patching *p = change->ctx;
+
+    trade(p);
+    box_timers_set(p->box);
+}
+
+static void patch_over(struct change *change, const struct err *err)
+{
+    struct patching *p = change->ctx;
+
+    if (err) {
+        patch_failed(p, err);
+        return;
+    }
+    change_told(p->box, p->op, NULL);
     patch_free(p);
+}
+
+/* Row and answer are composed of what will be; nobody looks in between. */
+static void patch_store(struct patching *p)
+{
+    struct box *box = p->box;
+
+    p->expires_ms = !has(p, PATCH_TTL) ? box->expires_ms
+                    : p->patch.ttl_ms  ? clock_wall_ms() + p->patch.ttl_ms
+                                       : 0;
+    trade(p);
+    if (p->op->prepare)
+        p->op->prepare(p->op);
+    struct change *change = change_new(box, NULL, p->op, "sandbox.changed");
+    change->write = row_sandbox_update;
+    change->applied = patch_applied;
+    change->settled = patch_over;
+    change->ctx = p;
+    change_submit(change);
+    trade(p);
 }
 
 static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
@@ -75,6 +168,7 @@ static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
 
     (void)fds;
     if (msg && !msg->status) {
+        p->limited = true;
         patch_store(p);
         return;
     }
@@ -84,23 +178,9 @@ static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     patch_failed(p, &err);
 }
 
-static uint64_t new_rate(bool said, int64_t value)
-{
-    return !said ? 0 : value ? (uint64_t)value : BOX_IO_FREE;
-}
-
 static void patch_limits(struct patching *p)
 {
-    bool memory = !p->box->disk;
-    struct box_limits limits = {
-        .disk = memory && has(p, PATCH_DISK) ? (uint64_t)p->patch.disk : 0,
-        .inodes = memory && has(p, PATCH_INODES) ? (uint32_t)p->patch.inodes : 0,
-        .memory = has(p, PATCH_MEMORY) ? (uint64_t)p->patch.memory : 0,
-        .pids = has(p, PATCH_PIDS) ? (uint32_t)p->patch.pids : 0,
-        .cpu_percent = has(p, PATCH_CPU) ? (uint32_t)p->patch.cpu_percent : 0,
-        .io_bytes = new_rate(has(p, PATCH_IO_BYTES), p->patch.io_bytes),
-        .io_ops = new_rate(has(p, PATCH_IO_OPS), p->patch.io_ops),
-    };
+    struct box_limits limits = limits_of(p, &p->spec);
     bool any = limits.disk || limits.inodes || limits.memory || limits.pids || limits.cpu_percent ||
                limits.io_bytes || limits.io_ops;
 
@@ -109,7 +189,6 @@ static void patch_limits(struct patching *p)
         return;
     }
     struct ask *ask = ask_new(WIRE_BOX_LIMITS, NULL);
-    memcpy(limits.name.id, p->box->id, strlen(p->box->id));
     ask->msg.limits = limits;
     ask->answered = limited;
     ask->out = p;

@@ -279,6 +279,14 @@ static void change_done(struct store_job *job)
         change_free(change);
 }
 
+static void change_committed(struct store_job *job)
+{
+    struct change *change = container_of(job, struct change, job);
+
+    if (change->applied)
+        change->applied(change);
+}
+
 void change_texts(struct change *change)
 {
     if (change->write == row_sandbox_insert || change->write == row_sandbox_update ||
@@ -292,7 +300,9 @@ void change_submit(struct change *change)
 {
     change_texts(change);
     change->again = false;
-    change->job =
-        (struct store_job){ .run = change_run, .done = change_done, .lazy_ms = change->lazy_ms };
+    change->job = (struct store_job){ .run = change_run,
+                                      .committed = change_committed,
+                                      .done = change_done,
+                                      .lazy_ms = change->lazy_ms };
     store_write(change->boxes->store, &change->job);
 }

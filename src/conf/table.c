@@ -63,7 +63,7 @@ const struct conf_key conf_table[] = {
       "How long acknowledged messages stay; others stay until they are acknowledged." },
     { "hub_url_filter", CONF_ENUM, "messages", NULL, "messages|all|off", false, "WHERE",
       "Where URLs that lead away are refused: in messages; also in titles, descriptions, notes, "
-      "reasons and rationales; nowhere." },
+      "reasons, rationales and files; nowhere." },
     { "hub_url_allow", CONF_LIST, "localhost,127.0.0.1,::1,172.28.0.0/16", NULL, NULL, false, "HOST",
       "Hosts, addresses and ranges that URLs in them may lead to, besides names without a dot." },
     { "hub_url_schemes", CONF_LIST, "http,https", NULL, NULL, false, "SCHEME",

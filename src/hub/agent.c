@@ -33,7 +33,8 @@ int hub_standing(const struct hub_by *by, const char *name, struct hub_standing 
                  struct err *err)
 {
     autoquery struct query *q = db_query(
-        by->db, "SELECT mode, paused, revocation FROM hub_agent WHERE tenant = $1 AND name = $2");
+        by->db, "SELECT mode, paused, revocation, checkpoint_seq, capabilities FROM hub_agent"
+                " WHERE tenant = $1 AND name = $2");
 
     query_text(q, 1, by->tenant);
     query_text(q, 2, name);
@@ -46,6 +47,17 @@ int hub_standing(const struct hub_by *by, const char *name, struct hub_standing 
     out->mode = query_col_dup(q, 0, by->arena);
     out->paused = query_col_i64(q, 1);
     out->revoked = query_col_str(q, 2).n > 0;
+    out->checkpointed = query_col_i64(q, 3) > 0;
+    out->capabilities = query_col_dup(q, 4, by->arena);
+    return 0;
+}
+
+int hub_standing_active(const struct hub_standing *standing, const char *name, struct err *err)
+{
+    if (standing->revoked)
+        return err_set(err, ERR_CONFLICT, "agent %s is revoked", name);
+    if (standing->paused)
+        return err_set(err, ERR_CONFLICT, "agent %s is paused", name);
     return 0;
 }
 
@@ -57,11 +69,7 @@ int hub_active(const struct hub_by *by, const char *name, struct err *err)
         return 0;
     if (hub_standing(by, name, &standing, err) < 0)
         return -1;
-    if (standing.revoked)
-        return err_set(err, ERR_CONFLICT, "agent %s is revoked", name);
-    if (standing.paused)
-        return err_set(err, ERR_CONFLICT, "agent %s is paused", name);
-    return 0;
+    return hub_standing_active(&standing, name, err);
 }
 
 /* ---- capabilities ---- */
@@ -350,23 +358,31 @@ static const char *mode_of(const struct hub_by *by, const struct hub_register *w
     return standing->mode; /* its own, or the default */
 }
 
-/* Room for one more: counting looks at each, so only whoever is new is asked. */
-static int count_agents(const struct hub_by *by, struct err *err)
+/* One more, if there is room, or one less. */
+static int count_agent(const struct hub_by *by, int change, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT count(*) FROM hub_agent WHERE tenant = $1");
-    int64_t count;
+        db_query(by->db, "INSERT INTO hub_state (tenant, default_mode, agents) VALUES ($1, $2, $3)"
+                         " ON CONFLICT (tenant) DO UPDATE SET agents = hub_state.agents + $3"
+                         " WHERE hub_state.agents + $3 <= $4");
 
     query_text(q, 1, by->tenant);
-    if (hub_number(q, 0, &count, err) < 0)
+    query_text(q, 2, MODE_DEFAULT);
+    query_i64(q, 3, change);
+    query_i64(q, 4, HUB_AGENTS_MAX);
+    int rows = query_run(q, err);
+    if (rows < 0)
         return -1;
-    return count < HUB_AGENTS_MAX
-               ? 0
-               : err_set(err, ERR_CONFLICT, "there are %d agents already", HUB_AGENTS_MAX);
+    return rows ? 0 : err_set(err, ERR_CONFLICT, "there are %d agents already", HUB_AGENTS_MAX);
+}
+
+static const char *type_of(const struct hub_register *wish)
+{
+    return wish->type && wish->type[0] ? wish->type : "unknown";
 }
 
 static int put_agent(const struct hub_by *by, const struct hub_register *wish, const char *mode,
-                     int64_t seq, struct err *err)
+                     const char *capabilities, int64_t seq, struct err *err)
 {
     autoquery struct query *q = db_query(
         by->db,
@@ -381,13 +397,13 @@ static int put_agent(const struct hub_by *by, const struct hub_register *wish, c
     query_text(q, 1, by->tenant);
     query_text(q, 2, wish->name);
     query_i64(q, 3, seq);
-    query_text(q, 4, wish->type && wish->type[0] ? wish->type : "unknown");
+    query_text(q, 4, type_of(wish));
     query_i64(q, 5, by->now_ms);
     query_i64(q, 6, by->now_ms);
     query_text(q, 7, wish->metadata ? hub_json_text(by, wish->metadata) : "{}");
     query_text(q, 8, mode);
-    query_text(q, 9, hub_strings_text(by, wish->capabilities));
-    return query_run(q, err) < 0 ? -1 : put_tags(by, wish->name, wish->capabilities, err);
+    query_text(q, 9, capabilities);
+    return query_run(q, err) < 0 ? -1 : 0;
 }
 
 static int drop_checkpoint(const struct hub_by *by, const char *name, struct err *err)
@@ -400,6 +416,19 @@ static int drop_checkpoint(const struct hub_by *by, const char *name, struct err
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
+/* What stays as it was is not written again: the tags of the same capabilities. */
+static int put_all(const struct hub_by *by, const struct hub_register *wish,
+                   const struct hub_standing *before, const char *mode, struct err *err)
+{
+    const char *capabilities = hub_strings_text(by, wish->capabilities);
+    bool same = before->known && strcmp(before->capabilities, capabilities) == 0;
+
+    if (put_agent(by, wish, mode, capabilities, event_last_seq(by->db), err) < 0 ||
+        (!same && put_tags(by, wish->name, wish->capabilities, err) < 0))
+        return -1;
+    return before->checkpointed ? drop_checkpoint(by, wish->name, err) : 0;
+}
+
 int hub_register(const struct hub_by *by, const struct hub_register *wish, struct hub_agent *out,
                  struct err *err)
 {
@@ -408,21 +437,31 @@ int hub_register(const struct hub_by *by, const struct hub_register *wish, struc
     struct hub_standing standing;
 
     if (check_wish(by, wish, err) < 0 || hub_standing(by, wish->name, &standing, err) < 0 ||
-        (!standing.known && count_agents(by, err) < 0))
+        (!standing.known && count_agent(by, 1, err) < 0))
         return -1;
     const char *mode = mode_of(by, wish, &standing);
+    const char **none = arena_alloc(by->arena, sizeof(*none));
     json_open(&json, '{');
     json_kv_text(&json, "name", wish->name);
-    json_kv_text(&json, "type", wish->type && wish->type[0] ? wish->type : "unknown");
+    json_kv_text(&json, "type", type_of(wish));
     json_kv_text(&json, "autonomy_mode", mode);
     json_key(&json, "capabilities");
     json_put_raw(&json, str_of(hub_strings_text(by, wish->capabilities)));
     json_close(&json, '}');
     if (hub_tell_json(by, "agent_registered", hub_agent_object(by, wish->name), &body, err) < 0 ||
-        put_agent(by, wish, mode, event_last_seq(by->db), err) < 0 ||
-        drop_checkpoint(by, wish->name, err) < 0)
+        put_all(by, wish, &standing, mode, err) < 0)
         return -1;
-    return hub_agent_get(by, wish->name, out, err);
+    *out = (struct hub_agent){ .id = wish->name,
+                               .name = wish->name,
+                               .type = type_of(wish),
+                               .registered_at = by->now_ms,
+                               .last_heartbeat = by->now_ms,
+                               .autonomy_mode = mode,
+                               .capabilities = wish->capabilities ? wish->capabilities : none,
+                               .status = standing.revoked  ? "revoked"
+                                         : standing.paused ? "busy"
+                                                           : "online" };
+    return 0;
 }
 
 /* An agent may not shake off what people decided by leaving and coming back. */
@@ -464,7 +503,7 @@ int hub_unregister(const struct hub_by *by, const char *name, struct err *err)
     query_text(left, 2, name);
     if (query_run(q, err) < 0 || query_run(pending, err) < 0 || query_run(left, err) < 0 ||
         drop_tags(by, name, err) < 0 || drop_checkpoint(by, name, err) < 0 ||
-        hub_leases_end(by, name, "unregistered", err) < 0)
+        hub_leases_end(by, name, "unregistered", err) < 0 || count_agent(by, -1, err) < 0)
         return -1;
     return hub_tell(by, "agent_unregistered", hub_agent_object(by, name), err, "name", name, NULL);
 }

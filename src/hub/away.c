@@ -1,4 +1,8 @@
-/* See url.h. */
+/*
+ * See away.h. Whoever writes the text chooses it, so each byte is looked at a bounded number of
+ * times: a scheme begins with its own letter and not with the lines before it, and what stands
+ * between the slashes is read up to AUTHORITY_MAX, which no host that is allowed reaches.
+ */
 #include "hub/away.h"
 
 #include "base/mem.h"
@@ -7,6 +11,7 @@
 #define SCHEMES_MAX 16
 #define SCHEME_LEN_MAX 16
 #define ALLOWED_MAX 64
+#define AUTHORITY_MAX 512
 
 struct allowed {
     struct host host; /* HOST_NAME: exactly this; HOST_ADDR: within the prefix */
@@ -168,6 +173,8 @@ static bool is_line(char c) /* what browsers leave out of a URL */
 /* The bytes behind "scheme:" at `at`, or NULL. */
 static const char *behind_scheme(const char *at, const char *end, const char *scheme)
 {
+    if (is_line(*at))
+        return NULL; /* it begins behind these */
     for (; *scheme; scheme++, at++) {
         while (at < end && is_line(*at))
             at++;
@@ -201,9 +208,11 @@ static bool url_hit(const struct away *filter, const char *at, const char *end)
     for (; at < end && (*at == '/' || *at == '\\' || is_line(*at)); at++)
         slashes |= !is_line(*at);
     struct str run = { at, 0 };
-    while (at < end && !ends_authority(*at))
+    while (at < end && at - run.p <= AUTHORITY_MAX && !ends_authority(*at))
         at++;
     run.n = (size_t)(at - run.p);
+    if (run.n > AUTHORITY_MAX)
+        return true;
     if (!run.n || (!slashes && !memchr(run.p, '.', run.n) && !memchr(run.p, '%', run.n)))
         return false; /* "http:8080" is no URL to people, and no name to machines */
     /* Behind a backslash some read a path and some a user name; with an @ it is no host or port. */

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/limits.h"
+#include "base/mem.h"
 #include "base/test.h"
 
 static const char *const allow[] = { "localhost", "127.0.0.1", "::1", "172.28.0.0/16", NULL };
@@ -112,6 +114,46 @@ TEST(away_lets_local_ones_and_plain_text_through)
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         if (hit(texts[i]))
             test_fail(__FILE__, __LINE__, "stopped: %s", texts[i]);
+}
+
+/* As large as a file may be, and made to be read again and again: it has to come to an end. */
+TEST(away_reads_every_byte_a_few_times)
+{
+    static const char *const parts[] = {
+        "\n", "h\n", "http:", "http:a", "http:/", "http:a\n", "/"
+    };
+    struct away *filter = NULL;
+    struct err err;
+
+    CHECK_OK(away_new(&filter, allow, schemes, &err), &err);
+    char *text = xmalloc(HUB_FILE_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        size_t len = strlen(parts[i]);
+
+        for (size_t at = 0; at < HUB_FILE_MAX; at++)
+            text[at] = parts[i][at % len];
+        bool far = away_hit(filter, (struct str){ text, HUB_FILE_MAX });
+        CHECK(far == (strcmp(parts[i], "http:") == 0 || strcmp(parts[i], "http:a") == 0));
+    }
+    free(text);
+    away_free(filter);
+}
+
+TEST(away_does_not_trust_what_is_too_long_to_be_a_host)
+{
+    char text[600];
+    struct str rest = { text, 0 };
+    struct away *filter = NULL;
+    struct err err;
+
+    CHECK_OK(away_new(&filter, allow, schemes, &err), &err);
+    memcpy(text, "http:", 5);
+    memset(text + 5, 'a', sizeof(text) - 5);
+    rest.n = 5 + 512;
+    CHECK(!away_hit(filter, rest));
+    rest.n++;
+    CHECK(away_hit(filter, rest));
+    away_free(filter);
 }
 
 TEST(away_refuses_settings_that_mean_nothing)

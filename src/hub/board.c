@@ -18,36 +18,26 @@ static bool owns(const struct hub_task *task, const char *agent)
            (task->claimed_by && strcmp(task->claimed_by, agent) == 0);
 }
 
-static int count_of(const struct hub_by *by, const struct hub_task *task, const char *agent,
-                    const char *status, int64_t *out, struct err *err)
-{
-    autoquery struct query *q =
-        db_query(by->db, "SELECT count(*) FROM hub_task WHERE tenant = $1 AND project = $2"
-                         " AND assigned_to = $3 AND status = $4 AND id <> $5");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task->project_id);
-    query_text(q, 3, agent);
-    query_text(q, 4, status);
-    query_text(q, 5, task->id);
-    return hub_number(q, 0, out, err);
-}
-
 /* One more in that column? `where` is how the text names it. */
 static int check_wip(const struct hub_by *by, const struct hub_task *task, const char *agent,
                      const char *status, const char *where, struct err *err)
 {
-    int64_t most, have;
+    autoquery struct query *q =
+        db_query(by->db, "SELECT most FROM hub_wip WHERE tenant = $1 AND project = $2"
+                         " AND status = $3 AND most <= (SELECT count(*) FROM hub_task WHERE"
+                         " tenant = $1 AND project = $2 AND assigned_to = $4 AND assigned_to <> ''"
+                         " AND status = $3 AND id <> $5)");
 
-    if (hub_wip_of(by, task->project_id, status, &most, err) < 0)
-        return -1;
-    if (most < 0)
-        return 0;
-    if (count_of(by, task, agent, status, &have, err) < 0)
-        return -1;
-    return have < most ? 0
-                       : err_set(err, ERR_INVALID, "WIP limit reached for %s%s (limit: %lld)",
-                                 agent, where, (long long)most);
+    query_text(q, 1, by->tenant);
+    query_text(q, 2, task->project_id);
+    query_text(q, 3, status);
+    query_text(q, 4, agent);
+    query_text(q, 5, task->id);
+    int rc = query_step(q, err);
+    if (rc <= 0)
+        return rc;
+    return err_set(err, ERR_INVALID, "WIP limit reached for %s%s (limit: %lld)", agent, where,
+                   (long long)query_col_i64(q, 0));
 }
 
 /* ---- claims ---- */
@@ -91,7 +81,7 @@ int hub_claim_do(const struct hub_by *by, struct hub_task *task, const char *age
 {
     task->assigned_to = task->claimed_by = agent;
     task->status = "ready";
-    if (hub_task_save(by, task, err) < 0 || hub_agent_task(by, agent, task->id, err) < 0)
+    if (hub_task_save_owner(by, task, err) < 0 || hub_agent_task(by, agent, task->id, err) < 0)
         return -1;
     return hub_tell(by, "task_claimed", hub_project_object(by, task->project_id, task->id), err,
                     "project", task->project_id, "task_id", task->id, "agent", agent, "title",
@@ -114,7 +104,8 @@ int hub_claim(const struct hub_by *by, const char *project, const char *id, cons
         return -1;
     if (by->agent && strcmp(by->agent, agent) != 0)
         return err_set(err, ERR_FORBIDDEN, "agent: %s may not act as %s", by->agent, agent);
-    if (hub_active(by, agent, err) < 0 || hub_standing(by, agent, &standing, err) < 0)
+    if (hub_standing(by, agent, &standing, err) < 0 ||
+        hub_standing_active(&standing, agent, err) < 0)
         return -1;
     int rc = hub_task_find(by, project, id, &task, err);
     if (rc < 0)

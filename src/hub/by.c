@@ -94,7 +94,7 @@ const char *hub_uuid(const struct hub_by *by)
 {
     char *id = arena_alloc(by->arena, UUID_SIZE);
 
-    uuid_v4(id);
+    uuid_v7(id); /* by time: rows that are made together lie together */
     return id;
 }
 

@@ -187,6 +187,8 @@ static int check_put(const struct hub_by *by, const char *project, struct str fi
         return -1;
     if (by->agent && strcmp(by->agent, uploader) != 0)
         return err_set(err, ERR_FORBIDDEN, "uploader: %s may not act as %s", by->agent, uploader);
+    if (by->hub->filter == HUB_FILTER_ALL && away_hit(by->hub->urls, data))
+        return err_set(err, ERR_INVALID, "Sandbox: file blocked (external URL detected)");
     return hub_active(by, uploader, err);
 }
 

@@ -24,9 +24,18 @@ static void agents(struct hub_by *by)
               " metadata, mode, capabilities) SELECT 'default', 'agent-' || i, -i, 'x', 1, 1, '{}',"
               " 'manual', '[]' FROM n",
          HUB_AGENTS_MAX - 1, NULL);
+    fill(by,
+         "INSERT INTO hub_state (tenant, default_mode, agents)"
+         " VALUES ('default', 'fully_autonomous', $1)",
+         HUB_AGENTS_MAX - 1, NULL);
     add_agent(by, "the last", NULL);
     FAILS(hub_register(by, &wish, &out, &err), ERR_CONFLICT);
     add_agent(by, "the last", NULL); /* again is not another */
+    WELL(hub_unregister(by, "agent-1", &err));
+    CHECK_INT(
+        test_number(by->db, "SELECT agents - (SELECT count(*) FROM hub_agent) FROM hub_state"), 0);
+    add_agent(by, "one too many", NULL);
+    FAILS(hub_register(by, &(struct hub_register){ .name = "two" }, &out, &err), ERR_CONFLICT);
 }
 
 TEST(limits_of_agents)

@@ -62,12 +62,16 @@ must_use int hub_metadata_check(const struct json *metadata, struct err *err);
 /* What counts when an agent acts. */
 struct hub_standing {
     bool known, paused, revoked;
-    const char *mode; /* the default one when it is not known */
+    bool checkpointed;
+    const char *mode;         /* the default one when it is not known */
+    const char *capabilities; /* as the row has them */
 };
 must_use int hub_standing(const struct hub_by *by, const char *name, struct hub_standing *out,
                           struct err *err);
 /* ERR_CONFLICT while it is paused or revoked; nobody ("") and people may. */
 must_use int hub_active(const struct hub_by *by, const char *name, struct err *err);
+must_use int hub_standing_active(const struct hub_standing *standing, const char *name,
+                                 struct err *err);
 must_use int hub_agent_task(const struct hub_by *by, const char *name, const char *task,
                             struct err *err);
 must_use int hub_tags_of(const struct hub_by *by, const char *name, const char ***out,
@@ -80,6 +84,7 @@ const char *hub_tags_text(const struct hub_by *by, const char *const *tags);
 /* ---- project.c ---- */
 
 must_use int hub_project_exists(const struct hub_by *by, const char *id, struct err *err);
+
 must_use int hub_wip_of(const struct hub_by *by, const char *project, const char *status,
                         int64_t *out, struct err *err); /* -1: no limit */
 
@@ -98,7 +103,8 @@ must_use int hub_task_fill(const struct hub_by *by, struct hub_task *task, int64
 int64_t hub_approvals_required(const struct hub_task *task);
 must_use int hub_approvals(const struct hub_by *by, const struct hub_task *task, int64_t *out,
                            struct err *err);
-/* Its row as it is now. */
+/* What a claim changes of its row; all of it as it is now. */
+must_use int hub_task_save_owner(const struct hub_by *by, struct hub_task *task, struct err *err);
 must_use int hub_task_save(const struct hub_by *by, struct hub_task *task, struct err *err);
 
 /* ---- board.c ---- */
@@ -126,6 +132,9 @@ must_use int hub_leases_drop(const struct hub_by *by, const char *project, struc
 must_use int hub_leases_sweep(struct db *db, int64_t now_ms, struct err *err);
 
 /* ---- message.c ---- */
+
+/* The first characters of a text, not bytes. */
+struct str hub_first_of(const char *text, size_t characters);
 
 /* Within a write job: acknowledged messages that are too old; how many. */
 must_use int hub_messages_sweep(struct db *db, int64_t before_ms, struct err *err);

@@ -132,6 +132,22 @@ int hub_task_save(const struct hub_by *by, struct hub_task *task, struct err *er
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
+int hub_task_save_owner(const struct hub_by *by, struct hub_task *task, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(by->db, "UPDATE hub_task SET status = $1, assigned_to = $2, claimed_by = $3,"
+                         " updated_ms = $4 WHERE tenant = $5 AND id = $6");
+
+    task->updated_at = by->now_ms;
+    query_text(q, 1, task->status);
+    query_text(q, 2, or_empty(task->assigned_to));
+    query_text(q, 3, or_empty(task->claimed_by));
+    query_i64(q, 4, task->updated_at);
+    query_text(q, 5, by->tenant);
+    query_text(q, 6, task->id);
+    return query_run(q, err) < 0 ? -1 : 0;
+}
+
 /* ---- what belongs to it ---- */
 
 int64_t hub_approvals_required(const struct hub_task *task)
@@ -246,7 +262,8 @@ static struct query *tasks_query(struct db *db, const struct hub_tasks_wish *wis
                             " AND ($3 = '' OR assigned_to = $3 OR claimed_by = $3)"
                             " AND ($4 = '' OR assigned_to = $4) AND id IN"
                             " (SELECT id FROM hub_task WHERE tenant = $1 AND assigned_to = $5"
-                            " UNION SELECT id FROM hub_task WHERE tenant = $1 AND claimed_by = $5)"
+                            " AND assigned_to <> '' UNION SELECT id FROM hub_task WHERE tenant = $1"
+                            " AND claimed_by = $5 AND claimed_by <> '')"
                             " ORDER BY priority, seq");
     return db_query(db, "SELECT " COLUMNS " WHERE tenant = $1 AND ($2 = '' OR status = $2)"
                         " AND $3 = '' AND $4 = '' AND $5 = '' ORDER BY priority, seq");

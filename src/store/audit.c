@@ -75,32 +75,106 @@ static int read_head(struct db *db, struct head *out, struct err *err)
     return 0;
 }
 
-static int insert(struct db *db, const struct head *head, int64_t at_ms,
-                  const struct str texts[TEXTS], const char *hex, struct err *err)
+static int know_head(struct db *db, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(db, "INSERT INTO audit (" COLUMNS ")"
-                     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)");
-    query_i64(q, 1, head->seq);
-    query_i64(q, 2, at_ms);
-    for (int i = 0; i < TEXTS; i++)
-        query_str(q, 3 + i, texts[i]);
-    query_text(q, 12, hex);
+    struct head head;
+
+    if (db->audit_head.known)
+        return 0;
+    int rc = read_head(db, &head, err);
+    if (rc < 0)
+        return -1;
+    if (rc > 0)
+        return err_set(err, ERR_INTERNAL, "the head of the audit chain is missing or damaged");
+    db->audit_head = (struct audit_head){ .known = true, .seq = head.seq, .stored = head.seq };
+    memcpy(db->audit_head.hash, head.hash, sizeof(head.hash));
+    return 0;
+}
+
+struct audit_row {
+    struct audit_row *next;
+    int64_t seq, at_ms;
+    struct str texts[TEXTS];
+    char hex[SHA256_HEX_SIZE];
+};
+
+#define AT_ONCE 8
+#define COLUMN_COUNT (TEXTS + 3)
+#define INSERT "INSERT INTO audit (" COLUMNS ") VALUES "
+
+/* The first `count` rows behind `row`. */
+static int insert(struct query *q, const struct audit_row *row, size_t count, struct err *err)
+{
+    for (size_t i = 0; i < count; i++, row = row->next) {
+        int at = (int)i * COLUMN_COUNT;
+
+        query_i64(q, at + 1, row->seq);
+        query_i64(q, at + 2, row->at_ms);
+        for (int text = 0; text < TEXTS; text++)
+            query_lent(q, at + 3 + text, row->texts[text]);
+        query_lent(q, at + COLUMN_COUNT, str_of(row->hex));
+    }
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
-static int move_head(struct db *db, const struct head *head, const char *hex, struct err *err)
+static int insert_some(struct db *db, const struct audit_row **row, struct err *err)
 {
+    const struct audit_row *last = *row;
+    size_t count = 1;
+
+    while (count < AT_ONCE && last->next)
+        last = last->next, count++;
+    if (count < AT_ONCE)
+        last = *row;
+    autoquery struct query *q =
+        db_query(db, count == AT_ONCE
+                         ? INSERT "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12),"
+                                  " ($13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24),"
+                                  " ($25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36),"
+                                  " ($37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48),"
+                                  " ($49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60),"
+                                  " ($61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72),"
+                                  " ($73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84),"
+                                  " ($85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96)"
+                         : INSERT "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)");
+    int rc = insert(q, *row, count == AT_ONCE ? AT_ONCE : 1, err);
+    *row = last->next;
+    return rc;
+}
+
+static int write_head(struct db *db, struct err *err)
+{
+    struct audit_head *head = &db->audit_head;
+    char hex[SHA256_HEX_SIZE];
     autoquery struct query *q =
         db_query(db, "UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1 AND seq = $3");
+
+    if (!head->moved)
+        return 0;
+    hex_text(head->hash, sizeof(head->hash), hex);
     query_i64(q, 1, head->seq);
     query_text(q, 2, hex);
-    query_i64(q, 3, head->seq - 1);
-
+    query_i64(q, 3, head->stored);
     int rows = query_run(q, err);
     if (rows == 0)
         return err_set(err, ERR_INTERNAL, "the head of the audit chain has moved");
-    return rows < 0 ? -1 : 0;
+    if (rows < 0)
+        return -1;
+    head->stored = head->seq;
+    head->moved = false;
+    return 0;
+}
+
+int audits_write(struct db *db, struct err *err)
+{
+    const struct audit_row *row = db->audits;
+
+    while (row)
+        if (insert_some(db, &row, err) < 0)
+            return err_wrap(err, "audit");
+    db->audits = NULL;
+    db->audits_end = &db->audits;
+    return write_head(db, err);
 }
 
 static struct str text_of(const char *text)
@@ -117,22 +191,24 @@ int audit_add(struct db *db, const struct audit *row, struct err *err)
     };
     int64_t at_ms = row->at_ms ? row->at_ms : clock_wall_ms();
     autobuf struct buf bytes = { .max = AUDIT_ROW_MAX };
-    char hex[SHA256_HEX_SIZE];
-    struct head head;
+    struct audit_head *head = &db->audit_head;
+    unsigned char hash[SHA256_SIZE];
 
-    int rc = read_head(db, &head, err);
-    if (rc < 0)
+    if (db_check_job(db, err) < 0 || know_head(db, err) < 0)
         return -1;
-    if (rc > 0)
-        return err_set(err, ERR_INTERNAL, "the head of the audit chain is missing or damaged");
-    head.seq++;
-    chain(&bytes, head.hash, head.seq, at_ms, texts, head.hash);
+    chain(&bytes, head->hash, head->seq + 1, at_ms, texts, hash);
     if (!buf_ok(&bytes))
         return err_set(err, ERR_LIMIT, "an audit row may have %d bytes", AUDIT_ROW_MAX);
-    hex_text(head.hash, sizeof(head.hash), hex);
-    if (insert(db, &head, at_ms, texts, hex, err) < 0)
-        return -1;
-    return move_head(db, &head, hex, err);
+    struct audit_row *made = arena_raw(&db->redo.arena, sizeof(*made));
+    *made = (struct audit_row){ .seq = ++head->seq, .at_ms = at_ms };
+    head->moved = true;
+    memcpy(head->hash, hash, sizeof(hash));
+    hex_text(hash, sizeof(hash), made->hex);
+    for (int i = 0; i < TEXTS; i++)
+        made->texts[i] = arena_str(&db->redo.arena, texts[i]);
+    *db->audits_end = made;
+    db->audits_end = &made->next;
+    return db->job ? 0 : audits_write(db, err);
 }
 
 /* ---- listing ---- */

@@ -7,6 +7,10 @@
  *
  * Preparing and binding have no error to return; what went wrong is kept in the query and told by
  * the next step, so that a caller checks in one place.
+ *
+ * While `redo` is on, each statement that changed something is noted with its values, which lie in
+ * one arena until the transaction ends. To take a job back the transaction is rolled back and the
+ * others' statements run again: they meet what they met before, and so do the same.
  */
 #include <assert.h>
 
@@ -28,6 +32,7 @@ struct db *db_new(const struct db_engine *engine, const char *path)
     db->lock_fd = -1;
     db->slot_count = SLOTS_FIRST;
     db->slots = xcalloc(db->slot_count, sizeof(struct query *));
+    db_redo_end(db);
     return db;
 }
 
@@ -54,6 +59,8 @@ void db_close(struct db *db)
     db->engine->close(db);
     if (db->lock_fd >= 0)
         close(db->lock_fd);
+    db_redo_end(db);
+    heads_forget(db);
     free(db->slots);
     free(db->path);
     free(db);
@@ -124,19 +131,32 @@ void query_done(struct query **slot)
     }
     q->db->engine->reset(q);
     q->err.code = ERR_NONE;
-    q->busy = false;
+    q->busy = q->underway = false;
+    q->count = 0;
 }
 
-static void bound(struct query *q, int at, int rc)
+static void bind(struct query *q, int at, struct db_value value)
 {
-    if (rc < 0 && q->err.code == ERR_NONE)
-        (void)err_set(&q->err, ERR_INTERNAL, "parameter $%d does not fit: %s", at, q->text);
+    struct redo *redo = &q->db->redo;
+
+    if (!q->stmt)
+        return;
+    if (redo->on && value.bytes.p)
+        value.bytes = arena_str(&redo->arena, value.bytes);
+    if ((redo->on && at > QUERY_VALUES_MAX) || q->db->engine->bind(q, at, &value, redo->on) < 0) {
+        if (q->err.code == ERR_NONE)
+            (void)err_set(&q->err, ERR_INTERNAL, "parameter $%d does not fit: %s", at, q->text);
+        return;
+    }
+    while (redo->on && q->count < (unsigned)at)
+        q->values[q->count++] = (struct db_value){ 0 };
+    if (redo->on)
+        q->values[at - 1] = value;
 }
 
 void query_str(struct query *q, int at, struct str text)
 {
-    if (q->stmt)
-        bound(q, at, q->db->engine->bind_text(q, at, text));
+    bind(q, at, (struct db_value){ text.p ? VALUE_TEXT : VALUE_NULL, 0, text });
 }
 
 void query_text(struct query *q, int at, const char *text)
@@ -146,14 +166,33 @@ void query_text(struct query *q, int at, const char *text)
 
 void query_i64(struct query *q, int at, int64_t num)
 {
-    if (q->stmt)
-        bound(q, at, q->db->engine->bind_i64(q, at, num));
+    bind(q, at, (struct db_value){ VALUE_INT, num, STR_NONE });
 }
 
 void query_blob(struct query *q, int at, const void *data, size_t len)
 {
-    if (q->stmt)
-        bound(q, at, q->db->engine->bind_blob(q, at, data, len));
+    bind(q, at, (struct db_value){ data ? VALUE_BLOB : VALUE_NULL, 0, { data, len } });
+}
+
+void query_lent(struct query *q, int at, struct str text)
+{
+    const struct db_value value = { VALUE_TEXT, 0, text };
+
+    if (q->stmt && q->db->engine->bind(q, at, &value, true) < 0 && q->err.code == ERR_NONE)
+        (void)err_set(&q->err, ERR_INTERNAL, "parameter $%d does not fit: %s", at, q->text);
+}
+
+/* A statement has done all that it changes when its first row comes. */
+static void note(struct query *q)
+{
+    struct redo *redo = &q->db->redo;
+    size_t size = q->count * sizeof(q->values[0]);
+    struct redo_step *step = arena_raw(&redo->arena, sizeof(*step) + size);
+
+    *step = (struct redo_step){ .q = q, .count = q->count };
+    memcpy(step->values, q->values, size);
+    *redo->end = step;
+    redo->end = &step->next;
 }
 
 int query_step(struct query *q, struct err *err)
@@ -163,10 +202,13 @@ int query_step(struct query *q, struct err *err)
             *err = q->err;
         return -1;
     }
-    /* The transaction of a job may be given up under it; the rest must not run outside of one. */
-    if (q->db->job && !db_in_transaction(q->db))
-        return err_set(err, ERR_INTERNAL, "the transaction was given up");
-    return q->db->engine->step(q, err);
+    if (db_check_job(q->db, err) < 0)
+        return -1;
+    int rc = q->db->engine->step(q, err);
+    if (rc >= 0 && q->writes && q->db->redo.on && !q->underway)
+        note(q);
+    q->underway = rc > 0;
+    return rc;
 }
 
 int query_run(struct query *q, struct err *err)
@@ -193,6 +235,54 @@ char *query_col_dup(struct query *q, int col, struct arena *arena)
     struct str text = query_col_str(q, col);
 
     return text.p ? arena_memdup0(arena, text.p, text.n) : NULL;
+}
+
+/* ---- again ---- */
+
+void db_redo_begin(struct db *db)
+{
+    db_redo_end(db);
+    db->redo.on = true;
+}
+
+void db_redo_end(struct db *db)
+{
+    arena_free(&db->redo.arena);
+    db->redo = (struct redo){ 0 };
+    db->redo.end = &db->redo.first;
+    db->audits = NULL;
+    db->audits_end = &db->audits;
+}
+
+static int run_again(const struct redo_step *step, struct err *err)
+{
+    struct query *q = step->q;
+    const struct db_engine *engine = q->db->engine;
+    int rc = 0;
+
+    for (unsigned i = 0; rc >= 0 && i < step->count; i++)
+        rc = engine->bind(q, (int)i + 1, &step->values[i], true);
+    if (rc < 0)
+        (void)err_set(err, ERR_INTERNAL, "a value does not fit a second time: %s", q->text);
+    for (rc = rc < 0 ? rc : 1; rc > 0;)
+        rc = engine->step(q, err);
+    engine->reset(q);
+    return rc;
+}
+
+int db_redo(struct db *db, struct redo_step **mark, struct err *err)
+{
+    assert(db->redo.on && db->busy == 0);
+    *mark = NULL;
+    db->redo.end = mark;
+    db->redo.again = true;
+    db->redo.on = false; /* BEGIN is no part of it */
+    db_rollback(db);
+    int rc = db_begin(db, err);
+    for (const struct redo_step *step = db->redo.first; rc >= 0 && step; step = step->next)
+        rc = run_again(step, err);
+    db->redo.on = true;
+    return rc < 0 ? err_wrap(err, "take a job back") : 0;
 }
 
 /* ---- transactions ---- */

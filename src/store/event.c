@@ -1,7 +1,7 @@
 /*
- * Events. The tenant's row holds the newest number; a job takes the next one inside its savepoint,
- * so a job that fails gives its numbers back and the numbers on disk have no gaps. What a job made
- * is kept in its list and goes to the loop with it, after the commit.
+ * Events. A job takes the next number and puts the event into its list; the rows of all jobs are
+ * written together when the transaction ends (engine.h), and the lists go to the loop after the
+ * commit. A job that fails gives its numbers back, so the numbers on disk have no gaps.
  *
  * An event is one allocation: the struct and behind it its texts.
  */
@@ -64,41 +64,131 @@ void event_list_free(struct event *first)
     }
 }
 
-/* ---- adding ---- */
+/* ---- numbers ---- */
 
-/* Two statements, because RETURNING costs SQLite more than both together. */
-static int next_seq(struct db *db, const char *tenant, int64_t *out, struct err *err)
+/* The newest number there is; read once, then known. */
+static int head_of(struct db *db, const char *tenant, struct event_head **out, struct err *err)
 {
-    autoquery struct query *take =
-        db_query(db, "UPDATE tenant SET event_seq = event_seq + 1 WHERE id = $1");
-    autoquery struct query *look = db_query(db, "SELECT event_seq FROM tenant WHERE id = $1");
+    struct event_head *head = map_get(&db->event_heads, str_of(tenant));
 
-    query_text(take, 1, tenant);
-    query_text(look, 1, tenant);
-    int rows = query_run(take, err);
-    if (rows < 0)
-        return -1;
-    if (rows == 0)
-        return err_set(err, ERR_NOT_FOUND, "no tenant %s", tenant);
-    if (query_step(look, err) < 0)
-        return -1;
-    *out = query_col_i64(look, 0);
+    if (!head) {
+        autoquery struct query *q = db_query(db, "SELECT event_seq FROM tenant WHERE id = $1");
+
+        query_text(q, 1, tenant);
+        int rc = query_step(q, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 0)
+            return err_set(err, ERR_NOT_FOUND, "no tenant %s", tenant);
+        head = xnew(struct event_head);
+        head->seq = query_col_i64(q, 0);
+        map_put(&db->event_heads, str_of(tenant), head);
+    }
+    *out = head;
     return 0;
 }
 
-static int insert(struct db *db, const struct event *event, struct err *err)
+void event_heads_back(struct db *db, const struct event *first)
 {
-    autoquery struct query *q =
-        db_query(db, "INSERT INTO event (tenant, seq, at_ms, type, object, body)"
-                     " VALUES ($1, $2, $3, $4, $5, $6)");
-    query_text(q, 1, event->tenant);
-    query_i64(q, 2, event->seq);
-    query_i64(q, 3, event->at_ms);
-    query_text(q, 4, event->type);
-    query_text(q, 5, event->object);
-    query_str(q, 6, event->body);
+    for (; first; first = first->next) {
+        struct event_head *head = map_get(&db->event_heads, str_of(first->tenant));
+
+        if (head)
+            head->seq--;
+    }
+}
+
+void heads_forget(struct db *db)
+{
+    const struct map_slot *slot;
+    size_t at = 0;
+
+    while ((slot = map_next(&db->event_heads, &at)))
+        free(slot->value);
+    map_free(&db->event_heads);
+    db->event_heads = (struct map){ 0 };
+    db->audit_head = (struct audit_head){ 0 };
+}
+
+/* ---- writing ---- */
+
+#define AT_ONCE 8
+#define INSERT "INSERT INTO event (tenant, seq, at_ms, type, object, body) VALUES "
+
+static int insert(struct query *q, const struct event *const *events, size_t count, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct event *event = events[i];
+        int at = (int)i * 6;
+
+        query_lent(q, at + 1, str_of(event->tenant));
+        query_i64(q, at + 2, event->seq);
+        query_i64(q, at + 3, event->at_ms);
+        query_lent(q, at + 4, str_of(event->type));
+        query_lent(q, at + 5, str_of(event->object));
+        query_lent(q, at + 6, event->body);
+    }
     return query_run(q, err) < 0 ? -1 : 0;
 }
+
+static int insert_some(struct db *db, const struct event *const *events, size_t count,
+                       struct err *err)
+{
+    if (count == AT_ONCE) {
+        autoquery struct query *q =
+            db_query(db, INSERT "($1, $2, $3, $4, $5, $6), ($7, $8, $9, $10, $11, $12),"
+                                " ($13, $14, $15, $16, $17, $18), ($19, $20, $21, $22, $23, $24),"
+                                " ($25, $26, $27, $28, $29, $30), ($31, $32, $33, $34, $35, $36),"
+                                " ($37, $38, $39, $40, $41, $42), ($43, $44, $45, $46, $47, $48)");
+        return insert(q, events, count, err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        autoquery struct query *q = db_query(db, INSERT "($1, $2, $3, $4, $5, $6)");
+
+        if (insert(q, events + i, 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int write_heads(struct db *db, struct err *err)
+{
+    const struct map_slot *slot;
+    size_t at = 0;
+
+    while ((slot = map_next(&db->event_heads, &at))) {
+        struct event_head *head = slot->value;
+
+        if (!head->moved)
+            continue;
+        autoquery struct query *q = db_query(db, "UPDATE tenant SET event_seq = $1 WHERE id = $2");
+        query_i64(q, 1, head->seq);
+        query_str(q, 2, (struct str){ slot->key, slot->len });
+        if (query_run(q, err) < 0)
+            return -1;
+        head->moved = false;
+    }
+    return 0;
+}
+
+int events_write(struct db *db, const struct store_job *first, struct err *err)
+{
+    const struct event *some[AT_ONCE];
+    size_t count = 0;
+
+    for (; first; first = first->next)
+        for (const struct event *event = first->events; event; event = event->next) {
+            some[count++] = event;
+            if (count == AT_ONCE && insert_some(db, some, count, err) < 0)
+                return err_wrap(err, "events");
+            count %= AT_ONCE;
+        }
+    if (insert_some(db, some, count, err) < 0 || write_heads(db, err) < 0)
+        return err_wrap(err, "events");
+    return 0;
+}
+
+/* ---- adding ---- */
 
 int event_add(struct db *db, const char *tenant, const char *type, const char *object,
               struct str body, struct err *err)
@@ -109,20 +199,21 @@ int event_add(struct db *db, const char *tenant, const char *type, const char *o
         return err_set(err, ERR_LIMIT, "an event's type and object may have %d bytes each",
                        EVENT_NAME_MAX);
 
+    struct event_head *head;
+    if (db_check_job(db, err) < 0 || head_of(db, tenant, &head, err) < 0)
+        return err_wrap(err, "event %s", type);
     struct event *event = event_new(str_of(tenant), str_of(type), str_of(object), body);
     event->at_ms = clock_wall_ms();
-    if (next_seq(db, tenant, &event->seq, err) < 0 || insert(db, event, err) < 0) {
-        free(event);
-        return err_wrap(err, "event %s", type);
-    }
-    db->last_seq = event->seq;
+    db->last_seq = event->seq = ++head->seq;
+    head->moved = true;
     if (db->job) {
         *db->job->events_end = event;
         db->job->events_end = &event->next;
-    } else {
-        free(event);
+        return 0;
     }
-    return 0;
+    int rc = events_write(db, &(struct store_job){ .events = event }, err);
+    free(event);
+    return rc;
 }
 
 int64_t event_last_seq(const struct db *db)

@@ -369,6 +369,29 @@ static const char secret_uses[] =
 static const char egress_used[] =
     "ALTER TABLE egress_host ADD COLUMN used BIGINT NOT NULL DEFAULT 0;";
 
+/* The same guards, against the rows themselves: heads are written once for many rows. */
+static const char at_end_triggers[] =
+    "DROP TRIGGER event_at_end;"
+    "CREATE TRIGGER event_at_end BEFORE INSERT ON event"
+    "  WHEN NEW.seq IS NOT 1 + coalesce((SELECT max(seq) FROM event WHERE tenant = NEW.tenant),"
+    "    (SELECT event_seq FROM tenant WHERE id = NEW.tenant)) BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed, only added'); END;"
+    "DROP TRIGGER audit_at_end;"
+    "CREATE TRIGGER audit_at_end BEFORE INSERT ON audit"
+    "  WHEN NEW.seq IS NOT 1 + coalesce((SELECT max(seq) FROM audit), 0) BEGIN"
+    "  SELECT RAISE(ABORT, 'audit rows are never changed, only added'); END;";
+
+static const char hub_comments[] =
+    "CREATE TABLE hub_comment ("
+    "  tenant TEXT NOT NULL,"
+    "  task TEXT NOT NULL,"
+    "  number BIGINT NOT NULL,"
+    "  author TEXT NOT NULL,"
+    "  text TEXT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, task, number)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -384,6 +407,10 @@ const struct migration schema_migrations[] = {
     { 12, "uses of secrets", secret_uses },
     { 13, "the hub", schema_hub },
     { 14, "bytes that were used", egress_used },
+    { 15, "guards of events and audit", at_end_triggers },
+    { 16, "tasks of an owner", schema_hub_owned },
+    { 17, "the number of agents", schema_hub_count },
+    { 18, "comments on tasks", hub_comments },
     { 0 },
 };
 /* clang-format on */

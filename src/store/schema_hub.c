@@ -244,3 +244,25 @@ const char schema_hub[] =
     /* What of the audit log is about the hub. */
     "CREATE INDEX audit_of_hub ON audit (tenant, seq) WHERE action >= 'hub.' AND action < 'hub/';";
 /* clang-format on */
+
+/* clang-format off */
+/* How many there are, so that nobody has to look at each. */
+const char schema_hub_count[] =
+    "ALTER TABLE hub_state ADD COLUMN agents BIGINT NOT NULL DEFAULT 0;"
+    "INSERT INTO hub_state (tenant, default_mode) SELECT DISTINCT tenant, 'fully_autonomous'"
+    "  FROM hub_agent WHERE tenant NOT IN (SELECT tenant FROM hub_state);"
+    "UPDATE hub_state SET agents ="
+    "  (SELECT count(*) FROM hub_agent WHERE hub_agent.tenant = hub_state.tenant);";
+
+/* Most tasks that wait are nobody's: they need no place among those of an owner. */
+const char schema_hub_owned[] =
+    "DROP INDEX hub_task_wip;"
+    "DROP INDEX hub_task_assigned;"
+    "DROP INDEX hub_task_claimed;"
+    "CREATE INDEX hub_task_wip ON hub_task (tenant, project, assigned_to, status)"
+    "  WHERE assigned_to <> '';"
+    "CREATE INDEX hub_task_assigned ON hub_task (tenant, assigned_to, priority, seq)"
+    "  WHERE assigned_to <> '';"
+    "CREATE INDEX hub_task_claimed ON hub_task (tenant, claimed_by, priority, seq)"
+    "  WHERE claimed_by <> '';";
+/* clang-format on */

@@ -149,6 +149,7 @@ static int sqlite_prepare(struct query *q, struct err *err)
         return err_set(err, ERR_INTERNAL, "not one statement with ascending $1…: %s", q->text);
     }
     q->stmt = stmt;
+    q->writes = !sqlite3_stmt_readonly(stmt);
     return 0;
 }
 
@@ -163,24 +164,15 @@ static void sqlite_reset(struct query *q)
     sqlite3_clear_bindings(q->stmt); /* values may be secrets: they do not stay */
 }
 
-static int sqlite_bind_text(struct query *q, int at, struct str text)
+static int sqlite_bind(struct query *q, int at, const struct db_value *value, bool stays)
 {
-    int rc = text.p
-                 ? sqlite3_bind_text64(q->stmt, at, text.p, text.n, SQLITE_TRANSIENT, SQLITE_UTF8)
-                 : sqlite3_bind_null(q->stmt, at);
-
-    return rc == SQLITE_OK ? 0 : -1;
-}
-
-static int sqlite_bind_i64(struct query *q, int at, int64_t num)
-{
-    return sqlite3_bind_int64(q->stmt, at, num) == SQLITE_OK ? 0 : -1;
-}
-
-static int sqlite_bind_blob(struct query *q, int at, const void *data, size_t len)
-{
-    int rc = data ? sqlite3_bind_blob64(q->stmt, at, data, len, SQLITE_TRANSIENT)
-                  : sqlite3_bind_null(q->stmt, at);
+    void (*how)(void *) = stays ? SQLITE_STATIC : SQLITE_TRANSIENT;
+    const char *p = value->bytes.p;
+    size_t n = value->bytes.n;
+    int rc = value->kind == VALUE_INT    ? sqlite3_bind_int64(q->stmt, at, value->num)
+             : value->kind == VALUE_TEXT ? sqlite3_bind_text64(q->stmt, at, p, n, how, SQLITE_UTF8)
+             : value->kind == VALUE_BLOB ? sqlite3_bind_blob64(q->stmt, at, p, n, how)
+                                         : sqlite3_bind_null(q->stmt, at);
 
     return rc == SQLITE_OK ? 0 : -1;
 }
@@ -197,7 +189,7 @@ static int sqlite_step(struct query *q, struct err *err)
 
 static int sqlite_changes(struct query *q)
 {
-    return sqlite3_stmt_readonly(q->stmt) ? 0 : sqlite3_changes(handle_of(q->db));
+    return q->writes ? sqlite3_changes(handle_of(q->db)) : 0;
 }
 
 static int64_t sqlite_col_i64(struct query *q, int col)
@@ -347,9 +339,7 @@ static const struct db_engine sqlite_engine = {
     .prepare = sqlite_prepare,
     .finalize = sqlite_finalize,
     .reset = sqlite_reset,
-    .bind_text = sqlite_bind_text,
-    .bind_i64 = sqlite_bind_i64,
-    .bind_blob = sqlite_bind_blob,
+    .bind = sqlite_bind,
     .step = sqlite_step,
     .changes = sqlite_changes,
     .col_i64 = sqlite_col_i64,

@@ -3,7 +3,7 @@
  *
  *   loop thread            writer                           loop thread
  *   store_write -> queue -> BEGIN                            bell (eventfd)
- *                           SAVEPOINT, job->run, RELEASE …    on_event, job->done …
+ *                           job->run, job->run, …             on_event, job->done …
  *                           COMMIT (one fsync for all)
  *                           done list ---------------------->
  *
@@ -12,7 +12,9 @@
  * with the load and a lone job waits for nothing but its own fsync. Jobs that are lazy are run at
  * once, and the commit waits a little for one that is not.
  *
- * A job runs in a savepoint and is rolled back alone. Some errors (a full disk) make SQLite give
+ * A job that fails is taken back alone. Mostly it has changed nothing yet; if it has, the whole
+ * transaction is rolled back, what the jobs before it changed is changed again (db_redo), and the
+ * batch ends there, so that no job is done again twice. Some errors (a full disk) make SQLite give
  * up the whole transaction; then everything in the batch so far is lost and comes back failed. A
  * database that turns out damaged is not written to any more.
  *
@@ -123,6 +125,8 @@ static void finish(struct store *store, struct store_job *job)
 {
     struct event *events = job->events;
 
+    if (job->rc >= 0 && job->committed)
+        job->committed(job);
     for (const struct event *event = events; event; event = event->next) {
         if (store->options.on_event)
             store->options.on_event(store->options.ctx, event);
@@ -221,36 +225,33 @@ static void fail_batch(struct jobs *batch, const struct err *err)
             fail_job(job, err);
 }
 
-static int run_in_savepoint(struct db *db, struct store_job *job)
+/* False when the whole transaction is gone: *err is why. */
+static bool run_job(struct db *db, struct store_job *job, struct err *err)
 {
-    if (db_run(db, "SAVEPOINT job", &job->err) < 0)
-        return -1;
+    struct redo_step **mark = db->redo.end;
+    struct audit_head audit_head = db->audit_head;
+    struct audit_row **audits_end = db->audits_end;
+
     db->job = job;
     db->last_seq = 0;
-    int rc = job->run(job, db, &job->err);
+    job->rc = job->run(job, db, &job->err);
     db->job = NULL;
     assert(db->busy == 0); /* a query without query_done would hold the transaction */
-    if (rc >= 0 && !db_in_transaction(db)) /* it did not notice */
-        rc = err_set(&job->err, ERR_INTERNAL, "the transaction was given up");
-    if (rc >= 0 && db_run(db, "RELEASE job", &job->err) == 0)
-        return rc;
-
-    struct err err; /* the job's own error is the one to tell */
-    if (db_in_transaction(db) &&
-        (db_run(db, "ROLLBACK TO job", &err) < 0 || db_run(db, "RELEASE job", &err) < 0))
-        db_rollback(db);
+    if (job->rc >= 0 && !db_in_transaction(db)) /* it did not notice */
+        job->rc = err_set(&job->err, ERR_INTERNAL, "the transaction was given up");
+    if (job->rc >= 0)
+        return true;
     if (job->err.code == ERR_NONE)
         (void)err_set(&job->err, ERR_INTERNAL, "a job failed without saying why");
-    return -1;
-}
-
-/* False when the whole transaction is gone. */
-static bool run_job(struct db *db, struct store_job *job)
-{
-    job->rc = run_in_savepoint(db, job);
-    if (job->rc < 0)
-        drop_events(job);
-    return db_in_transaction(db);
+    event_heads_back(db, job->events);
+    db->audit_head = audit_head;
+    db->audits_end = audits_end;
+    *audits_end = NULL;
+    drop_events(job);
+    *err = job->err;
+    if (!db_in_transaction(db))
+        return false;
+    return db->redo.end == mark || db_redo(db, mark, err) == 0;
 }
 
 /* Found by the writer itself, or by who reads the whole file meanwhile. */
@@ -259,6 +260,13 @@ static bool is_damaged(struct store *store)
     if (store->writer.db->damaged)
         atomic_store(&store->state, STORE_DAMAGED);
     return atomic_load(&store->state) == STORE_DAMAGED;
+}
+
+/* What these jobs told of; from here on it is all or nothing. */
+static int write_told(struct db *db, const struct store_job *first, struct err *err)
+{
+    db->redo.on = false;
+    return events_write(db, first, err) < 0 || audits_write(db, err) < 0 ? -1 : 0;
 }
 
 static int commit(struct db *db, struct err *err)
@@ -274,6 +282,14 @@ static int commit(struct db *db, struct err *err)
     return 0;
 }
 
+/* May one more job share the transaction? */
+static bool has_room(const struct store *store, const struct jobs *batch)
+{
+    const struct redo *redo = &store->writer.db->redo;
+
+    return batch->count < STORE_BATCH_MAX && !redo->again && redo->arena.total < STORE_REDO_MAX;
+}
+
 /*
  * Runs jobs of `taken`, and what else has come, in the open transaction. False when it broke; the
  * error is then that of the job that broke it.
@@ -283,26 +299,24 @@ static bool run_jobs(struct store *store, struct jobs *taken, struct jobs *batch
     struct store_job *job;
 
     do {
-        while ((job = jobs_pop(taken))) {
+        while (has_room(store, batch) && (job = jobs_pop(taken))) {
             jobs_append(batch, job);
-            if (!run_job(store->writer.db, job)) {
-                *err = job->err;
+            if (!run_job(store->writer.db, job, err))
                 return false;
-            }
         }
-    } while (batch->count < STORE_BATCH_MAX &&
+    } while (has_room(store, batch) &&
              queue_take(&store->writes, taken, STORE_BATCH_MAX - batch->count, 0) == QUEUE_JOBS);
     return true;
 }
 
 /* How long its commit may wait. */
-static int patience(const struct jobs *batch, int64_t began_ms)
+static int patience(const struct store *store, const struct jobs *batch, int64_t began_ms)
 {
     int64_t least = INT_MAX;
 
     for (const struct store_job *job = batch->first; job; job = job->next)
         least = MIN(least, (int64_t)job->lazy_ms);
-    if (least == 0 || batch->count == STORE_BATCH_MAX)
+    if (least == 0 || !has_room(store, batch))
         return 0;
     return (int)MAX(began_ms + least - clock_mono_ms(), (int64_t)0);
 }
@@ -333,22 +347,26 @@ static void run_batch(struct store *store, struct jobs *taken)
     if (damaged)
         (void)err_set(&err, ERR_UNAVAILABLE, "the store's file is damaged; restore a backup");
     if (good) {
+        db_redo_begin(db);
         good = run_jobs(store, taken, &batch, &err);
-        while (good && (wait_ms = patience(&batch, began_ms)) > 0 &&
+        while (good && (wait_ms = patience(store, &batch, began_ms)) > 0 &&
                queue_take(&store->writes, taken, STORE_BATCH_MAX - batch.count, wait_ms) ==
                    QUEUE_JOBS)
             good = run_jobs(store, taken, &batch, &err);
+        good = good && write_told(db, batch.first, &err) == 0;
 #ifdef ATOLL_LAZY_COMMIT /* a build that lies, to prove that the crash checker catches it */
         count_jobs(&batch);
         deliver(store, &batch);
         usleep(5000); /* check-style: allow banned: so that a kill falls into the gap */
 #endif
         good = good && commit(db, &err) == 0;
+        db_redo_end(db);
     } else {
         jobs_join(&batch, taken);
     }
     if (!good) {
         db_rollback(db);
+        heads_forget(db);
         fail_batch(&batch, &err);
     }
     (void)is_damaged(store); /* told at once, not with the next batch */
@@ -556,13 +574,20 @@ void store_close(struct store *store)
 
 int store_run_alone(struct db *db, struct store_job *job)
 {
+    struct err err;
+
     job->events = NULL;
     job->events_end = &job->events;
+    job->next = NULL;
     job->err = (struct err){ 0 };
     job->rc = db_begin(db, &job->err);
-    if (job->rc == 0 && run_job(db, job) && job->rc >= 0 && commit(db, &job->err) < 0)
+    db_redo_begin(db);
+    if (job->rc == 0 && run_job(db, job, &err) && job->rc >= 0 &&
+        (write_told(db, job, &job->err) < 0 || commit(db, &job->err) < 0))
         job->rc = -1;
     db_rollback(db);
+    db_redo_end(db);
+    heads_forget(db);
     drop_events(job);
     return job->rc;
 }

@@ -21,6 +21,9 @@ struct event;
 struct store_job {
     /* On the writer or a reader thread. -1 with *err set rolls the job back. */
     int (*run)(struct store_job *job, struct db *db, struct err *err);
+    /* On the loop thread, after the commit, before its events are told: what they tell of can be
+     * made true. May be NULL. */
+    void (*committed)(struct store_job *job);
     /* On the loop thread, after the commit (or the failure): rc and err say how it went. */
     void (*done)(struct store_job *job);
     unsigned lazy_ms; /* of a write: so long its commit may wait for others to share it */

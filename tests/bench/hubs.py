@@ -19,11 +19,15 @@ CONTENDERS = 200
 AGENTS = 1000
 PAGE = 100
 
+PROJECTS = 64  # of a run: each takes 10,000 tasks
+
 # Who asks in turn: an agent registers, is alive, writes to the next one, makes a task, claims the oldest that was made.
+# A task's title says in which project it is.
 MIX = """
 wrk.headers["Host"] = "127.0.0.1:{port}"
 wrk.headers["Authorization"] = "Bearer {token}"
 wrk.headers["Content-Type"] = "application/json"
+local projects = {{ {projects} }}
 local made, first, n, wrong = {{}}, 1, 0, 0
 local function name(i) return "agent-{run}-" .. i % 1000 end
 function request()
@@ -37,19 +41,26 @@ function request()
         return wrk.format("POST", "/messages/send", nil,
                           '{{"from":"' .. who .. '","to":"' .. name(n) .. '","content":"hello there"}}')
     elseif step == 3 or not made[first] then
-        return wrk.format("POST", "/projects/{project}/tasks", nil, '{{"title":"a task"}}')
+        local at = math.floor(n / 5) % #projects + 1
+        return wrk.format("POST", "/projects/" .. projects[at] .. "/tasks", nil, '{{"title":"a task in ' .. at .. '"}}')
     end
+    local task = made[first]
+    made[first] = nil
     first = first + 1
-    return wrk.format("POST", "/projects/{project}/tasks/" .. made[first - 1] .. "/claim", nil,
+    return wrk.format("POST", "/projects/" .. projects[task[1]] .. "/tasks/" .. task[2] .. "/claim", nil,
                       '{{"agent":"' .. who .. '"}}')
 end
+local last = 0
 function response(status, headers, body)
     if status >= 300 and wrong < 3 then
         wrong = wrong + 1
         print(status .. " " .. body)
     end
-    local id = string.find(body, '"backlog"', 1, true) and string.match(body, '"id": ?"([%w-]+)"')
-    if id then made[#made + 1] = id end
+    local at = string.match(body, '"a task in (%d+)"')
+    if at then
+        last = last + 1
+        made[last] = {{ tonumber(at), string.match(body, '"id": ?"([%w-]+)"') }}
+    end
 end
 """
 
@@ -131,9 +142,10 @@ def mix(bench, ours, peer, wrk):
         kept = Kept(server)
         run = next(runs)
         # Those whose heartbeats come before they do; wrk keeps its first request to itself.
-        project = prepare(kept, "mix", [f"agent-{run}-{i % 1000}" for i in range(-60, 2)])
+        prepare(kept, "mix", [f"agent-{run}-{i % 1000}" for i in range(-60, 2)])
+        projects = ", ".join(f'"{prepare(kept, "mix", [])}"' for _ in range(PROJECTS))
         script = bench.work / "mix.lua"
-        script.write_text(MIX.format(port=server.port, token=server.token, project=project, run=run))
+        script.write_text(MIX.format(port=server.port, token=server.token, projects=projects, run=run))
         return wrk(server, script)
     got = bench.interleave("hub mix", {s.name: lambda s=s: measure(s) for s in (ours, peer)})
     bench.compare("register, heartbeat, send, task, claim: durable, vs Flask in memory", got, peer.name, 20, "req/s")

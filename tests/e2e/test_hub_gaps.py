@@ -95,6 +95,11 @@ def test_allowed(hub, text):
     hub.send(one, two, f"look: {text} there")
 
 
+def test_files_are_not_looked_into_unless_that_is_asked_for(hub):
+    one = hub.agent()
+    assert hub.upload(hub.project(one), "README", b"see http://evil.com", uploader=one).status == 200
+
+
 def test_the_filter_is_configured():
     settings = {"ATOLL_HUB_URL_FILTER": "all", "ATOLL_HUB_URL_SCHEMES": "http,https,ftp",
                 "ATOLL_HUB_URL_ALLOW": "localhost,docs.example,10.1.0.0/16"}
@@ -114,6 +119,11 @@ def test_the_filter_is_configured():
         hub.refused(400, "external URL", "PATCH", f"/projects/{project}/tasks/{task}",
                     {"status": "blocked", "blocked_reason": bad})
         hub.refused(400, "external URL", "POST", f"/agents/{one}/checkpoint", {"rationale": bad})
+        for data in (b"see http://evil.com", b"\x00\xff\x00http://evil.com/\x00", b"a" * 70000 + b" ftp://evil.com"):
+            reply = hub.upload(project, "notes.txt", data, uploader=one)
+            assert reply.status == 400 and "external URL" in reply.json()["error"], reply
+        assert hub.ok("GET", f"/projects/{project}/files") == []
+        assert hub.upload(project, "notes.txt", b"see http://docs.example/x and evil.com", uploader=one).status == 200
     finally:
         server.stop()
 
