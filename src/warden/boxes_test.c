@@ -763,33 +763,41 @@ static struct rig_box next_box(unsigned number)
     return rig_create(rig_spec(ids[number]), ids[number]);
 }
 
-TEST(groups_of_a_box_that_ended_serve_the_next_as_new_ones_would)
+/* A box that uses much, and ends. False: somebody else still keeps memory that counts as its own.
+ */
+static bool busy_ends(void)
 {
-    const char *state = rig_open();
-    struct rig_left before = rig_before(state);
+    static const char script[] = "head -c 30M /dev/zero | tail | wc -c;"
+                                 " i=0; while [ $i -lt 90000 ]; do i=$((i+1)); done";
     ino_t inodes[ARRAY_LEN(groups.inodes)];
     struct wire_msg spec = rig_spec("busy");
 
-    if (find_groups(".ahead") == 0) {
-        rig_close();
-        test_skip("cgroups of v2 cannot be renamed");
-    }
     spec.spec.cpu_percent = 50;
     spec.spec.pids = 32;
     struct rig_box box = rig_create(spec, "busy");
     int count = groups_of("busy", inodes);
-    CHECK_INT(
-        rig_sh(&box,
-               "head -c 30M /dev/zero > /tmp/x; i=0; while [ $i -lt 90000 ]; do i=$((i+1)); done",
-               0)
-            ->code,
-        0);
+    CHECK_INT(rig_sh(&box, script, 0)->code, 0);
     struct box_usage usage = rig_name(WIRE_BOX_STAT, "busy").msg.usage;
     CHECK(usage.cpu_us > 30000 && usage.memory_peak > 30u << 20);
     rig_destroy(&box);
     rig_settle();
     find_groups(".ahead");
-    CHECK_INT(which_of(inodes, count), (1u << count) - 1);
+    return which_of(inodes, count) == (1u << count) - 1;
+}
+
+TEST(groups_of_a_box_that_ended_serve_the_next_as_new_ones_would)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct box_usage usage;
+    int rounds = 0;
+
+    if (find_groups(".ahead") == 0) {
+        rig_close();
+        test_skip("cgroups of v2 cannot be renamed");
+    }
+    while (!busy_ends())
+        CHECK(++rounds < 20);
     boxes_pool(0);                    /* no more are made ahead, */
     struct rig_box next[CGROUP_KEPT]; /* so one of these has them now */
     for (size_t i = 0; i < CGROUP_KEPT; i++) {

@@ -23,10 +23,9 @@
 
 #define NAME ".ahead%u"
 #define NUMBERS 16u /* ready and used, in one hierarchy */
-#define TRIES 8u    /* looks at one that is not empty yet */
-#define RESIDUE                                                                                    \
-    524288u /* bytes: what each processor holds ready for a group is counted as used               \
-             */
+#define TRIES 40u   /* looks at one that is not empty yet */
+/* Bytes: what each processor holds ready for a group counts as used. */
+#define RESIDUE 524288u
 #define HIERARCHIES 16u
 
 static uint16_t ready[HIERARCHIES], used[HIERARCHIES];
