@@ -322,6 +322,8 @@
 #define HUB_ATTACHMENTS_MAX 16  /* of a message */
 #define HUB_REVIEWERS_MAX 32    /* of a task */
 #define HUB_BLOCKERS_MAX 64     /* likewise */
+#define HUB_COMMENTS_MAX 1000   /* likewise */
+#define HUB_COMMENT_MAX 16384   /* bytes of one */
 #define HUB_TRANSITIONS_SHOWN 5 /* of a task in a list */
 #define HUB_WIP_MAX 10000
 #define HUB_WIP_PROGRESS 3 /* unless a project says otherwise */

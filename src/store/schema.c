@@ -381,6 +381,17 @@ static const char at_end_triggers[] =
     "  WHEN NEW.seq IS NOT 1 + coalesce((SELECT max(seq) FROM audit), 0) BEGIN"
     "  SELECT RAISE(ABORT, 'audit rows are never changed, only added'); END;";
 
+static const char hub_comments[] =
+    "CREATE TABLE hub_comment ("
+    "  tenant TEXT NOT NULL,"
+    "  task TEXT NOT NULL,"
+    "  number BIGINT NOT NULL,"
+    "  author TEXT NOT NULL,"
+    "  text TEXT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, task, number)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -399,6 +410,7 @@ const struct migration schema_migrations[] = {
     { 15, "guards of events and audit", at_end_triggers },
     { 16, "tasks of an owner", schema_hub_owned },
     { 17, "the number of agents", schema_hub_count },
+    { 18, "comments on tasks", hub_comments },
     { 0 },
 };
 /* clang-format on */
