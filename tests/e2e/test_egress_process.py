@@ -135,7 +135,7 @@ def test_a_request_that_is_allowed_is_composed_anew(here, egress):
 
 
 def test_records_say_what_was_asked_for(here, egress):
-    """Where that is seen, up to the question mark, cut off where there is no more room; and nothing that is malformed."""
+    """Where that is seen, up to the question mark, cut off where there is no more room; nothing that is malformed."""
     box = egress.add("one", "allow good.example", "allow good.example:9000")
     long = "/" + "x" * 300
     get(box, "http://good.example/a/b?key=secret")
