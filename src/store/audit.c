@@ -196,6 +196,7 @@ int audit_add(struct db *db, const struct audit *row, struct err *err)
 
     if (db_check_job(db, err) < 0 || know_head(db, err) < 0)
         return -1;
+    (void)buf_reserve(&bytes, 1024); /* as much as most have: once */
     chain(&bytes, head->hash, head->seq + 1, at_ms, texts, hash);
     if (!buf_ok(&bytes))
         return err_set(err, ERR_LIMIT, "an audit row may have %d bytes", AUDIT_ROW_MAX);
