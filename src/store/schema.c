@@ -381,6 +381,12 @@ static const char at_end_triggers[] =
     "  WHEN NEW.seq IS NOT 1 + coalesce((SELECT max(seq) FROM audit), 0) BEGIN"
     "  SELECT RAISE(ABORT, 'audit rows are never changed, only added'); END;";
 
+/* Beside audit_of_hub: a row is in one of the two (audit.c). */
+static const char audit_indexes[] =
+    "DROP INDEX audit_by_tenant;"
+    "CREATE INDEX audit_by_tenant ON audit (tenant, seq)"
+    "  WHERE action < 'hub.' OR action >= 'hub/';";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -399,6 +405,7 @@ const struct migration schema_migrations[] = {
     { 15, "guards of events and audit", at_end_triggers },
     { 16, "tasks of an owner", schema_hub_owned },
     { 17, "the number of agents", schema_hub_count },
+    { 18, "one index for each audit row", audit_indexes },
     { 0 },
 };
 /* clang-format on */
