@@ -294,7 +294,7 @@ TESTS += $(BUILD)/test/store/crash_liar_test
 
 # An egress process whose guards can be left out one by one, to prove that each is needed (egress/guard.h).
 UNGUARDED := $(BUILD)/unguarded
-UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn http reach self)
+UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn dial http judge reach self)
 $(UNGUARDED)/%.o: src/egress/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@$(CC) $(CPPFLAGS) -DATOLL_UNGUARDED $(CFLAGS) -MMD -MP -c $< -o $@

@@ -77,3 +77,52 @@ def state_of(server, box):
 
 def wait_state(server, box, state):
     harness.wait_until(lambda: state_of(server, box) == state, WAIT, f"{box} to be {state}")
+
+
+# ---- many: doubles of answers, for more than a test machine holds ----
+
+MANY = """(() => { const real = window.fetch; const row = %s;
+    window.fetch = (path, ...rest) => !/^\\/api\\/v1\\/sandboxes\\?/.test(path) ? real(path, ...rest) :
+        Promise.resolve(new Response(JSON.stringify({ next: null, items: Array.from({ length: %d }, (_, i) => ({
+            ...row, id: 'sb' + String(i).padStart(26, '0'), name: 'many-' + i, state: i %% 3 ? 'running' : 'stopped',
+            created_at: new Date(1.7e12 + i * 1000).toISOString() })) }))); })()"""
+# Rows of the list that go by, a screen and a half each time.
+SCROLL = """(async () => { const el = document.querySelector('.scroll');
+    for (let i = 0; i < %d; i++) {
+        el.scrollTop = el.scrollTop + el.clientHeight >= el.scrollHeight - 1 ? 0 : el.scrollTop + 1500;
+        await new Promise(requestAnimationFrame); }
+    return { rows: document.querySelectorAll('.tbody [role=row]').length, top: el.scrollTop,
+        shown: document.querySelector('.tbody [role=row]').innerText }; })()"""
+# The page's own socket of events, to be spoken through: FEED before the page is opened, SPEAK afterwards.
+FEED = """(() => { const Real = window.WebSocket;
+    window.WebSocket = class extends Real { constructor(...args) { super(...args);
+        if (String(args[0]).includes('/events')) window.feed = this; } }; })()"""
+SPEAK = """(async () => { const last = %d, count = %d;
+    for (let i = 1; i <= count; i++) { window.feed.onmessage({ data: JSON.stringify({ seq: last + i, object: '',
+            time: new Date().toISOString(), type: 'note.created', data: { text: 'event ' + (last + i), by: 'x' } }) });
+        if (i %% %d === 0) await new Promise(requestAnimationFrame); }
+    while (!document.querySelector('.tbody')?.innerText.includes('event ' + (last + count)))
+        await new Promise(requestAnimationFrame); })()"""
+
+
+def many(server, page, count, row):
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=MANY % (json.dumps(row), count))
+    login(server, page)
+    says(page, str(count))
+    page.call("Page.bringToFront")
+
+
+def fed(server, page, path):
+    """The number of the newest event."""
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=FEED)
+    login(server, page, path)
+    page.wait("document.querySelector('.tbody')", WAIT)
+    page.call("Page.bringToFront")
+    return server.get("/api/v1/events?limit=1").json()["head"]
+
+
+def heap(page):
+    """Bytes and elements that are left when everything that can go has gone."""
+    for _ in range(2):
+        page.call("HeapProfiler.collectGarbage")
+    return page.call("Runtime.getHeapUsage")["usedSize"], page.call("Memory.getDOMCounters")["nodes"]

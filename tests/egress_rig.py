@@ -197,7 +197,8 @@ class Egress:
                 one = {"box": text(body[:33]), "serial": serial, "version": version, "pid": pid, "request": request,
                        "port": port, "kind": KINDS[kind], "verdict": VERDICTS[verdict], "reason": reason,
                        "host": text(body[80:336]),
-                       "rule": text(body[336:464]), "text": text(body[464:592]), "number": number}
+                       "rule": text(body[336:464]), "text": text(body[464:592]), "number": number,
+                       "method": text(body[592:616]), "path": text(body[616:872])}
                 (self.asks if verb == ASK else self.decisions).append(one)
             elif verb == FLOW:
                 serial, started, ended, sent, received, pid, request = struct.unpack_from("<QqqQQII", body, 40)

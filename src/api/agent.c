@@ -130,6 +130,7 @@ static int agent_stop(struct call *call, struct err *err)
                                        .already = "VM is already stopped",
                                        .event = "vm.shutdown",
                                        .reason = "shutdown",
+                                       .gentle_ms = VM_STOP_MS,
                                        .fn = box_stop },
                   err);
 }
@@ -161,50 +162,72 @@ static int agent_delete(struct call *call, struct err *err)
 
 /* ---- another secret ---- */
 
+/* Of one that is there to be told; another would never learn what is expected of it. */
 struct rotation {
+    struct store_job job;
+    struct call *call;
+    struct operation operation;
+    int64_t until_ms;
     struct secret_row row;
     char plain[AGENT_SECRET_SIZE];
 };
 
-static void rotated(struct call *call)
+static int rotate_run(struct store_job *job, struct db *db, struct err *err)
 {
-    struct rotation *rotation = call->state;
+    struct rotation *rotation = container_of(job, struct rotation, job);
+    struct call *call = rotation->call;
+
+    if (agent_secret_rotate(db, call->who.tenant, rotation->operation.target, rotation->until_ms,
+                            &rotation->row, rotation->plain, err) < 0 ||
+        operation_add(db, &rotation->operation, err) < 0 ||
+        event_add(db, call->who.tenant, "secret.rotated", call->object, STR("{}"), err) < 0)
+        return -1;
+    return call_record(call, db, err);
+}
+
+static void rotate_done(struct store_job *job)
+{
+    struct rotation *rotation = container_of(job, struct rotation, job);
+    struct call *call = rotation->call;
     struct linked *agent;
 
-    links_secret(links_of(call), &rotation->row);
-    if (links_find(links_of(call), call->who.tenant, rotation->row.name, &agent, NULL) == 0)
-        linked_tell_secret(agent, rotation->plain);
+    if (job->rc >= 0) {
+        links_secret(links_of(call), &rotation->row);
+        if (links_find(links_of(call), call->who.tenant, rotation->row.name, &agent, NULL) == 0)
+            linked_tell_secret(agent, rotation->plain);
+    }
     explicit_bzero(rotation->plain, sizeof(rotation->plain));
+    call_finish(call, job->rc < 0 ? &job->err : NULL);
 }
 
 static int agent_rotate(struct call *call, struct err *err)
 {
     struct rotation *rotation = arena_new(&call->arena, struct rotation);
     struct json_out json = call_json(call);
+    const char *id = call_param(call, "id");
+    struct linked *agent;
     int64_t grace;
 
     if (call_query_int(call, "grace_seconds", 1, SECRET_GRACE_MAX_S, SECRET_GRACE_DEFAULT_S, &grace,
                        err) < 0)
         return -1;
-    int64_t until_ms = clock_wall_ms() + grace * 1000;
-    if (agent_secret_rotate(call->db, call->who.tenant, call_param(call, "id"), until_ms,
-                            &rotation->row, rotation->plain, err) < 0)
-        return -1;
-    struct operation operation = operation_new(call, "secret_rotation", rotation->row.name);
-    operation.completed_ms = operation.created_ms; /* the agent is told with the answer */
-    if (operation_add(call->db, &operation, err) < 0)
-        return -1;
-    call->object = arena_printf(&call->arena, "agent/%s", rotation->row.name);
-    call->state = rotation;
-    call->committed = rotated;
+    if (call_agent(call, &agent, NULL) < 0 || !linked_connected(agent))
+        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' is not connected", id);
+    rotation->call = call;
+    rotation->until_ms = clock_wall_ms() + grace * 1000;
+    rotation->operation = operation_new(call, "secret_rotation", id);
+    rotation->operation.completed_ms = rotation->operation.created_ms; /* it is told at once */
+    rotation->job = (struct store_job){ .run = rotate_run, .done = rotate_done };
+    call->object = arena_printf(&call->arena, "agent/%s", id);
     call->status = 202;
     json_open(&json, '{');
-    json_kv_text(&json, "operation_id", operation.id);
+    json_kv_text(&json, "operation_id", rotation->operation.id);
     json_kv_text(&json, "status", "accepted");
-    json_kv_int(&json, "deadline_ms", until_ms);
+    json_kv_int(&json, "deadline_ms", rotation->until_ms);
     json_kv_int(&json, "grace_seconds", grace);
     json_close(&json, '}');
-    return call_event(call, "secret.rotated", call->object, STR("{}"), err);
+    store_write(call->api->store, &rotation->job);
+    return 0;
 }
 
 /* ---- commands ---- */
@@ -481,16 +504,17 @@ const struct route agent_routes[] = {
     AGENT_ROUTE("agent.start", "POST", "/{id}/start", ON_LATER, ROLE_USE, agent_start,
         .summary = "Start a sandbox that is stopped."),
     AGENT_ROUTE("agent.stop", "POST", "/{id}/stop", ON_LATER, ROLE_USE, agent_stop,
-        .summary = "Stop a sandbox; its files stay."),
+        .summary = "Ask the commands of a sandbox to end, wait 15 seconds for them, stop it; its "
+                   "files stay."),
     AGENT_ROUTE("agent.destroy", "POST", "/{id}/destroy", ON_LATER, ROLE_ADMIN, agent_destroy,
         .summary = "Stop a sandbox at once; its files stay."),
     AGENT_ROUTE("agent.delete", "DELETE", "/{id}", ON_LATER, ROLE_ADMIN, agent_delete,
         .query = "delete_disk:string,force:string",
         .summary = "Delete a sandbox with its files."),
-    AGENT_ROUTE("agent.rotate_secret", "POST", "/{id}/rotate-secret", ON_WRITER, ROLE_ADMIN,
+    AGENT_ROUTE("agent.rotate_secret", "POST", "/{id}/rotate-secret", ON_LATER, ROLE_ADMIN,
         agent_rotate, .query = "grace_seconds:int",
-        .summary = "Give an agent another secret, over its link; the old one holds until the new one "
-                   "was used, or for the grace."),
+        .summary = "Give an agent that is connected another secret, over its link; the old one holds "
+                   "until the new one was used, which it must be within the grace."),
     AGENT_ROUTE("command.create", "POST", "/{id}/commands", ON_LATER, ROLE_USE, command_post,
         .takes = command_wish_fields, .gives = command_fields, .query = "wait:int",
         .flags = ROUTE_CREATES,

@@ -189,7 +189,10 @@ static void exec_pump(struct exec_call *exec)
 
 static void exec_more(struct link_reader *reader)
 {
-    exec_pump(container_of(reader, struct exec_call, reader));
+    struct exec_call *exec = container_of(reader, struct exec_call, reader);
+
+    if (!grpc_full(exec->grpc))
+        exec_pump(exec);
 }
 
 static void exec_gone(struct link_reader *reader, const struct err *why)

@@ -535,7 +535,10 @@ static void stream_drained(struct rpc *rpc)
 
 static void stream_more(struct box_reader *reader)
 {
-    pump(container_of(reader, struct command, reader));
+    struct command *command = container_of(reader, struct command, reader);
+
+    if (!rpc_full(command->rpc))
+        pump(command);
 }
 
 static void stream_gone(struct box_reader *reader)

@@ -163,6 +163,8 @@ struct api_options {
     const char *data_dir; /* ours to write: backups */
     const struct asset *assets;
     const struct vault_keys *keys; /* of sealed values; borrowed */
+    /* what settings say, for those who ask (machine.c); others enforce it */
+    int64_t sandboxes_max, rate_per_second, rate_burst, event_keep_ms;
 };
 
 struct api {

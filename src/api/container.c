@@ -1,12 +1,12 @@
 /*
  * Containers as agentic's command line and dashboard know them: one more view of our sandboxes.
- * What is made here is a sandbox with an image; directories of the host, networks and a first
- * command are refused by name instead of being left out silently.
+ * What is made here is a sandbox with an image; directories of the host and networks are refused by
+ * name instead of being left out silently. A first command is one like others: its end is not the
+ * container's, and where it cannot be started nothing is left of the container.
  */
-#include "api/own.h"
+#include "api/gentle.h"
 
 #include "base/clock.h"
-#include "box/boxes.h"
 #include "box/image.h"
 #include "model/sandbox.h"
 
@@ -31,7 +31,7 @@ static bool runs(const struct sandbox_view *view)
     return strcmp(view->state, "running") == 0 || strcmp(view->state, "paused") == 0;
 }
 
-static void put(struct json_out *json, const struct sandbox_view *view)
+static void put(struct json_out *json, const struct sandbox_view *view, const char *command)
 {
     char ended[CLOCK_TEXT_SIZE];
 
@@ -43,6 +43,8 @@ static void put(struct json_out *json, const struct sandbox_view *view)
     json_kv_text(json, "status", runs(view) ? "running" : "stopped");
     if (!runs(view))
         json_kv_text(json, "finished_at", ended);
+    if (command)
+        json_kv_text(json, "command_id", command);
     json_close(json, '}');
 }
 
@@ -66,7 +68,7 @@ static int container_list(struct call *call, struct err *err)
         box_view(box, &view);
         if (strcmp(status, "all") != 0 && runs(&view) != (status[0] == 'r'))
             continue;
-        put(&json, &view);
+        put(&json, &view, NULL);
         total++;
     }
     json_close(&json, ']');
@@ -84,7 +86,7 @@ static int container_get(struct call *call, struct err *err)
     if (find(call, &box, err) < 0)
         return -1;
     box_view(box, &view);
-    put(&json, &view);
+    put(&json, &view, NULL);
     return 0;
 }
 
@@ -110,11 +112,15 @@ static int image_list(struct call *call, struct err *err)
 
 struct changing {
     struct box_op op;
+    struct gentle gentle;
     struct call *call;
     const char *action, *status; /* NULL: it was made, or is gone */
-    const char *name;
+    const char *name, *event;
     int64_t timeout;
     bool deletes;
+    const char **cmd; /* of one that is being made: what runs first, or NULL */
+    const char *id;
+    struct err failed;
 };
 
 static void put_change(struct changing *changing)
@@ -144,17 +150,26 @@ static void prepare_made(struct box_op *op)
 {
     struct changing *changing = container_of(op, struct changing, op);
     struct json_out json = call_json(changing->call);
+    struct exec_view command = { 0 };
     struct sandbox_view view;
 
     box_view(op->box, &view);
+    if (op->exec)
+        box_exec_view(op->exec, &command);
     buf_clear(&changing->call->reply);
-    put(&json, &view);
+    put(&json, &view, command.id);
     changing->call->object = arena_printf(&changing->call->arena, "sandbox/%s", view.id);
 }
 
+/* Besides what the sandbox itself tells: the event that agentic's clients wait for. */
 static int record(struct box_op *op, struct db *db, struct err *err)
 {
-    return call_record(container_of(op, struct changing, op)->call, db, err);
+    struct changing *changing = container_of(op, struct changing, op);
+    autofree char *object = xprintf("container/%s", changing->name);
+
+    if (changing->event && event_add(db, op->tenant, changing->event, object, STR("{}"), err) < 0)
+        return -1;
+    return call_record(changing->call, db, err);
 }
 
 static void done(struct box_op *op, const struct err *err)
@@ -174,6 +189,28 @@ static struct changing *changing_new(struct call *call)
                                    .call = call,
                                    .timeout = -1 };
     return changing;
+}
+
+static void asked(struct gentle *gentle, struct box *box)
+{
+    struct changing *changing = container_of(gentle, struct changing, gentle);
+    struct err err = { 0 };
+
+    if (!box)
+        err_set(&err, ERR_UNAVAILABLE, "it was deleted, or the server is about to stop");
+    if (!box || box_stop(box, &changing->op, &err) < 0)
+        call_finish(changing->call, &err);
+}
+
+static int stop_gently(struct box *box, struct box_op *op, struct err *err)
+{
+    struct changing *changing = container_of(op, struct changing, op);
+
+    (void)err;
+    changing->gentle.done = asked;
+    gentle_begin(&changing->gentle, changing->call->api, box, op->tenant, op->by,
+                 changing->timeout * 1000);
+    return 0;
 }
 
 static int change(struct call *call, struct changing *changing,
@@ -212,7 +249,7 @@ static int container_stop(struct call *call, struct err *err)
     changing->status = "stopped";
     if (call_query_int(call, "timeout", 0, 3600, 10, &changing->timeout, err) < 0)
         return -1;
-    return change(call, changing, box_stop, err);
+    return change(call, changing, stop_gently, err);
 }
 
 static int container_delete(struct call *call, struct err *err)
@@ -220,6 +257,7 @@ static int container_delete(struct call *call, struct err *err)
     struct changing *changing = changing_new(call);
 
     changing->deletes = true;
+    changing->event = "container.removed";
     return change(call, changing, box_delete, err);
 }
 
@@ -240,8 +278,8 @@ static const struct field container_wish_fields[] = {
     FIELD(container_wish, mounts, F_STRINGS, 0, .max = 64,
           .help = "Refused: directories of the host are bound by `atoll run --bind`"),
     FIELD(container_wish, network, F_STRING, 0, .max = 255, .help = "Refused: none is there"),
-    FIELD(container_wish, cmd, F_STRINGS, 0, .max = EXEC_ARGC_MAX,
-          .help = "Refused: commands are run in it once it is made"),
+    FIELD(container_wish, cmd, F_STRINGS, 0, .max = EXEC_ARGC_MAX, .each_max = 131071,
+          .help = "Run in it once it is made, exactly as it is; its end ends nothing else"),
     { 0 },
 };
 
@@ -292,6 +330,60 @@ static int env_of(struct call *call, const struct container_wish *wish, struct f
     return 0;
 }
 
+/* What could not be begun is not kept. */
+static void unmade(struct box_op *op, const struct err *err)
+{
+    struct changing *changing = container_of(op, struct changing, op);
+
+    (void)err; /* why it was not made is the better answer */
+    call_finish(changing->call, &changing->failed);
+}
+
+static void unmake(struct changing *changing, const struct err *why)
+{
+    struct box *box = boxes_by_id(changing->call->api->boxes, changing->id);
+    struct err err;
+
+    changing->failed = *why;
+    if (strncmp(why->field, "argv", 4) == 0)
+        memcpy(changing->failed.field, "cmd", sizeof("cmd"));
+    changing->op =
+        (struct box_op){ .tenant = changing->op.tenant, .by = changing->op.by, .done = unmade };
+    if (!box || box_delete(box, &changing->op, &err) < 0)
+        call_finish(changing->call, &changing->failed);
+}
+
+static void begun(struct box_op *op, const struct err *err)
+{
+    struct changing *changing = container_of(op, struct changing, op);
+
+    if (err)
+        unmake(changing, err);
+    else
+        call_finish(changing->call, NULL);
+}
+
+/* It is there: now its command. */
+static void made(struct box_op *op, const struct err *err)
+{
+    struct changing *changing = container_of(op, struct changing, op);
+    struct exec_spec spec = { .argv = changing->cmd };
+    struct err why = { 0 };
+    struct sandbox_view view;
+
+    if (err || !changing->cmd) {
+        call_finish(changing->call, err);
+        return;
+    }
+    box_view(op->box, &view);
+    changing->id = arena_strdup(&changing->call->arena, view.id);
+    op->prepare = prepare_made;
+    op->record = record;
+    op->done = begun;
+    if (box_exec(op->box, &spec, op, &why) < 0)
+        unmake(changing, &why);
+}
+
 static int container_post(struct call *call, struct err *err)
 {
     struct changing *changing = changing_new(call);
@@ -301,18 +393,21 @@ static int container_post(struct call *call, struct err *err)
 
     if (call_decode(call, &wish, err) < 0)
         return -1;
-    if (wish.mounts || wish.network || wish.cmd)
-        return err_field(err,
-                         wish.mounts    ? "mounts"
-                         : wish.network ? "network"
-                                        : "cmd",
+    if (wish.mounts || wish.network)
+        return err_field(err, wish.mounts ? "mounts" : "network",
                          "is not done here; see /api/v1/sandboxes");
     if (image_find(call->api->boxes, call->who.tenant, wish.image, &image, err) < 0 ||
         env_of(call, &wish, &spec.env, err) < 0)
         return -1;
     spec.name = wish.name;
     spec.image = wish.image;
+    changing->name = wish.name;
+    changing->event = "container.created";
+    changing->cmd = wish.cmd && wish.cmd[0] ? wish.cmd : NULL;
+    changing->op.done = made;
     changing->op.prepare = prepare_made;
+    if (changing->cmd) /* recorded, and answered, when that runs */
+        changing->op.record = NULL;
     return boxes_create(call->api->boxes, &spec, &changing->op, err);
 }
 
@@ -331,11 +426,14 @@ const struct route container_routes[] = {
         .summary = "One of them."),
     CONTAINER_ROUTE("container.create", "POST", "containers", ON_LATER, ROLE_USE, container_post,
         .takes = container_wish_fields, .flags = ROUTE_CREATES,
-        .summary = "Make a sandbox with an image; AGENT_ID in it is its name."),
+        .summary = "Make a sandbox with an image; AGENT_ID in it is its name. With `cmd` that runs in "
+                   "it, and `command_id` says which of its commands it is."),
     CONTAINER_ROUTE("container.start", "POST", "containers/{name}/start", ON_LATER, ROLE_USE,
         container_start, .summary = "Let a stopped one run."),
     CONTAINER_ROUTE("container.stop", "POST", "containers/{name}/stop", ON_LATER, ROLE_USE,
-        container_stop, .query = "timeout:int", .summary = "Stop it; its files stay."),
+        container_stop, .query = "timeout:int",
+        .summary = "Ask its commands to end, wait `timeout` seconds for them (10), stop it; its files "
+                   "stay."),
     CONTAINER_ROUTE("container.delete", "DELETE", "containers/{name}", ON_LATER, ROLE_ADMIN,
         container_delete, .summary = "Delete it with its files, whatever runs in it."),
     CONTAINER_ROUTE("container_image.list", "GET", "container-images", ON_LOOP, ROLE_LOOK,

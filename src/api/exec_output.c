@@ -101,7 +101,10 @@ static void pump(struct output *output)
 
 static void output_more(struct box_reader *reader)
 {
-    pump(container_of(reader, struct output, reader));
+    struct output *output = container_of(reader, struct output, reader);
+
+    if (!http_full(output->req))
+        pump(output);
 }
 
 static void output_cut(struct output *output, const char *why)

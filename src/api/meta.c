@@ -5,12 +5,24 @@
 #include "base/metric.h"
 #include "link/links.h"
 
+/* As agentic's clients read it. */
+struct health_agents {
+    int64_t connected, ready;
+};
+
+static const struct field health_agents_fields[] = {
+    FIELD(health_agents, connected, F_INT, F_READONLY, .help = "Linked agents that are there"),
+    FIELD(health_agents, ready, F_INT, F_READONLY, .help = "Of those, ready or busy"),
+    { 0 },
+};
+
 struct health {
     const char *status, *version, *store;
-    int64_t uptime_ms;
+    int64_t uptime_ms, uptime_seconds;
     bool ready;
     int64_t subscribers, calls;
     int64_t started_at;
+    const struct health_agents *agents;
 };
 
 static const struct field health_fields[] = {
@@ -23,6 +35,9 @@ static const struct field health_fields[] = {
                   "but not written"),
     FIELD(health, started_at, F_TIME, F_READONLY, .help = "When this process began to serve"),
     FIELD(health, uptime_ms, F_INT, F_READONLY, .help = "Since then, in milliseconds"),
+    FIELD(health, uptime_seconds, F_INT, F_READONLY, .help = "The same in seconds"),
+    FIELD(health, agents, F_OBJECT, F_READONLY, .of = health_agents_fields,
+          .of_size = sizeof(struct health_agents), .help = "Agents that are linked"),
     FIELD(health, subscribers, F_INT, F_READONLY, .help = "Open event streams"),
     FIELD(health, calls, F_INT, F_READONLY, .help = "Calls under way on workers"),
     { 0 },
@@ -35,6 +50,7 @@ static int health_get(struct call *call, struct err *err)
     };
     const struct api *api = call->api;
     enum store_state store = store_state(api->store);
+    struct health_agents agents = { links_connected(api->links), links_ready(api->links) };
     struct health health = {
         .status = api->draining            ? "draining"
                   : store == STORE_DAMAGED ? "damaged"
@@ -44,6 +60,8 @@ static int health_get(struct call *call, struct err *err)
         .store = stores[store],
         .started_at = api->started_ms,
         .uptime_ms = clock_wall_ms() - api->started_ms,
+        .uptime_seconds = (clock_wall_ms() - api->started_ms) / 1000,
+        .agents = &agents,
         .subscribers = bus_subscribers(api->bus),
         .calls = api->own->calls,
     };

@@ -3,31 +3,28 @@
  * reprovision, deploy an agent. Each has an operation (operation.c) and goes on by the ends of its
  * steps: a sandbox may be deleted, or the server stop, between any two of them.
  *
- * A graceful restart asks every command to end (SIGTERM), waits for them no longer than it was
- * told, and then stops what is left. A reprovision deletes the sandbox with its disk and makes
- * another with the same name, limits, image and policy.
+ * A graceful restart asks every command to end, waits for them no longer than it was told
+ * (gentle.c), and then stops what is left. A reprovision deletes the sandbox with its disk and
+ * makes another with the same name, limits, image and policy.
  */
 #include <stdio.h>
 
+#include "api/gentle.h"
 #include "api/operation.h"
 #include "api/vm.h"
-#include "base/clock.h"
-#include "box/boxes.h"
 #include "box/image.h"
 #include "link/links.h"
 
-#define SIGTERM_NUMBER 15
-
 struct task {
     struct box_op op;
-    struct box_wait wait;
+    struct gentle gentle;
     struct arena arena;
     const struct api *api;
     char id[UUID_SIZE], box[ID_SIZE];
     const char *name, *tenant, *by, *object;
     const char *done_event, *failed_event, *reason;
     bool hard;
-    int64_t until_ms; /* of waiting for commands */
+    int64_t patience_ms; /* of waiting for commands */
     struct sandbox_spec spec;
 };
 
@@ -114,60 +111,14 @@ static void restart_stop(struct task *task, struct box *box)
         task_end(task, "", &err);
 }
 
-/* A signal that nobody waits for. */
-struct asked {
-    struct box_op op;
-    char tenant[TENANT_MAX + 1], by[ID_SIZE];
-};
-
-static void asked_done(struct box_op *op, const struct err *err)
+static void asked_all(struct gentle *gentle, struct box *box)
 {
-    (void)err; /* who did not hear it is stopped */
-    free(container_of(op, struct asked, op));
-}
-
-static void ask_to_end(const struct task *task, struct box_exec *exec)
-{
-    struct asked *asked = xnew(struct asked);
-    struct err err;
-
-    snprintf(asked->tenant, sizeof(asked->tenant), "%s", task->tenant);
-    snprintf(asked->by, sizeof(asked->by), "%s", task->by);
-    asked->op = (struct box_op){ .tenant = asked->tenant, .by = asked->by, .done = asked_done };
-    if (box_exec_signal(exec, SIGTERM_NUMBER, true, &asked->op, &err) < 0)
-        free(asked);
-}
-
-static struct box_exec *first_running(struct box *box)
-{
-    struct box_exec *exec = NULL;
-
-    while ((exec = box_exec_next(box, exec)) && box_exec_ended(exec))
-        continue;
-    return exec;
-}
-
-static void restart_wait(struct task *task);
-
-static void waited(struct box_wait *wait)
-{
-    restart_wait(container_of(wait, struct task, wait));
-}
-
-static void restart_wait(struct task *task)
-{
-    struct box *box = task_box(task);
+    struct task *task = container_of(gentle, struct task, gentle);
 
     if (!box)
-        return;
-    int64_t left = task->until_ms - clock_mono_ms();
-    struct box_exec *exec = first_running(box);
-    if (!exec || left <= 0) {
+        box = task_box(task);
+    if (box)
         restart_stop(task, box);
-        return;
-    }
-    task->wait = (struct box_wait){ .done = waited };
-    box_exec_wait(exec, left, &task->wait);
 }
 
 static void restart_begin(struct task *task)
@@ -181,10 +132,8 @@ static void restart_begin(struct task *task)
         restart_stop(task, box);
         return;
     }
-    for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));)
-        if (!box_exec_ended(exec))
-            ask_to_end(task, exec);
-    restart_wait(task);
+    task->gentle.done = asked_all;
+    gentle_begin(&task->gentle, task->api, box, task->tenant, task->by, task->patience_ms);
 }
 
 /* ---- reprovision ---- */
@@ -320,8 +269,7 @@ static int vm_restart(struct call *call, struct err *err)
     task->reason = task->hard ? "restart_hard" : "restart_graceful";
     task->done_event = "vm.rebooted";
     task->failed_event = "vm.reboot_failed";
-    task->until_ms =
-        clock_mono_ms() + (wish.timeout_seconds ? wish.timeout_seconds : 60) * (int64_t)1000;
+    task->patience_ms = (wish.timeout_seconds ? wish.timeout_seconds : 60) * (int64_t)1000;
     return answer_operation(call, beginning);
 }
 

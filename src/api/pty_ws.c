@@ -1,8 +1,9 @@
 /*
  * pty-ws/v1: one session over a WebSocket, in envelopes {op, seq, ts, payload} (agentic). The
  * numbers are those of the log of frames. Membership and roles as everywhere: the first who joins
- * controls it, and who leaves stops nothing. With subprotocol pty-ws.v1.binary output and input are
- * binary messages: "PW1O", eight bytes of number, one of stream, bytes; and "PW1I", bytes.
+ * controls it, and who leaves stops nothing. What answers an envelope has its `id`. With
+ * subprotocol pty-ws.v1.binary output and input are binary messages: "PW1O", eight bytes of number,
+ * one of stream, bytes; and "PW1I", bytes.
  */
 #include "api/session.h"
 
@@ -22,6 +23,7 @@ struct peer {
     char session[ID_SIZE], instance[ID_SIZE];
     int64_t from; /* replay_from; -1: none */
     bool binary, in;
+    struct str id; /* of the envelope that is being answered; no bytes: it had none */
 };
 
 static const char *const operations[] = { "pty.join_session",   "pty.session_input",
@@ -57,6 +59,16 @@ static bool send_envelope(struct peer *peer, struct json_out *json)
     return socket_text(&peer->socket, json->buf);
 }
 
+/* The same for what may answer one of the peer's. */
+static bool send_answer(struct peer *peer, struct json_out *json)
+{
+    json_close(json, '}');
+    if (peer->id.n)
+        json_kv_str(json, "id", peer->id);
+    json_close(json, '}');
+    return socket_text(&peer->socket, json->buf);
+}
+
 static void say_error(struct peer *peer, const char *code, const char *message, int status)
 {
     autobuf struct buf text = { 0 };
@@ -65,7 +77,7 @@ static void say_error(struct peer *peer, const char *code, const char *message, 
     json_kv_text(&json, "code", code);
     json_kv_text(&json, "message", message);
     json_kv_int(&json, "status", status);
-    (void)send_envelope(peer, &json);
+    (void)send_answer(peer, &json);
 }
 
 static bool on_frame(struct attach *attach, const struct term_frame *frame, struct str data)
@@ -125,7 +137,7 @@ static bool on_keyframe(struct attach *attach, struct str data)
     json_kv_int(&json, "cols", cols);
     json_kv_int(&json, "rows", rows);
     json_kv_str(&json, "data", buf_view(&base64));
-    return send_envelope(peer, &json);
+    return send_answer(peer, &json);
 }
 
 static void on_role(struct attach *attach, enum attach_why why)
@@ -137,7 +149,7 @@ static void on_role(struct attach *attach, enum attach_why why)
     json_kv_text(&json, "client_id", attach->id);
     json_kv_text(&json, "role", attach_role_name(attach->role));
     json_kv_text(&json, "reason", attach_why_name(why));
-    (void)send_envelope(peer, &json);
+    (void)send_answer(peer, &json);
 }
 
 static void on_members(struct attach *attach, uint64_t number)
@@ -228,6 +240,7 @@ static int do_join(struct peer *peer, const struct json *payload, struct err *er
         return -1;
     peer->in = true;
     on_role(&peer->attach, why);
+    peer->id = STR_NONE; /* that was the answer */
     attach_go(&peer->attach);
     int64_t rows = json_num(payload, "rows", 0), cols = json_num(payload, "cols", 0);
     if (peer->attach.role == ATTACH_CONTROLLER && rows && cols)
@@ -299,16 +312,17 @@ static void take_envelope(struct peer *peer, struct str data)
         say_error(peer, "request.invalid_params", "not an envelope with an op", 400);
         return;
     }
-    for (size_t i = 0; i < ARRAY_LEN(operations); i++) {
-        if (!str_is(json_text(json, "op"), operations[i]))
-            continue;
-        if (i && !peer->in)
-            say_error(peer, "request.invalid_params", "not joined", 400);
-        else if (doers[i](peer, json_get(json, "payload"), &err) < 0)
-            refuse(peer, &err);
-        return;
-    }
-    say_error(peer, "request.unsupported_operation", "no such op", 400);
+    size_t i = 0;
+    while (i < ARRAY_LEN(operations) && !str_is(json_text(json, "op"), operations[i]))
+        i++;
+    peer->id = json_text(json, "id");
+    if (i == ARRAY_LEN(operations))
+        say_error(peer, "request.unsupported_operation", "no such op", 400);
+    else if (i && !peer->in)
+        say_error(peer, "request.invalid_params", "not joined", 400);
+    else if (doers[i](peer, json_get(json, "payload"), &err) < 0)
+        refuse(peer, &err);
+    peer->id = STR_NONE;
 }
 
 static void on_message(struct socket *socket, bool text, struct str data)

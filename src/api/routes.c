@@ -5,6 +5,7 @@
 /* clang-format off: a line for each */
 #define TABLES(X)                                                                                  \
     X(meta_routes)                                                                                 \
+    X(machine_routes)                                                                              \
     X(token_routes)                                                                                \
     X(event_routes)                                                                                \
     X(audit_routes)                                                                                \
@@ -44,7 +45,8 @@
     X(hub_agent_routes)                                                                            \
     X(hub_message_routes)                                                                          \
     X(hub_project_routes)                                                                          \
-    X(hub_task_routes)
+    X(hub_task_routes)                                                                             \
+    X(hub_comment_routes)
 
 #define DECLARE(table) extern const struct route table[];
 TABLES(DECLARE)

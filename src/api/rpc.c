@@ -51,6 +51,11 @@ enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message)
     return rpc->grpc ? rpc_write(rpc->grpc, message) : HTTP_CUT;
 }
 
+bool rpc_full(const struct rpc *rpc)
+{
+    return rpc->grpc && grpc_full(rpc->grpc);
+}
+
 static void end(struct rpc *rpc, int status, const char *message)
 {
     struct grpc *grpc = take_ptr(&rpc->grpc);

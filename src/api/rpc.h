@@ -57,6 +57,8 @@ must_use int rpc_read(const struct grpc *grpc, const ProtobufCMessageDescriptor 
 enum http_flow rpc_write(struct grpc *grpc, const ProtobufCMessage *message);
 
 enum http_flow rpc_send(struct rpc *rpc, const ProtobufCMessage *message);
+/* Must the client read first? Then `drained` follows. */
+bool rpc_full(const struct rpc *rpc);
 /* err NULL: it went well. The call is dead afterwards, unless it is held. */
 void rpc_finish(struct rpc *rpc, const struct err *err);
 /* The only message, and the end. */

@@ -15,8 +15,8 @@ struct hub {
     struct socket socket;
     struct arena arena; /* of the message being read */
     struct list joins;
-    /* tap.c */
-    struct list taps, subscriptions, starts;
+    /* tap.c, tap_run.c, tap_link.c */
+    struct list taps, subscriptions, starts, link_starts;
     struct timer look; /* for new commands of agents that were subscribed to */
     struct pulse pulse;
 };

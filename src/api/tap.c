@@ -1,74 +1,59 @@
 /*
- * Agents on agentic's socket: commands begun here, their output as text, and agents that somebody
- * subscribed to. A tap follows one command from a place on and needs no queue: it reads on when the
- * peer has read. What it gives is text; bytes that are none become U+FFFD, and a character that two
- * pieces share is kept whole.
+ * Agents on agentic's socket: the output of commands as text, and agents that somebody subscribed
+ * to. A tap follows one command from a place on and needs no queue: it reads on when the peer has
+ * read. What it gives is text; bytes that are none become U+FFFD, and a character that two pieces
+ * share is kept whole. Commands are begun in tap_run.c (sandboxes) and tap_link.c (linked agents).
  *
  * A subscription finds commands that others start by looking from time to time, which is cheap
  * beside what they print, and tells all of their output either way.
  */
 #include <stdio.h>
 
-#include "api/session_ws.h"
+#include "api/tap.h"
 #include "base/clock.h"
-#include "link/links.h"
 
 #define LOOK_MS 200
 #define PIECE 32768
 
+/* Of a sandbox's command, or of one on a linked agent: the other is NULL. */
 struct tap {
     struct box_reader reader;
+    struct link_reader link_reader;
     struct list node;
     struct hub *hub;
     struct box_exec *exec;
-    char agent[64], command[ID_SIZE];
+    struct link_command *linked;
+    char agent[64], command[64];
     uint64_t at[INIT_STREAMS];
     bool waiting;
 };
 
 struct subscription {
     struct list node;
-    char agent[64], sandbox[ID_SIZE]; /* sandbox "": all of them */
+    char agent[64], sandbox[ID_SIZE]; /* sandbox "": none, or all of them with agent "*" */
 };
-
-/* A command that was asked for and has not started yet. */
-struct start {
-    struct box_op op;
-    struct list node;
-    struct hub *hub; /* NULL: the connection is gone */
-    struct arena arena;
-    char agent[64], who[ID_SIZE], tenant[TENANT_MAX + 1];
-    const char *reply, *type;
-    struct audit row;
-    struct box_op wake; /* its sandbox was asleep… */
-    struct box *box;
-    struct exec_spec spec; /* …and this is what follows; texts in the arena */
-};
-
-static int find_agent(struct hub *hub, const char *name, struct box **out, struct err *err)
-{
-    struct err ignored;
-
-    if (boxes_find(hub->socket.api->boxes, hub->socket.who.tenant, name, out, &ignored) < 0)
-        return err_set(err, ERR_NOT_FOUND, "Agent '%.64s' not found", name);
-    box_touch(*out);
-    return 0;
-}
-
-static int check_may_use(const struct hub *hub, struct err *err)
-{
-    if (may_type(&hub->socket.who))
-        return 0;
-    return err_set(err, ERR_FORBIDDEN, "this credential may watch and nothing else");
-}
 
 /* ---- taps ---- */
 
 static void tap_free(struct tap *tap)
 {
-    box_exec_unfollow(&tap->reader);
+    if (tap->exec)
+        box_exec_unfollow(&tap->reader);
+    else
+        command_unfollow(&tap->link_reader);
     list_remove(&tap->node);
     free(tap);
+}
+
+static bool tap_ended(const struct tap *tap)
+{
+    return tap->exec ? box_exec_ended(tap->exec) : command_ended(tap->linked);
+}
+
+static ssize_t tap_read(struct tap *tap, unsigned stream, void *out, size_t len, struct err *err)
+{
+    return tap->exec ? box_exec_read(tap->exec, stream, tap->at[stream], out, len, err)
+                     : command_read(tap->linked, stream, tap->at[stream], out, len, err);
 }
 
 /* Without the beginning of a character whose end has not come; all of it if nothing follows. */
@@ -98,21 +83,37 @@ static bool say_output(struct tap *tap, unsigned stream, struct str data)
     return hub_send(tap->hub, &json);
 }
 
+/* How it ended, in one shape for both kinds. */
+static struct command_view tap_end(const struct tap *tap)
+{
+    struct command_view end;
+    struct exec_view view;
+
+    if (tap->linked) {
+        command_view(tap->linked, &end);
+        return end;
+    }
+    box_exec_view(tap->exec, &view);
+    return (struct command_view){ .exit_code = view.exit_code,
+                                  .duration_ms = view.ended_at - view.started_at,
+                                  .error = strcmp(view.state, "lost") == 0
+                                               ? "the sandbox ended before the command did"
+                                           : view.oom ? "out of memory"
+                                                      : NULL };
+}
+
 static void say_completed(struct tap *tap)
 {
     autobuf struct buf text = { 0 };
     struct json_out json = hub_open(&text, "command_completed");
-    struct exec_view view;
+    struct command_view end = tap_end(tap);
 
-    box_exec_view(tap->exec, &view);
     json_kv_text(&json, "agent_id", tap->agent);
     json_kv_text(&json, "command_id", tap->command);
-    json_kv_int(&json, "exit_code", view.exit_code);
-    json_kv_int(&json, "duration_ms", view.ended_at - view.started_at);
-    if (strcmp(view.state, "lost") == 0)
-        json_kv_text(&json, "error", "the sandbox ended before the command did");
-    else if (view.oom)
-        json_kv_text(&json, "error", "out of memory");
+    json_kv_int(&json, "exit_code", end.exit_code);
+    json_kv_int(&json, "duration_ms", end.duration_ms);
+    if (end.error)
+        json_kv_text(&json, "error", end.error);
     (void)hub_send(tap->hub, &json);
 }
 
@@ -120,12 +121,12 @@ static void say_completed(struct tap *tap)
 static bool tap_pump(struct tap *tap)
 {
     static char data[PIECE]; /* the loop thread's */
-    bool ended = box_exec_ended(tap->exec);
+    bool ended = tap_ended(tap);
     struct err err;
 
     for (unsigned s = 0; s < INIT_STREAMS && !tap->waiting; s++)
         for (;;) {
-            ssize_t got = box_exec_read(tap->exec, s, tap->at[s], data, sizeof(data), &err);
+            ssize_t got = tap_read(tap, s, data, sizeof(data), &err);
 
             if (got < 0) {
                 hub_error(tap->hub, "too slow: output was left out");
@@ -157,34 +158,65 @@ static void tap_gone(struct box_reader *reader)
     tap_free(container_of(reader, struct tap, reader));
 }
 
-static bool tapped(const struct hub *hub, const struct box_exec *exec)
+static void link_more(struct link_reader *reader)
 {
-    list_each (pos, &hub->taps)
-        if (list_entry(pos, struct tap, node)->exec == exec)
-            return true;
-    return false;
+    (void)tap_pump(container_of(reader, struct tap, link_reader));
 }
 
-static void tap_open(struct hub *hub, struct box_exec *exec, const char *agent, bool from_now)
+static void link_gone(struct link_reader *reader, const struct err *why)
+{
+    (void)why;
+    tap_free(container_of(reader, struct tap, link_reader));
+}
+
+static struct tap *tap_new(struct hub *hub, const char *agent, const char *command)
+{
+    list_each (pos, &hub->taps)
+        if (strcmp(list_entry(pos, struct tap, node)->command, command) == 0)
+            return NULL;
+    struct tap *tap = xnew(struct tap);
+    tap->hub = hub;
+    snprintf(tap->agent, sizeof(tap->agent), "%s", agent);
+    snprintf(tap->command, sizeof(tap->command), "%s", command);
+    list_append(&hub->taps, &tap->node);
+    return tap;
+}
+
+void tap_exec(struct hub *hub, struct box_exec *exec, const char *agent, bool from_now)
 {
     struct exec_view view;
     uint64_t begin, end;
 
-    if (tapped(hub, exec))
-        return;
-    struct tap *tap = xnew(struct tap);
     box_exec_view(exec, &view);
-    tap->hub = hub;
+    struct tap *tap = tap_new(hub, agent, view.id);
+    if (!tap)
+        return;
     tap->exec = exec;
     tap->reader = (struct box_reader){ .more = tap_more, .gone = tap_gone };
-    snprintf(tap->agent, sizeof(tap->agent), "%s", agent);
-    snprintf(tap->command, sizeof(tap->command), "%s", view.id);
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
         box_exec_range(exec, s, &begin, &end);
         tap->at[s] = from_now ? end : begin;
     }
-    list_append(&hub->taps, &tap->node);
     box_exec_follow(exec, &tap->reader);
+    (void)tap_pump(tap);
+}
+
+void tap_command(struct hub *hub, struct link_command *command, bool from_now)
+{
+    struct command_view view;
+    uint64_t begin, end;
+
+    command_view(command, &view);
+    struct tap *tap = tap_new(hub, view.agent_id, view.command_id);
+    if (!tap)
+        return;
+    tap->linked = command;
+    tap->link_reader = (struct link_reader){ .more = link_more, .gone = link_gone };
+    for (unsigned s = 0; s < INIT_STREAMS; s++) {
+        command_range(command, s, &begin, &end);
+        tap->at[s] = from_now ? end : begin;
+    }
+    command_follow(command, &tap->link_reader);
     (void)tap_pump(tap);
 }
 
@@ -197,26 +229,37 @@ static void look_at(struct hub *hub, struct box *box, bool from_now)
     box_view(box, &agent);
     for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));)
         if (!box_exec_ended(exec))
-            tap_open(hub, exec, agent_name(&agent), from_now);
+            tap_exec(hub, exec, agent_name(&agent), from_now);
+}
+
+static void look_at_linked(struct hub *hub, struct linked *agent, bool from_now)
+{
+    for (struct link_command *command = NULL; (command = linked_next(agent, command));)
+        if (!command_ended(command))
+            tap_command(hub, command, from_now);
 }
 
 static void look_all(struct hub *hub, bool from_now)
 {
+    struct links *links = hub->socket.api->links;
     struct boxes *boxes = hub->socket.api->boxes;
     const char *tenant = hub->socket.who.tenant;
     struct err ignored;
+    struct linked *linked;
     struct box *box;
 
     list_each (pos, &hub->subscriptions) {
         struct subscription *sub = list_entry(pos, struct subscription, node);
+        bool all = strcmp(sub->agent, "*") == 0;
 
-        if (sub->sandbox[0]) {
-            if (boxes_find(boxes, tenant, sub->sandbox, &box, &ignored) == 0)
-                look_at(hub, box, from_now);
-            continue;
-        }
-        for (box = NULL; (box = boxes_next(boxes, tenant, box));)
+        if (sub->sandbox[0] && boxes_find(boxes, tenant, sub->sandbox, &box, &ignored) == 0)
             look_at(hub, box, from_now);
+        else if (!all && links_find(links, tenant, sub->agent, &linked, &ignored) == 0)
+            look_at_linked(hub, linked, from_now);
+        for (box = NULL; all && (box = boxes_next(boxes, tenant, box));)
+            look_at(hub, box, from_now);
+        for (linked = NULL; all && (linked = links_next(links, tenant, linked));)
+            look_at_linked(hub, linked, from_now);
     }
 }
 
@@ -270,13 +313,10 @@ int hub_subscribe(struct hub *hub, const struct json *json, struct err *err)
 {
     const char *agent = hub_text(hub, json, "agent_id");
     struct sandbox_view view = { .id = "" };
-    struct linked *linked;
     struct box *box;
 
-    if (links_find(hub->socket.api->links, hub->socket.who.tenant, agent, &linked, NULL) == 0) {
-        view.id = agent; /* no sandbox; but how it does is told */
-    } else if (strcmp(agent, "*") != 0) {
-        if (find_agent(hub, agent, &box, err) < 0)
+    if (!tap_linked(hub, json) && strcmp(agent, "*") != 0) {
+        if (tap_box(hub, agent, &box, err) < 0)
             return -1;
         box_view(box, &view);
     }
@@ -381,12 +421,18 @@ static void put_session(struct json_out *json, const struct exec_view *view)
         buf_puts(&line, arg == view->argv ? "" : " ");
         buf_puts(&line, *arg);
     }
+    tap_put_session(json, view->id, session_name(view), view->tty, buf_cstr(&line));
+}
+
+void tap_put_session(struct json_out *json, const char *id, const char *name, bool tty,
+                     const char *command)
+{
     json_open(json, '{');
-    json_kv_text(json, "session_name", session_name(view));
-    json_kv_text(json, "command_id", view->id);
-    json_kv_text(json, "session_id", view->id);
-    json_kv_text(json, "session_type", view->tty ? "interactive" : "headless");
-    json_kv_str(json, "command", buf_view(&line));
+    json_kv_text(json, "session_name", name);
+    json_kv_text(json, "command_id", id);
+    json_kv_text(json, "session_id", id);
+    json_kv_text(json, "session_type", tty ? "interactive" : "headless");
+    json_kv_text(json, "command", command);
     json_kv_bool(json, "running", true);
     json_close(json, '}');
 }
@@ -394,16 +440,19 @@ static void put_session(struct json_out *json, const struct exec_view *view)
 int hub_list_sessions(struct hub *hub, const struct json *json, struct err *err)
 {
     const char *agent = hub_text(hub, json, "agent_id");
+    struct linked *linked = tap_linked(hub, json);
     autobuf struct buf text = { 0 };
     struct json_out reply = hub_open(&text, "session_list");
     struct box *box;
 
-    if (find_agent(hub, agent, &box, err) < 0)
+    if (!linked && tap_box(hub, agent, &box, err) < 0)
         return -1;
     json_kv_text(&reply, "agent_id", agent);
     json_key(&reply, "sessions");
     json_open(&reply, '[');
-    for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));) {
+    if (linked)
+        link_put_sessions(&reply, linked);
+    for (struct box_exec *exec = NULL; !linked && (exec = box_exec_next(box, exec));) {
         struct exec_view view;
 
         box_exec_view(exec, &view);
@@ -415,370 +464,6 @@ int hub_list_sessions(struct hub *hub, const struct json *json, struct err *err)
     return 0;
 }
 
-/* ---- starting ---- */
-
-static void say_started(struct hub *hub, const struct start *start, const struct exec_view *view)
-{
-    autobuf struct buf text = { 0 };
-    struct json_out json = hub_open(&text, start->reply);
-
-    json_kv_text(&json, "agent_id", start->agent);
-    json_kv_text(&json, "command_id", view->id);
-    if (strcmp(start->reply, "shell_started") != 0)
-        json_kv_text(&json, "command", view->argv[0]);
-    if (start->type) {
-        json_kv_text(&json, "session_id", view->id);
-        json_kv_text(&json, "session_name", session_name(view));
-        json_kv_text(&json, "session_type", start->type);
-    }
-    (void)hub_send(hub, &json);
-}
-
-/* The same row that a request leaves. */
-static void start_prepare(struct box_op *op)
-{
-    struct start *start = container_of(op, struct start, op);
-    autobuf struct buf text = { 0 };
-    struct json_out json = json_to(&text);
-    struct exec_view view;
-
-    box_exec_view(op->exec, &view);
-    json_open(&json, '{');
-    json_kv_text(&json, "sandbox", view.sandbox);
-    json_kv_text(&json, "command", view.argv[0]);
-    json_kv_bool(&json, "tty", view.tty);
-    json_close(&json, '}');
-    start->row = (struct audit){ .at_ms = clock_wall_ms(),
-                                 .tenant = start->tenant,
-                                 .actor = start->who,
-                                 .role = start->row.role,
-                                 .action = "exec.create",
-                                 .object = arena_printf(&start->arena, "exec/%s", view.id),
-                                 .outcome = "ok",
-                                 .request_id = "",
-                                 .peer = start->row.peer,
-                                 .detail = arena_memdup0(&start->arena, text.data, text.len) };
-}
-
-static int start_record(struct box_op *op, struct db *db, struct err *err)
-{
-    return audit_add(db, &container_of(op, struct start, op)->row, err);
-}
-
-static void start_free(struct start *start)
-{
-    list_remove(&start->node);
-    arena_free(&start->arena);
-    free(start);
-}
-
-static void start_done(struct box_op *op, const struct err *err)
-{
-    struct start *start = container_of(op, struct start, op);
-    struct hub *hub = start->hub;
-    struct exec_view view;
-
-    if (hub && err) {
-        hub_error(hub, err->msg);
-    } else if (hub) {
-        box_exec_view(op->exec, &view);
-        say_started(hub, start, &view);
-        tap_open(hub, op->exec, start->agent, false);
-    }
-    start_free(start);
-}
-
-static struct start *start_new(struct hub *hub, const char *agent, const char *reply)
-{
-    struct start *start = xnew(struct start);
-
-    start->hub = hub;
-    start->reply = reply;
-    snprintf(start->agent, sizeof(start->agent), "%s", agent);
-    snprintf(start->who, sizeof(start->who), "%s", hub->socket.who.id);
-    snprintf(start->tenant, sizeof(start->tenant), "%s", hub->socket.who.tenant);
-    start->row.role = role_name(hub->socket.who.role);
-    start->row.peer = arena_strdup(&start->arena, ws_peer(hub->socket.ws)->text);
-    start->op = (struct box_op){ .tenant = start->tenant,
-                                 .by = start->who,
-                                 .prepare = start_prepare,
-                                 .record = start_record,
-                                 .done = start_done };
-    list_append(&hub->starts, &start->node);
-    return start;
-}
-
-static int start_exec(struct start *start, struct err *err)
-{
-    if (box_exec(start->box, &start->spec, &start->op, err) == 0)
-        return 0;
-    start_free(start);
-    return -1;
-}
-
-static void start_woken(struct box_op *op, const struct err *failed)
-{
-    struct start *start = container_of(op, struct start, wake);
-    struct hub *hub = start->hub;
-    struct err err = { 0 };
-
-    if (failed) {
-        err = *failed;
-        start_free(start);
-    } else if (start_exec(start, &err) == 0) {
-        return;
-    }
-    if (hub)
-        hub_error(hub, err.msg);
-}
-
-/* Takes `start`. */
-static int start_go(struct start *start, struct box *box, const struct exec_spec *spec,
-                    struct err *err)
-{
-    start->box = box;
-    start->spec = *spec;
-    start->wake = (struct box_op){ .tenant = start->tenant, .by = start->who, .done = start_woken };
-    int awake = box_wake(box, &start->wake, err);
-    if (awake > 0)
-        return start_exec(start, err);
-    if (awake < 0)
-        start_free(start);
-    return awake;
-}
-
-/* argv of a message: command and args. */
-static const char **argv_of(struct arena *arena, const struct json *json, const char *otherwise)
-{
-    const struct json *args = json_get(json, "args");
-    struct str command = json_text(json, "command");
-    size_t argc = 0, max = args && args->type == JSON_ARRAY ? args->count : 0;
-    const char **argv = arena_alloc(arena, (max + 2) * sizeof(*argv));
-
-    argv[argc++] = command.n ? arena_memdup0(arena, command.p, command.n) : otherwise;
-    json_each(arg, args) if (arg->type == JSON_STRING && argc <= max) argv[argc++] =
-        arena_memdup0(arena, arg->text.p, arg->text.n);
-    argv[argc] = NULL;
-    return argv;
-}
-
-static int open_agent(struct hub *hub, const struct json *json, struct box **box,
-                      struct sandbox_view *view, struct err *err)
-{
-    const char *agent = hub_text(hub, json, "agent_id");
-
-    if (check_may_use(hub, err) < 0 || find_agent(hub, agent, box, err) < 0)
-        return -1;
-    box_view(*box, view);
-    return 0;
-}
-
-int hub_send_command(struct hub *hub, const struct json *json, struct err *err)
-{
-    struct sandbox_view view;
-    struct box *box;
-
-    if (open_agent(hub, json, &box, &view, err) < 0)
-        return -1;
-    struct start *start = start_new(hub, hub_text(hub, json, "agent_id"), "command_started");
-    struct exec_spec spec = { .argv = argv_of(&start->arena, json, ""),
-                              .stdin_open = true,
-                              .cwd = session_cwd(NULL, strcmp(view.user, "root") == 0) };
-    return start_go(start, box, &spec, err);
-}
-
-/* One that runs already under this name: told, and tapped. */
-static bool reuse(struct hub *hub, struct box *box, struct start *start, const char *name)
-{
-    struct box_exec *exec = session_named(box, name, true);
-    struct exec_view view;
-
-    if (!exec || !box_exec_term(exec))
-        return false;
-    box_exec_view(exec, &view);
-    say_started(hub, start, &view);
-    tap_open(hub, exec, start->agent, false);
-    start_free(start);
-    return true;
-}
-
-int hub_start_shell(struct hub *hub, const struct json *json, struct err *err)
-{
-    struct exec_spec spec = { .tty = true, .name = "main" };
-    struct sandbox_view view;
-    struct box *box;
-
-    if (open_agent(hub, json, &box, &view, err) < 0 ||
-        size_of(json, &spec.rows, &spec.cols, err) < 0)
-        return -1;
-    struct start *start = start_new(hub, hub_text(hub, json, "agent_id"), "shell_started");
-    if (reuse(hub, box, start, "main"))
-        return 0;
-    shell_unless_said(&spec);
-    spec.cwd = session_cwd(NULL, strcmp(view.user, "root") == 0);
-    return start_go(start, box, &spec, err);
-}
-
-int hub_create_session(struct hub *hub, const struct json *json, struct err *err)
-{
-    const char *name = hub_text(hub, json, "session_name"),
-               *type = hub_text(hub, json, "session_type");
-    struct exec_spec spec = { 0 };
-    struct sandbox_view view;
-    struct box *box;
-
-    bool headless = strcmp(type, "headless") == 0;
-    if (!headless && *type && strcmp(type, "interactive") != 0 && strcmp(type, "background") != 0)
-        return err_set(err, ERR_INVALID,
-                       "session_type '%.32s' is none of interactive, headless, background", type);
-    if (!*name)
-        return err_set(err, ERR_INVALID, "session_name is missing");
-    if (open_agent(hub, json, &box, &view, err) < 0 ||
-        (!headless && size_of(json, &spec.rows, &spec.cols, err) < 0))
-        return -1;
-    struct start *start = start_new(hub, hub_text(hub, json, "agent_id"), "session_created");
-    start->type = headless                          ? "headless"
-                  : strcmp(type, "background") == 0 ? "background"
-                                                    : "interactive";
-    spec.argv = argv_of(&start->arena, json, "bash");
-    spec.name = arena_strdup(&start->arena, name);
-    spec.tty = !headless; /* in the background too, so that one can look at it later */
-    spec.cwd = arena_strdup(&start->arena, session_cwd(hub_text(hub, json, "working_dir"),
-                                                       strcmp(view.user, "root") == 0));
-    struct box_exec *old = headless ? session_named(box, name, true) : NULL;
-    if (old)
-        (void)!box_exec_kill(old, hub->socket.who.id, err);
-    if (!headless && reuse(hub, box, start, name))
-        return 0;
-    return start_go(start, box, &spec, err);
-}
-
-/* ---- what runs ---- */
-
-static int named(struct hub *hub, const struct json *json, struct box_exec **out, struct err *err)
-{
-    const char *name = hub_text(hub, json, "session_name");
-    struct box *box;
-
-    if (find_agent(hub, hub_text(hub, json, "agent_id"), &box, err) < 0)
-        return -1;
-    *out = session_named(box, name, true);
-    return *out ? 0 : err_set(err, ERR_NOT_FOUND, "Session '%.64s' not found", name);
-}
-
-static void answer_session(struct hub *hub, const char *type, const struct json *json,
-                           const struct exec_view *view)
-{
-    autobuf struct buf text = { 0 };
-    struct json_out reply = hub_open(&text, type);
-
-    json_kv_text(&reply, "agent_id", hub_text(hub, json, "agent_id"));
-    json_kv_text(&reply, "session_name", hub_text(hub, json, "session_name"));
-    if (view) {
-        json_kv_text(&reply, "command_id", view->id);
-        json_kv_text(&reply, "session_id", view->id);
-    }
-    (void)hub_send(hub, &reply);
-}
-
-/* Typing past a lease that somebody else holds is refused here as well. */
-static int check_free(struct hub *hub, struct box_exec *exec, struct err *err)
-{
-    struct box_term *term = box_exec_term(exec);
-    struct exec_view view;
-
-    box_exec_view(exec, &view);
-    if (check_may_use(hub, err) < 0)
-        return -1;
-    if (term && term_controllers(term) >= term_lease_count(term) && !hub_controls(hub, view.id))
-        return err_set(err, ERR_FORBIDDEN, "somebody else controls this session");
-    return 0;
-}
-
-int hub_attach_session(struct hub *hub, const struct json *json, struct err *err)
-{
-    struct box_exec *exec;
-    struct exec_view view;
-    int64_t rows, cols;
-
-    if (named(hub, json, &exec, err) < 0)
-        return -1;
-    box_exec_view(exec, &view);
-    if (view.tty && json_get(json, "cols")) {
-        if (size_of(json, &rows, &cols, err) < 0 || check_free(hub, exec, err) < 0 ||
-            box_exec_resize(exec, (unsigned)MIN(rows, (int64_t)SCREEN_ROWS_MAX),
-                            (unsigned)MIN(cols, (int64_t)SCREEN_COLS_MAX), err) < 0)
-            return -1;
-    }
-    answer_session(hub, "session_attached", json, &view);
-    tap_open(hub, exec, hub_text(hub, json, "agent_id"), false);
-    return 0;
-}
-
-int hub_detach_session(struct hub *hub, const struct json *json, struct err *err)
-{
-    (void)err;
-    answer_session(hub, "session_detached", json, NULL);
-    return 0;
-}
-
-int hub_kill_session(struct hub *hub, const struct json *json, struct err *err)
-{
-    struct box_exec *exec;
-    struct exec_view view;
-
-    if (named(hub, json, &exec, err) < 0 || check_may_use(hub, err) < 0 ||
-        box_exec_kill(exec, hub->socket.who.id, err) < 0)
-        return -1;
-    box_exec_view(exec, &view);
-    answer_session(hub, "session_killed", json, &view);
-    return 0;
-}
-
-static int by_command(struct hub *hub, const struct json *json, struct box_exec **out,
-                      struct err *err)
-{
-    struct err ignored;
-    struct box *box;
-
-    if (find_agent(hub, hub_text(hub, json, "agent_id"), &box, err) < 0)
-        return -1;
-    if (box_exec_find(box, hub_text(hub, json, "command_id"), out, &ignored) < 0)
-        return err_set(err, ERR_NOT_FOUND, "Command not found");
-    return check_free(hub, *out, err);
-}
-
-int hub_send_input(struct hub *hub, const struct json *json, struct err *err)
-{
-    autobuf struct buf text = { 0 };
-    struct json_out reply = hub_open(&text, "input_sent");
-    struct box_exec *exec;
-
-    if (by_command(hub, json, &exec, err) < 0 ||
-        box_exec_type(exec, json_text(json, "data"), err) < 0)
-        return -1;
-    json_kv_text(&reply, "agent_id", hub_text(hub, json, "agent_id"));
-    json_kv_text(&reply, "command_id", hub_text(hub, json, "command_id"));
-    (void)hub_send(hub, &reply);
-    return 0;
-}
-
-int hub_pty_resize(struct hub *hub, const struct json *json, struct err *err)
-{
-    autobuf struct buf text = { 0 };
-    struct json_out reply = hub_open(&text, "pong");
-    struct box_exec *exec;
-    int64_t rows, cols;
-
-    if (by_command(hub, json, &exec, err) < 0 || size_of(json, &rows, &cols, err) < 0 ||
-        box_exec_resize(exec, (unsigned)MIN(rows, (int64_t)SCREEN_ROWS_MAX),
-                        (unsigned)MIN(cols, (int64_t)SCREEN_COLS_MAX), err) < 0)
-        return -1;
-    json_kv_int(&reply, "timestamp", 0);
-    (void)hub_send(hub, &reply);
-    return 0;
-}
-
 /* ---- with the connection ---- */
 
 void taps_init(struct hub *hub)
@@ -786,6 +471,7 @@ void taps_init(struct hub *hub)
     list_init(&hub->taps);
     list_init(&hub->subscriptions);
     list_init(&hub->starts);
+    list_init(&hub->link_starts);
     hub->look.fn = look;
     pulse_init(hub);
 }
@@ -810,6 +496,6 @@ void taps_free(struct hub *hub)
         tap_free(list_entry(hub->taps.next, struct tap, node));
     while ((node = list_pop(&hub->subscriptions)))
         free(list_entry(node, struct subscription, node));
-    while ((node = list_pop(&hub->starts))) /* start_done frees them */
-        list_entry(node, struct start, node)->hub = NULL;
+    tap_starts_free(hub);
+    link_starts_free(hub);
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "api/gentle.h"
 #include "api/operation.h"
 #include "api/vm.h"
 #include "base/clock.h"
@@ -186,6 +187,8 @@ struct vm_wish {
     bool agentshare, start;
 };
 
+#define VM_WISH_START 9
+
 static const struct field vm_wish_fields[] = {
     FIELD(vm_wish, name, F_STRING, F_REQUIRED, .min = 1, .max = SANDBOX_NAME_MAX,
           .help = "Lower-case letters, digits and hyphens"),
@@ -198,7 +201,8 @@ static const struct field vm_wish_fields[] = {
     FIELD(vm_wish, memory_mb, F_INT, 0, .min = 16, .max = 4194304, .help = "Memory (8192)"),
     FIELD(vm_wish, disk_gb, F_INT, 0, .min = 1, .max = 4096, .help = "Everything writable (50)"),
     FIELD(vm_wish, agentshare, F_BOOL, 0, .help = "Known, and without effect yet"),
-    FIELD(vm_wish, start, F_BOOL, 0, .help = "Let it run (true)"),
+    [VM_WISH_START] =
+        FIELD(vm_wish, start, F_BOOL, 0, .help = "Let it run (true); else it is stopped once made"),
     FIELD(vm_wish, ssh_key, F_STRING, 0, .max = 4095, .help = "Known, and without effect yet"),
     { 0 },
 };
@@ -207,12 +211,29 @@ static const struct field vm_wish_fields[] = {
 struct making {
     struct box_op op;
     const struct api *api;
+    bool stops; /* it was not wanted to run */
     char id[UUID_SIZE], name[SANDBOX_NAME_MAX + 1], tenant[TENANT_MAX + 1], by[ID_SIZE];
 };
+
+static void made(struct box_op *op, const struct err *err);
+
+static int stop_made(struct making *making, struct box *box, struct err *err)
+{
+    making->stops = false;
+    making->op = (struct box_op){ .tenant = making->tenant, .by = making->by, .done = made };
+    return box_stop(box, &making->op, err);
+}
 
 static void made(struct box_op *op, const struct err *err)
 {
     struct making *making = container_of(op, struct making, op);
+    struct err failed = { 0 };
+
+    if (!err && making->stops) {
+        if (stop_made(making, op->box, &failed) == 0)
+            return;
+        err = &failed;
+    }
     autobuf struct buf result = { 0 };
     struct json_out json = json_to(&result);
     struct sandbox_view view;
@@ -259,7 +280,7 @@ static void not_ordered(struct operation_start *start)
     free(container_of(start, struct ordering, start)->making);
 }
 
-static int check_wish(struct call *call, struct vm_wish *wish, uint64_t present, struct err *err)
+static int check_wish(struct call *call, struct vm_wish *wish, struct err *err)
 {
     bool profile = wish->profile && strcmp(wish->profile, "agentic-dev") != 0;
     struct box *box;
@@ -277,9 +298,6 @@ static int check_wish(struct call *call, struct vm_wish *wish, uint64_t present,
     if (wish->tier && strcmp(wish->tier, "vm") == 0)
         return err_word(err, ERR_UNSUPPORTED, "VM_TIER_UNAVAILABLE",
                         "this version makes sandboxes, not virtual machines");
-    if (present >> 9 & 1 && !wish->start)
-        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
-                        "what is made here runs; stop it afterwards");
     if (boxes_find(call->api->boxes, call->who.tenant, wish->name, &box, NULL) == 0)
         return err_word(err, ERR_CONFLICT, "VM_ALREADY_EXISTS", "'%s' exists", wish->name);
     return 0;
@@ -292,8 +310,7 @@ static int vm_post(struct call *call, struct err *err)
     struct vm_wish wish = { 0 };
     uint64_t present = 0;
 
-    if (call_decode_patch(call, &wish, &present, err) < 0 ||
-        check_wish(call, &wish, present, err) < 0)
+    if (call_decode_patch(call, &wish, &present, err) < 0 || check_wish(call, &wish, err) < 0)
         return -1;
     struct making *making = xnew(struct making);
     ordering->start = (struct operation_start){
@@ -303,6 +320,7 @@ static int vm_post(struct call *call, struct err *err)
         .drop = not_ordered,
     };
     making->api = call->api;
+    making->stops = present >> VM_WISH_START & 1 && !wish.start;
     snprintf(making->id, sizeof(making->id), "%s", ordering->start.operation.id);
     snprintf(making->name, sizeof(making->name), "%s", wish.name);
     snprintf(making->tenant, sizeof(making->tenant), "%s", call->who.tenant);
@@ -327,6 +345,7 @@ static int vm_post(struct call *call, struct err *err)
 
 struct changing {
     struct box_op op;
+    struct gentle gentle;
     struct call *call;
     struct vm_change wish;
     const char *name, *vm;
@@ -375,6 +394,17 @@ static void changing_done(struct box_op *op, const struct err *err)
     call_finish(container_of(op, struct changing, op)->call, err);
 }
 
+static void changing_asked(struct gentle *gentle, struct box *box)
+{
+    struct changing *changing = container_of(gentle, struct changing, gentle);
+    struct err err = { 0 };
+
+    if (!box)
+        err_set(&err, ERR_UNAVAILABLE, "it was deleted, or the server is about to stop");
+    if (!box || changing->wish.fn(box, &changing->op, &err) < 0)
+        call_finish(changing->call, &err);
+}
+
 int vm_change(struct call *call, struct box *box, const struct vm_change *wish, struct err *err)
 {
     struct changing *changing = arena_new(&call->arena, struct changing);
@@ -401,7 +431,12 @@ int vm_change(struct call *call, struct box *box, const struct vm_change *wish, 
         call_finish(call, NULL);
         return 0;
     }
-    return wish->fn(box, &changing->op, err);
+    if (!wish->gentle_ms)
+        return wish->fn(box, &changing->op, err);
+    changing->gentle.done = changing_asked;
+    gentle_begin(&changing->gentle, call->api, box, call->who.tenant, call->who.id,
+                 wish->gentle_ms);
+    return 0;
 }
 
 static bool is_true(struct call *call, const char *query)
@@ -444,6 +479,7 @@ static int vm_stop(struct call *call, struct err *err)
                       .already = "VM is already stopped",
                       .event = force ? "vm.stopped" : "vm.shutdown",
                       .reason = force ? "force" : "shutdown",
+                      .gentle_ms = force ? 0 : timeout * 1000,
                       .fn = box_stop },
                   err);
 }
@@ -491,7 +527,9 @@ const struct route vm_routes[] = {
     VM_ROUTE("vm.start", "POST", "/{name}/start", ON_LATER, ROLE_USE, vm_start,
         .summary = "Let a stopped one run."),
     VM_ROUTE("vm.stop", "POST", "/{name}/stop", ON_LATER, ROLE_USE, vm_stop,
-        .query = "force:string,timeout:int", .summary = "Stop it; its disk stays."),
+        .query = "force:string,timeout:int",
+        .summary = "Ask its commands to end, wait `timeout` seconds for them (15), stop it; its disk "
+                   "stays. With force=true at once."),
     VM_ROUTE("vm.destroy", "POST", "/{name}/destroy", ON_LATER, ROLE_ADMIN, vm_destroy,
         .summary = "Stop it at once; its disk stays."),
     VM_ROUTE("vm.delete", "DELETE", "/{name}", ON_LATER, ROLE_ADMIN, vm_delete,

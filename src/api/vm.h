@@ -4,11 +4,14 @@
 #include "api/own.h"
 #include "model/sandbox.h"
 
+#define VM_STOP_MS 15000 /* how long commands are waited for unless somebody says otherwise */
+
 struct vm_change {
     const char *state, *message;
     const char *already; /* said when it is so already; NULL: then it is refused */
     const char *event, *reason;
     bool deletes, force;
+    int64_t gentle_ms; /* so long commands are asked and waited for before */
     int (*fn)(struct box *box, struct box_op *op, struct err *err);
 };
 

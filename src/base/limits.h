@@ -323,6 +323,8 @@
 #define HUB_ATTACHMENTS_MAX 16  /* of a message */
 #define HUB_REVIEWERS_MAX 32    /* of a task */
 #define HUB_BLOCKERS_MAX 64     /* likewise */
+#define HUB_COMMENTS_MAX 1000   /* likewise */
+#define HUB_COMMENT_MAX 16384   /* bytes of one */
 #define HUB_TRANSITIONS_SHOWN 5 /* of a task in a list */
 #define HUB_WIP_MAX 10000
 #define HUB_WIP_PROGRESS 3 /* unless a project says otherwise */
@@ -351,18 +353,19 @@
 #define HUB_DONE_SHOWN 100  /* of a lane of a board */
 
 /* Egress */
-#define EGRESS_BOXES_MAX 16384    /* of which something is known: twice as many as can be */
-#define EGRESS_NAMES_MAX 4096     /* that have an address, of one sandbox */
-#define EGRESS_CONNS_MAX 2048     /* open at once, of one sandbox */
-#define EGRESS_ADDRS_MAX 16       /* of a name; further ones are judged and not tried */
-#define EGRESS_IN_MAX 65536       /* bytes that wait in either direction, when they are read */
-#define EGRESS_PIPES_MAX 256      /* kept for the next */
-#define EGRESS_HEAD_MS 15000      /* for a request, a client's first message */
-#define EGRESS_IDLE_MS 60000      /* between requests, and without a byte of one */
-#define EGRESS_LOOKUP_MS 3000     /* of a name */
-#define EGRESS_CONNECT_MS 10000   /* to one address */
-#define EGRESS_LINGER_MS 2000     /* for the last bytes to be taken */
-#define EGRESS_USED_MS 1000       /* until the api process is told how much was used */
+#define EGRESS_BOXES_MAX 16384  /* of which something is known: twice as many as can be */
+#define EGRESS_NAMES_MAX 4096   /* that have an address, of one sandbox */
+#define EGRESS_CONNS_MAX 2048   /* open at once, of one sandbox */
+#define EGRESS_ADDRS_MAX 16     /* of a name; further ones are judged and not tried */
+#define EGRESS_IN_MAX 65536     /* bytes that wait in either direction, when they are read */
+#define EGRESS_PIPES_MAX 256    /* kept for the next */
+#define EGRESS_PIPES_LARGE 32   /* of 1 MiB: half of what the kernel gives one user; others small */
+#define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
+#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
+#define EGRESS_LOOKUP_MS 3000   /* of a name */
+#define EGRESS_CONNECT_MS 10000 /* to one address */
+#define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
+#define EGRESS_USED_MS 1000     /* until the api process is told how much was used */
 #define EGRESS_SELF_PER_SECOND 20 /* requests to atoll.internal, of one sandbox */
 #define EGRESS_SELF_BODY_MAX 4096 /* of such a request */
 #define EGRESS_SELF_MS 5000       /* for its answer */

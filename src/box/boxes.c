@@ -219,6 +219,7 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .egress = spec->egress,
                                   .sys = spec->sys,
                                   .nesting = spec->nesting,
+                                  .tier = spec->tier,
                                   .asleep = box->asleep,
                                   .execs_running = box->running,
                                   .created_at = box->created_ms,

@@ -9,7 +9,9 @@
  *
  * After a start a place counts if the command's row says that it runs, or if there is no such row
  * and the place has the start; and in both cases if its output is as long as the end says. Anything
- * else in the file means nothing.
+ * else in the file means nothing, and is wiped then: a kill between the commit and the wiping
+ * leaves a place whose command the store has, and when that row makes room for others, a later
+ * start would take the place for a command that was never stored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -169,16 +171,22 @@ bool end_keep(struct box_exec *exec)
     return true;
 }
 
-void end_drop(struct box_exec *exec)
+static void wipe(const struct ends *ends, unsigned at)
 {
     static const char zeros[END_PLACE_SIZE]; /* what was run may be nobody's business any more */
+
+    if (pwrite(ends->fd, zeros, sizeof(zeros), at_of(at)) != (ssize_t)sizeof(zeros))
+        log_warn("what was told of a command stays in a file", kv_int("place", at));
+}
+
+void end_drop(struct box_exec *exec)
+{
     struct ends *ends = &exec->box->boxes->ends;
 
     if (!exec->end_place)
         return;
     unsigned at = exec->end_place - 1;
-    if (pwrite(ends->fd, zeros, sizeof(zeros), at_of(at)) != (ssize_t)sizeof(zeros))
-        log_warn("what was told of a command stays in a file", kv_str("exec", exec->id));
+    wipe(ends, at);
     ends->free[ends->free_count++] = (uint16_t)at;
     exec->end_place = 0;
 }
@@ -263,17 +271,13 @@ static struct box_exec *revive(struct box *box, const struct place *place)
 }
 
 /* Is it still needed? Then its command has ended. */
-static bool take_up(struct boxes *boxes, unsigned at)
+static bool take_up(struct boxes *boxes, const struct place *place, unsigned at)
 {
-    static struct place place;
-    const struct end_head *head = &place.head;
-
-    if (!read_place(boxes, at, &place))
-        return false;
+    const struct end_head *head = &place->head;
     struct box *box = map_get(&boxes->by_id, str_of(head->sandbox));
     struct box_exec *exec = box ? exec_named(box, head->exec) : NULL;
     if (box && !exec && head->text_len)
-        exec = revive(box, &place);
+        exec = revive(box, place);
     if (!exec || exec->state != EXEC_RUNNING || !as_long(exec, head))
         return false;
     exec->state = EXEC_EXITED;
@@ -289,10 +293,17 @@ static bool take_up(struct boxes *boxes, unsigned at)
 
 void ends_load(struct boxes *boxes)
 {
+    static struct place place;
     struct ends *ends = &boxes->ends;
 
     ends->free_count = 0;
-    for (unsigned at = ENDS_MAX; at-- > 0 && ends->fd >= 0;)
-        if (!take_up(boxes, at))
-            ends->free[ends->free_count++] = (uint16_t)at;
+    for (unsigned at = ENDS_MAX; at-- > 0 && ends->fd >= 0;) {
+        bool whole = read_place(boxes, at, &place);
+
+        if (whole && take_up(boxes, &place, at))
+            continue;
+        if (whole)
+            wipe(ends, at);
+        ends->free[ends->free_count++] = (uint16_t)at;
+    }
 }

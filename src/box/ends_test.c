@@ -97,14 +97,9 @@ static struct left look(void)
     return left;
 }
 
-/* The next life finds that. The sandbox is gone with all else. */
-static void live_on(struct left *left)
+/* The next life, in which the sandbox is gone with all else. */
+static void begin_again(void)
 {
-    down();
-    for (int i = 0; i < 3; i++)
-        file_write(left->to[i], left->data[i], left->len[i]);
-    free(store_path);
-    store_path = xprintf("%s", left->to[0]);
     up(false);
     load_and_start();
     struct wire_msg msg = asked[0];
@@ -112,6 +107,17 @@ static void live_on(struct left *left)
     boxes_heard(boxes, &msg, NULL, 0);
     answer_with(&asked[--asked_count], ENOTSUP, false);
     settle();
+}
+
+/* It finds what was left. */
+static void live_on(struct left *left)
+{
+    down();
+    for (int i = 0; i < 3; i++)
+        file_write(left->to[i], left->data[i], left->len[i]);
+    free(store_path);
+    store_path = xprintf("%s", left->to[0]);
+    begin_again();
 }
 
 static void left_free(struct left *left)
@@ -291,6 +297,47 @@ TEST(an_end_whose_start_is_stored_outlives_every_process)
     CHECK(exec != NULL && exec->state == EXEC_EXITED && exec->end.code == 9);
     struct counts counts = counted();
     CHECK(counts.rows == 1 && counts.exited == 1 && counts.began == 1 && counts.ended == 1);
+    left_free(&left);
+    down();
+}
+
+static int forget_rows(struct db *db, void *ctx, struct err *err)
+{
+    autoquery struct query *q = db_query(db, "DELETE FROM exec");
+
+    (void)ctx;
+    return query_run(q, err);
+}
+
+TEST(a_place_whose_command_is_stored_never_comes_back)
+{
+    char sandbox[ID_SIZE], id[ID_SIZE];
+    struct caller caller;
+    uint32_t number;
+    struct err err;
+
+    up(true);
+    boxes->hold_ms = 60000;
+    struct box *box = made();
+    hold_writer();
+    remember(awaited(box, &caller, NULL, &number), sandbox, id);
+    end_with(number, 0, 0); /* it said nothing: no file tells that it was forgotten */
+    struct left left = look();
+    free_writer();
+    check_counts(1);
+    down(); /* killed after the commit, before the place was wiped */
+    file_write(left.to[2], left.data[2], left.len[2]);
+    begin_again();
+    CHECK(found(sandbox, id) != NULL);
+    CHECK(all_wiped());
+    down();
+    up(false);
+    CHECK_OK(test_write(forget_rows, NULL, &err), &err); /* others took its row's place */
+    down();
+    begin_again();
+    CHECK(found(sandbox, id) == NULL);
+    struct counts counts = counted();
+    CHECK(counts.rows == 0 && counts.began == 1 && counts.ended == 1 && counts.audits == 1);
     left_free(&left);
     down();
 }

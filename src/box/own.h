@@ -363,18 +363,28 @@ void link_tick_soon(struct box *box);
 /* One datagram from an init; what the fuzzer calls. */
 void link_take(struct box *box, const void *data, size_t len);
 
+/* ---- start.c ---- */
+
+/* A command that is not kept, as the sandbox's user; its end comes as a stranger's. */
+bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv);
+void exec_send_late(struct box_exec *exec); /* one that had to wait for its number */
+void exec_started(struct box_exec *exec, const struct init_started *answer);
+void exec_start_failed(struct box_exec *exec, const struct err *err); /* frees it */
+void exec_hold_start(struct box_exec *exec, struct box_op *op);       /* its row, to be stored */
+void exec_store_start(struct box_exec *exec);                         /* if that was held back */
+void exec_fed(struct box_exec *exec); /* its init has all input that came with the wish */
+
 /* ---- exec.c ---- */
 
 struct box_exec *exec_new(struct box *box, const char *id, uint32_t number);
 void exec_free(struct box_exec *exec);
-/* A command that is not kept, as the sandbox's user; its end comes as a stranger's. */
-bool exec_send_bare(struct box *box, uint32_t number, const char *const *argv);
 struct box_exec *exec_by_number(const struct box *box, uint32_t number);
-void exec_send_late(struct box_exec *exec); /* one that had to wait for its number */
-void exec_started(struct box_exec *exec, const struct init_started *answer);
-void exec_hold_start(struct box_exec *exec, struct box_op *op); /* its row, to be stored */
-void exec_store_start(struct box_exec *exec);                   /* if that was held back */
-void exec_fed(struct box_exec *exec); /* its init has all input that came with the wish */
+static inline bool exec_over(const struct box_exec *exec)
+{
+    return exec->state == EXEC_EXITED || exec->state == EXEC_LOST;
+}
+enum execs_counted { EXECS_STARTED, EXECS_REFUSED, EXECS_EXITED, EXECS_LOST };
+void exec_counted(enum execs_counted what);
 void exec_store_end(struct box_exec *exec);
 must_use int exec_read_spec(struct box_exec *exec, struct str text, struct err *err);
 must_use int exec_load_files(struct box_exec *exec, struct err *err);

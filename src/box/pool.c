@@ -399,10 +399,11 @@ static int ask_template(struct boxes *boxes, const char *tenant, struct pool_wis
 
     if (template_apply(boxes, tenant, &spec, &arena, err) < 0)
         return -1;
-    if (spec.from_snapshot || spec.nesting || spec.sys || spec.nofile)
+    if (spec.from_snapshot || spec.nesting || spec.sys || spec.nofile ||
+        (spec.tier && strcmp(spec.tier, "T3") != 0))
         return err_field(err, "template",
-                         "what begins with a snapshot, or asks for nesting, sys or nofile, is "
-                         "made when it is wanted");
+                         "what begins with a snapshot, or asks for nesting, sys, nofile or "
+                         "another tier, is made when it is wanted");
     wish->image = spec.image;
     wish->user = spec.user;
     wish->storage = spec.storage ? spec.storage : disks_work(boxes) ? "disk" : "memory";

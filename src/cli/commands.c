@@ -30,9 +30,9 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_project_files, cmd_project_put, cmd_project_get, cmd_project_versions, cmd_project_rm_file,
     cmd_task_create, cmd_task_ls, cmd_task_ready, cmd_task_show, cmd_task_claim, cmd_task_assign,
     cmd_task_unassign, cmd_task_move, cmd_task_edit, cmd_task_reviewer, cmd_task_approve,
-    cmd_task_request_changes, cmd_task_reviews, cmd_task_proposals, cmd_task_allow, cmd_task_refuse,
-    cmd_board, cmd_lease_take, cmd_lease_ls, cmd_lease_renew, cmd_lease_release, cmd_completion,
-    cmd_help, cmd_docs, cmd_keep_server;
+    cmd_task_request_changes, cmd_task_reviews, cmd_task_comment, cmd_task_comments,
+    cmd_task_proposals, cmd_task_allow, cmd_task_refuse, cmd_board, cmd_lease_take, cmd_lease_ls,
+    cmd_lease_renew, cmd_lease_release, cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
@@ -175,6 +175,8 @@ const struct command *const commands[] = {
     &cmd_task_approve,
     &cmd_task_request_changes,
     &cmd_task_reviews,
+    &cmd_task_comment,
+    &cmd_task_comments,
     &cmd_task_proposals,
     &cmd_task_allow,
     &cmd_task_refuse,

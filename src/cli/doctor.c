@@ -10,28 +10,11 @@
 
 /* ---- the machine ---- */
 
-static void results_json(struct cli *cli, const struct probe_result *results, size_t count,
-                         bool fine)
+static void results_json(struct cli *cli, const struct probe_result *results, size_t count)
 {
     struct json_out json = json_to(&cli->out);
 
-    json_open(&json, '{');
-    json_kv_bool(&json, "ok", fine);
-    json_key(&json, "items");
-    json_open(&json, '[');
-    for (size_t i = 0; i < count; i++) {
-        const struct probe_result *result = &results[i];
-
-        json_open(&json, '{');
-        json_kv_text(&json, "name", result->name);
-        json_kv_text(&json, "state", probe_state_name(result->state));
-        json_kv_text(&json, "found", result->found);
-        json_kv_text(&json, "lost", result->lost[0] ? result->lost : NULL);
-        json_kv_text(&json, "fix", result->fix[0] ? result->fix : NULL);
-        json_close(&json, '}');
-    }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    probe_json(&json, results, count, NULL);
     buf_putc(&cli->out, '\n');
 }
 
@@ -87,7 +70,7 @@ static int machine(struct cli *cli, const char *state)
     for (size_t i = 0; i < count; i++)
         fine &= results[i].state != PROBE_FAIL;
     if (cli->json)
-        results_json(cli, results, count, fine);
+        results_json(cli, results, count);
     else
         results_text(cli, results, count);
     return fine ? EXIT_OK : EXIT_ERROR;

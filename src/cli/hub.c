@@ -234,6 +234,14 @@ HUB(cmd_task_request_changes, "task request-changes", "PROJECT TASK",
     .lines = "ok,task_id,status,approvals,required");
 HUB(cmd_task_reviews, "task reviews", "PROJECT TASK", "List the reviews of a task.", NULL,
     .path = "/projects/{}/tasks/{}/reviews", .table = "reviewer,verdict,counts,note,at");
+HUB(cmd_task_comment, "task comment", "PROJECT TASK TEXT", "Say something under a task.",
+    FLAGS({ "author", "NAME", "Who says it (human)" }), .method = "POST",
+    .path = "/projects/{}/tasks/{}/comments", .body = "text=@2,author=--author",
+    .lines = "number,author,text,at");
+HUB(cmd_task_comments, "task comments", "PROJECT TASK", "Show what was said under a task.",
+    FLAGS({ "after", "N", "Those after this number" }, { "limit", "N", "At most so many (1000)" }),
+    .path = "/projects/{}/tasks/{}/comments", .query = "after=#--after,limit=#--limit",
+    .table = ">number,author,text,at");
 HUB(cmd_task_proposals, "task proposals", NULL, "List what advisory agents want to claim.",
     FLAGS({ "which", "STATE", "pending, approved, rejected or expired (pending)" },
           { "agent", "NAME", "Only of this agent" }, { "project", "PROJECT", "Only of this one" }),

@@ -162,6 +162,7 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
     egress_put_wish(cli, json);
     put_text(cli, json, "image", "image");
     put_text(cli, json, "template", "template");
+    put_text(cli, json, "tier", "tier");
     if (cli_has(cli, "storage") || (storage && !cli_has(cli, "template")))
         json_kv_text(json, "storage", cli_has(cli, "storage") ? cli_text(cli, "storage") : storage);
     if (cli_has(cli, "nesting"))
@@ -323,7 +324,8 @@ static int show_run(struct cli *cli, struct err *err)
     if (!cli->json)
         cli_details(
             cli, reply,
-            "id,name,state,reason,asleep,storage,image,template,user,memory,pids,cpu_percent,io_"
+            "id,name,state,reason,asleep,tier,storage,image,template,user,memory,pids,cpu_percent,"
+            "io_"
             "bytes,"
             "io_ops,disk,"
             "inodes,nofile,ttl_ms,idle,volumes,binds,files,execs_running,by,created_at,changed_"

@@ -28,6 +28,7 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         { "storage", "WHERE", "memory: gone with it; disk: kept over stop and start" },            \
         { "image", "NAME", "What it begins with (the programs of this machine)" },                 \
         { "volume", "NAME:PATH[:ro]", "A volume at this path inside; may repeat" },                \
+        { "tier", "TIER", "How strongly it is isolated: T3, or T1, which is --nesting (T3)" },     \
         { "nesting", NULL, "Let tools inside make sandboxes of their own" },                       \
         { "sys", NULL, "A read-only /sys" },                                                       \
         { "allow", "RULE", "A host it may reach; may repeat" },                                    \

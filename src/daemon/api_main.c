@@ -174,6 +174,17 @@ static void apply(void)
     store_keep_events(number("event_keep"));
 }
 
+/* What of them is told to whoever asks for limits. */
+static void tell_limits(void)
+{
+    struct api_options *options = &server.api.options;
+
+    options->sandboxes_max = number("sandboxes_max");
+    options->rate_per_second = number("rate_per_second");
+    options->rate_burst = number("rate_burst");
+    options->event_keep_ms = number("event_keep");
+}
+
 /* ---- the link ---- */
 
 static void tell(enum wire_verb verb, uint32_t request, const struct err *err)
@@ -230,6 +241,7 @@ static int reload(int fd, struct err *err)
 
         swap_in(&loaded);
         apply();
+        tell_limits();
         options = auth_options();
         auth_reload(server.auth, &options);
         if (server.settings.stale[0])
@@ -730,6 +742,7 @@ static int build(struct err *err)
                                             .data_dir = ".",
                                             .keys = &server.keys,
                                             .assets = web_assets } };
+    tell_limits();
     if (api_init(&server.api, err) < 0)
         return -1;
     server.boot = (struct store_job){ .run = boot_run, .done = boot_done };

@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/report.h"
 #include "daemon/rootless.h"
 #include "daemon/settings.h"
 #include "daemon/state.h"
@@ -299,6 +300,7 @@ static int prepare(struct prelude *p, struct err *err)
     explicit_bzero(settings.data, settings.len);
     if (p->settings_fd < 0)
         return -1;
+    report_begin(p->state.dir, p->state.data_fd, p->api_uid);
     if (p->api_uid < 0)
         go_rootless(p);
     return 0;

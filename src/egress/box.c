@@ -177,11 +177,18 @@ static void (*const on_listener[LISTENERS])(struct watch *watch,
 
 /* ---- bytes ---- */
 
-/* What the last process counted, or what the api process knows, if that is more. */
+/*
+ * What the last process counted, or what the api process knows, if that is more. If it is less, it
+ * was killed before it had stored the rest, and is told.
+ */
 static void catch_up(struct box *box)
 {
-    if (box->kept && box->kept->bytes < box->said_used)
+    if (!box->kept)
+        return;
+    if (box->kept->bytes < box->said_used)
         box->kept->bytes = box->said_used;
+    else if (box->kept->bytes > box->said_used && box->said)
+        timer_set(box->egress->loop, &box->tell, 0);
 }
 
 uint64_t box_left(const struct box *box)
@@ -202,7 +209,10 @@ void box_uses(struct box *box, size_t bytes)
 
 static void on_tell(struct timer *timer)
 {
-    record_used(container_of(timer, struct box, tell));
+    struct box *box = container_of(timer, struct box, tell);
+
+    if (!record_used(box) && box->egress->peer.fd >= 0)
+        timer_set(box->egress->loop, timer, EGRESS_USED_MS); /* it has no room for it now */
 }
 
 /* ---- questions ---- */

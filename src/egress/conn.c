@@ -25,8 +25,7 @@
 #define DNS_ASK_MAX 512
 
 static void begin(struct conn *conn);
-static void ask_give_up(struct conn *conn);
-static void connect_next(struct conn *conn);
+static void on_down(struct watch *watch, uint32_t events);
 
 /* ---- waiting ---- */
 
@@ -75,24 +74,12 @@ void conn_wants(struct conn *conn, uint32_t down, uint32_t up)
 
 /* ---- the end ---- */
 
-void conn_up_close(struct conn *conn)
-{
-    if (conn->flowing)
-        record_flow(conn);
-    conn->flowing = false;
-    resolve_cancel(conn);
-    intercept_free(conn, false);
-    if (conn->up.fd < 0)
-        return;
-    loop_close(conn->box->egress->loop, &conn->up);
-}
-
 void conn_close(struct conn *conn)
 {
     struct box *box = conn->box;
 
     relay_free(conn);
-    ask_give_up(conn);
+    conn_ask_give_up(conn);
     conn_up_close(conn);
     http_free(conn);
     intercept_free(conn, true);
@@ -194,275 +181,6 @@ void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct po
         conn_close(conn);
 }
 
-/* ---- deciding ---- */
-
-static struct str ask_key(const uint32_t *number)
-{
-    return (struct str){ (const char *)number, sizeof(*number) };
-}
-
-struct conn *conn_by_ask(struct egress *egress, uint32_t number)
-{
-    return map_get(&egress->asks, ask_key(&number));
-}
-
-void conn_ask_begin(struct conn *conn)
-{
-    struct egress *egress = conn->box->egress;
-
-    if (++egress->asked == 0)
-        egress->asked = 1;
-    conn->ask = egress->asked;
-    map_put(&egress->asks, ask_key(&conn->ask), conn);
-}
-
-/* Nobody waits for an answer any more. */
-void conn_ask_over(struct conn *conn)
-{
-    if (conn->ask)
-        map_del(&conn->box->egress->asks, ask_key(&conn->ask));
-    conn->ask = 0;
-}
-
-static void ask_give_up(struct conn *conn)
-{
-    if (conn->ask && conn->stage == STAGE_ASK)
-        record_unask(conn);
-    conn_ask_over(conn);
-}
-
-static void ask(struct conn *conn, const struct policy_answer *answer)
-{
-    int64_t wait_s = conn->box->policy.ask_s ? conn->box->policy.ask_s : EGRESS_ASK_S;
-
-    conn_ask_begin(conn);
-    if (!record_ask(conn, answer)) {
-        conn_ask_over(conn);
-        conn_refuse(conn, EGRESS_DENIED, answer, "nobody can be asked now");
-        return;
-    }
-    conn_stage(conn, STAGE_ASK, wait_s * 1000);
-    conn_wants(conn, 0, 0);
-}
-
-void conn_answered(struct egress *egress, uint32_t number, bool allow)
-{
-    struct conn *conn = conn_by_ask(egress, number);
-
-    if (!conn || conn->stage != STAGE_ASK)
-        return; /* it did not wait so long */
-    conn_ask_over(conn);
-    if (!allow) {
-        conn_refuse(conn, EGRESS_DENIED, NULL, "denied by whoever was asked");
-        return;
-    }
-    conn->granted = true;
-    record_decision(conn, EGRESS_ALLOWED, NULL, "allowed by whoever was asked");
-    conn_reach(conn);
-}
-
-/* What a tunnel may not do, a request may not either: port 443 is for TLS, unless it was loosened.
- */
-static bool in_clear(const struct conn *conn)
-{
-    return conn->kind == EGRESS_KIND_HTTP && conn->port == 443 && !conn->unchecked &&
-           !conn->opened && guard(tls_by_proxy);
-}
-
-void conn_over_limit(struct conn *conn)
-{
-    char why[96];
-
-    snprintf(why, sizeof(why), "this sandbox has used all of its %llu bytes",
-             (unsigned long long)conn->box->policy.max_bytes);
-    conn_refuse(conn, EGRESS_LIMITED, NULL, why);
-}
-
-/* A socket that has ended is read from, so that its end is seen. */
-size_t conn_may_take(struct conn *conn, int fd, size_t most)
-{
-    uint64_t left = box_left(conn->box);
-    char byte;
-
-    if (left)
-        return left < most ? (size_t)left : most;
-    if (conn->up_tls)
-        return 0; /* what the library holds is not seen on the socket */
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ? 0 : most;
-}
-
-void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path)
-{
-    const struct policy_question question = {
-        .host = &conn->host, .port = conn->port, .view = view, .method = method, .path = path
-    };
-    struct policy_answer answer;
-
-    conn->request++;
-    policy_decide(&conn->box->policy, &question, &answer);
-    conn->unchecked = answer.unchecked;
-    conn->granted = false;
-    if (!guard(each_request) && conn->request > 1)
-        answer.verdict = POLICY_ALLOW;
-    if (answer.verdict == POLICY_DENY && guard(decision)) {
-        conn_refuse(conn, EGRESS_DENIED, &answer, NULL);
-    } else if (!box_left(conn->box)) {
-        conn_over_limit(conn);
-    } else if (in_clear(conn)) {
-        conn_refuse(conn, EGRESS_MALFORMED, NULL, "port 443, and not TLS");
-    } else if (answer.verdict == POLICY_ASK) {
-        ask(conn, &answer);
-    } else {
-        record_decision(conn, EGRESS_ALLOWED, &answer, NULL);
-        conn_reach(conn);
-    }
-}
-
-/* Of all that was looked up: any that may not be reached, and none is. */
-static const char *forbidden(struct conn *conn, struct policy_answer *answer)
-{
-    for (unsigned i = 0; i < conn->addr_count && (i == 0 || guard(every_answer)); i++) {
-        policy_addr(&conn->box->policy, &conn->addrs[i], conn->port, answer);
-        if (answer->verdict != POLICY_ALLOW && guard(address))
-            return "it leads to an address that may not be reached";
-        if (reach(conn->box->egress, &conn->addrs[i], conn->port) == REACH_OWN)
-            return "it leads to this machine";
-    }
-    return NULL;
-}
-
-void conn_judge_again(struct conn *conn)
-{
-    bool out = conn->stage >= STAGE_LOOKUP && conn->stage != STAGE_END;
-    const struct policy_question question = {
-        .host = &conn->host,
-        .port = conn->port,
-        .view = conn->kind == EGRESS_KIND_HTTP ? POLICY_PEEK : POLICY_OPAQUE,
-    };
-    struct policy_answer answer;
-
-    if ((!out && !conn->flowing) || !guard(taken_back))
-        return; /* it has not been judged yet, or is over */
-    policy_decide(&conn->box->policy, &question, &answer);
-    if (answer.verdict == POLICY_ASK && conn->granted)
-        answer.verdict = POLICY_ALLOW; /* it was, and nobody has said otherwise since */
-    if (answer.verdict == POLICY_ALLOW && conn->flowing)
-        policy_addr(&conn->box->policy, &conn->addrs[conn->addr_at], conn->port, &answer);
-    if (answer.verdict == POLICY_ALLOW)
-        return;
-    conn->revoked = true;
-    record_decision(conn, EGRESS_DENIED, &answer, "its rule was taken back");
-    conn_close(conn);
-}
-
-/* ---- reaching ---- */
-
-static void conn_connected(struct conn *conn)
-{
-    conn->flowing = true;
-    conn->started_ms = clock_wall_ms();
-    conn->sent = conn->received = 0;
-    if (conn->opened) {
-        intercept_connected(conn);
-        return;
-    }
-    if (conn->kind == EGRESS_KIND_HTTP) {
-        http_connected(conn);
-        return;
-    }
-    if (conn->kind == EGRESS_KIND_CONNECT) {
-        buf_puts(&conn->out, "HTTP/1.1 200 Connection established\r\n\r\n");
-        if (conn->port == 443 && !conn->unchecked) {
-            conn_flush(conn);
-            conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
-            conn_wants(conn, EPOLLIN, 0);
-            return;
-        }
-    }
-    conn->ahead = conn->in;
-    conn->in = (struct buf){ 0 };
-    relay_start(conn);
-}
-
-static void on_down(struct watch *watch, uint32_t events);
-static void on_up(struct watch *watch, uint32_t events);
-
-static bool connect_one(struct conn *conn)
-{
-    const struct addr *addr = &conn->addrs[conn->addr_at];
-    struct sockaddr_storage to;
-    socklen_t len = addr_sock(addr, conn->port, &to);
-    const int on = 1;
-    struct err err = { 0 };
-    autoclose int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0 || reach(conn->box->egress, addr, conn->port) != REACH_OUT)
-        return false;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
-        return false;
-    conn->up = (struct watch){ .fd = fd, .events = EPOLLOUT, .fn = on_up };
-    if (loop_watch(conn->box->egress->loop, &conn->up, &err) < 0) {
-        conn->up.fd = -1;
-        return false;
-    }
-    (void)take_fd(&fd);
-    conn_stage(conn, STAGE_CONNECT, EGRESS_CONNECT_MS);
-    conn_wants(conn, 0, EPOLLOUT);
-    return true;
-}
-
-static void connect_next(struct conn *conn)
-{
-    conn_up_close(conn);
-    for (; conn->addr_at < conn->addr_count; conn->addr_at++)
-        if (connect_one(conn))
-            return;
-    conn->addr_at = 0;
-    conn_refuse(conn, EGRESS_UNREACHED, NULL, "nobody answers there");
-}
-
-static void connect_woken(struct conn *conn, bool down, uint32_t events)
-{
-    if (down) {
-        conn_close(conn); /* it hung up meanwhile */
-        return;
-    }
-    if (events & (EPOLLERR | EPOLLHUP)) {
-        conn->addr_at++;
-        connect_next(conn);
-        return;
-    }
-    conn_connected(conn);
-}
-
-void conn_resolved(struct conn *conn, const char *error)
-{
-    struct policy_answer answer = { 0 };
-    const char *why = error ? NULL : forbidden(conn, &answer);
-
-    if (error)
-        conn_refuse(conn, EGRESS_UNRESOLVED, NULL, error);
-    else if (why)
-        conn_refuse(conn, EGRESS_REFUSED, answer.verdict != POLICY_ALLOW ? &answer : NULL, why);
-    else
-        connect_next(conn);
-}
-
-void conn_reach(struct conn *conn)
-{
-    conn->addr_at = conn->addr_count = 0;
-    conn_stage(conn, STAGE_LOOKUP, EGRESS_LOOKUP_MS);
-    conn_wants(conn, 0, 0);
-    if (conn->host.kind == HOST_ADDR) {
-        conn->addrs[0] = conn->host.addr;
-        conn->addr_count = 1;
-        conn_resolved(conn, NULL);
-        return;
-    }
-    resolve(conn);
-}
-
 /* ---- reading what comes from inside ---- */
 
 bool conn_read(struct conn *conn, size_t max)
@@ -513,6 +231,7 @@ void conn_hello(struct conn *conn)
         conn->in = (struct buf){ 0 };
         relay_start(conn);
     } else {
+        egress_hear(conn->box->egress);
         conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
 }
@@ -583,7 +302,7 @@ static void woken(struct conn *conn, bool down, uint32_t events)
         dns_woken(conn);
         break;
     case STAGE_CONNECT:
-        connect_woken(conn, down, events);
+        dial_woken(conn, down, events);
         break;
     case STAGE_TUNNEL:
         relay_woken(conn, down, events);
@@ -597,16 +316,26 @@ static void woken(struct conn *conn, bool down, uint32_t events)
     }
 }
 
-/* What of it counts; 0: nothing, and it shall not be woken so again. */
+/* Is it told of each change once? */
+bool conn_told_once(const struct watch *watch)
+{
+    return watch->events != UINT32_MAX && watch->events & (uint32_t)EPOLLET;
+}
+
+/*
+ * What of it counts. 0: nothing, and it shall not be woken so again; but once that may be, since
+ * often the end follows in the same turn. What does not count now must be told again when it does.
+ */
 static uint32_t counts(struct conn *conn, struct watch *watch, const struct tls_conn *tls,
                        uint32_t events, uint32_t wanted)
 {
     if (tls)
         return intercept_events(tls, watch, events);
-    events &= wanted | EPOLLERR | EPOLLHUP;
-    if (!events)
+    uint32_t counted = events & (wanted | EPOLLERR | EPOLLHUP);
+    bool lost = conn_told_once(watch) && events & ~wanted & EPOLLIN;
+    if (lost || (!counted && conn->in_vain++))
         loop_change(conn->box->egress->loop, watch, wanted);
-    return events;
+    return counted;
 }
 
 static void on_down(struct watch *watch, uint32_t events)
@@ -617,7 +346,7 @@ static void on_down(struct watch *watch, uint32_t events)
         woken(conn, true, events);
 }
 
-static void on_up(struct watch *watch, uint32_t events)
+void conn_up_woken(struct watch *watch, uint32_t events)
 {
     struct conn *conn = container_of(watch, struct conn, up);
 
@@ -634,7 +363,7 @@ static void on_timer(struct timer *timer)
         begin(conn); /* without one */
         break;
     case STAGE_ASK:
-        ask_give_up(conn);
+        conn_ask_give_up(conn);
         conn_refuse(conn, EGRESS_DENIED, NULL, "nobody has answered in time whether it may");
         break;
     case STAGE_SELF:
@@ -645,7 +374,7 @@ static void on_timer(struct timer *timer)
         break;
     case STAGE_CONNECT:
         conn->addr_at++;
-        connect_next(conn);
+        dial_next(conn);
         break;
     case STAGE_TLS_IN:
     case STAGE_TLS_OUT:
@@ -675,6 +404,7 @@ static void begin_transparent(struct conn *conn)
 {
     bool known = host_of(conn);
 
+    egress_hear(conn->box->egress);
     conn->kind = conn->port == 80    ? EGRESS_KIND_HTTP
                  : conn->port == 443 ? EGRESS_KIND_TLS
                                      : EGRESS_KIND_TCP;
@@ -704,6 +434,7 @@ static void begin(struct conn *conn)
 {
     bool self = to_self(conn);
 
+    conn->stage = STAGE_HEAD; /* it waits for no policy any more */
     conn_wants(conn, EPOLLIN, 0);
     if (conn->to_port == 53) {
         conn_stage(conn, STAGE_DNS, EGRESS_HEAD_MS);

@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "egress/own.h"
 
+#define PEER_TURN 256 /* messages heard before others have their turn */
+
 /* ---- the api process ---- */
 
 static void peer_gone(struct egress *egress)
@@ -84,23 +86,43 @@ static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct e
 };
 /* clang-format on */
 
-static void on_peer(struct watch *watch, uint32_t events)
+/* False: there is nothing more to be heard now. */
+static bool hear_one(struct egress *egress)
 {
-    struct egress *egress = container_of(watch, struct egress, peer);
     struct egress_msg msg;
-    int got = egress_recv(watch->fd, egress->space, &msg);
+    int got = egress_recv(egress->peer.fd, egress->space, &msg);
 
-    (void)events;
     if (got < 0 && errno == EAGAIN)
-        return;
+        return false;
     if (got <= 0) {
         if (got < 0)
             log_error("the api process says what is no message", kv_str("now", "link closed"));
         peer_gone(egress);
-        return;
+        return false;
     }
     if (peer_fn[msg.head.verb])
         peer_fn[msg.head.verb](egress, &msg);
+    return true;
+}
+
+/*
+ * What was said before a request came counts for it, so it is heard before that is judged: which of
+ * two sockets is ready first, the kernel does not promise. Judging may itself be part of hearing.
+ */
+void egress_hear(struct egress *egress)
+{
+    if (egress->hearing)
+        return;
+    egress->hearing = true;
+    for (int i = 0; i < PEER_TURN && egress->peer.fd >= 0 && hear_one(egress); i++)
+        ;
+    egress->hearing = false;
+}
+
+static void on_peer(struct watch *watch, uint32_t events)
+{
+    (void)events;
+    egress_hear(container_of(watch, struct egress, peer));
 }
 
 static void peer_new(struct egress *egress, int fd)

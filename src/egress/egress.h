@@ -6,6 +6,7 @@
  * does not itself put into requests, opens no file and starts no program.
  *
  *   egress.c  who it talks to        box.c   one sandbox: sockets, policy, its connections
+ *   conn.c    one connection         judge.c may it?   dial.c  to the far end   relay.c  its bytes
  */
 #pragma once
 

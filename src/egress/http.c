@@ -244,8 +244,9 @@ static void compose(struct conn *conn)
     buf_putc(&conn->ahead, ' ');
     buf_str(&conn->ahead, head->target);
     buf_printf(&conn->ahead, " HTTP/1.1\r\nHost: %s\r\n%s", name,
-               conn->http->upgrade ? "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-                                   : "Connection: close\r\n");
+               conn->http->upgrade     ? "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+               : guard(own_connection) ? "Connection: close\r\n"
+                                       : "");
     for (size_t i = 0; i < head->count; i++)
         if (passed_on(head, &head->fields[i]))
             put_field(conn, &head->fields[i]);
@@ -322,6 +323,7 @@ void http_head(struct conn *conn)
         refuse(conn, bad ? bad->text : "the head is too long");
         return;
     }
+    egress_hear(conn->box->egress);
     if (conn->box->egress->signer && !signed_enter(conn, &http->head))
         return;
     if (is_proxy(conn) && str_is(http->head.method, "CONNECT")) {

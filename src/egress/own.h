@@ -44,6 +44,7 @@ struct egress {
     struct watch link;           /* the warden's */
     struct watch peer;           /* the api process's; fd -1: none yet */
     bool synced;                 /* it has said every policy there is */
+    bool hearing;                /* what it says is being done right now */
     struct egress_config config; /* what it said */
     struct box *slots[BOX_SLOTS];
     struct map by_id; /* struct box */
@@ -62,7 +63,7 @@ struct egress {
     int routes, changes;   /* netlink: what is asked, and what is told of changes */
     struct route *ways;    /* reach.c: what was answered */
     int pipes[EGRESS_PIPES_MAX][2];
-    unsigned pipe_count;
+    unsigned pipe_count, pipes_open; /* those in use too */
 };
 
 /* A sandbox: something is known of it, by the warden (it has sockets) or by the api process. */
@@ -88,6 +89,11 @@ struct box {
     struct list conns;
     unsigned conn_count;
 };
+
+/* ---- egress.c ---- */
+
+/* All that the api process has said by now. Connections that are judged already may end of it. */
+void egress_hear(struct egress *egress);
 
 /* ---- box.c ---- */
 
@@ -152,7 +158,8 @@ struct conn {
     uint32_t down_wants, up_wants; /* of their events: what counts of those that are watched for */
     struct timer timer;
     enum stage stage;
-    uint8_t kind; /* enum egress_kind */
+    unsigned in_vain; /* so often was it woken by what did not count */
+    uint8_t kind;     /* enum egress_kind */
     bool revoked, flowing;
     enum { OPENED_NO, OPENED_SOON, OPENED_YES } opened; /* is its TLS? (intercept.c) */
     struct tls_conn *down_tls, *up_tls;                 /* NULL: in clear */
@@ -179,41 +186,54 @@ void conn_new(struct box *box, int fd);
 /* For whom there is nothing but a proxy. */
 void conn_proxy(struct box *box, int fd);
 void conn_close(struct conn *conn);
-/* What it was allowed may be no more: closed then. */
-void conn_judge_again(struct conn *conn);
 /* A policy has come, or will not come. */
 void conn_policy(struct conn *conn);
 void conn_timer(struct conn *conn, int64_t ms);
 void conn_stage(struct conn *conn, enum stage stage, int64_t ms);
 /* What it wants to be woken by. */
 void conn_wants(struct conn *conn, uint32_t down, uint32_t up);
+bool conn_told_once(const struct watch *watch);
 /* Reads from inside into conn->in; false when nothing more comes, or it was closed. */
 must_use bool conn_read(struct conn *conn, size_t max);
-/* Asks the policy about host and port, perhaps somebody too; it goes on (conn_reach), or is over.
- */
-void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path);
-/* Of the api process: what it was asked by this number may be, or may not. */
-void conn_answered(struct egress *egress, uint32_t number, bool allow);
-/* Gives it a number by which an answer finds it; until it is over. */
-void conn_ask_begin(struct conn *conn);
-void conn_ask_over(struct conn *conn);
-struct conn *conn_by_ask(struct egress *egress, uint32_t number);
-/* Looks the host up and connects to it; conn_connected, or the end. */
-void conn_reach(struct conn *conn);
 /* Ends it with a record; what is said inside depends on its kind. */
 void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct policy_answer *answer,
                  const char *text);
 /* Sends what is in conn->out, waits a little for it to be taken, and closes. */
 void conn_end(struct conn *conn);
 void conn_flush(struct conn *conn);
+/* Its far end has something to say: a watch's fn. */
+void conn_up_woken(struct watch *watch, uint32_t events);
+
+/* The first message of TLS is there, or a part of it. */
+void conn_hello(struct conn *conn);
+
+/* ---- judge.c ---- */
+
+/* Asks the policy about host and port, perhaps somebody too; it goes on (conn_reach), or is over.
+ */
+void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struct str path);
+/* What it was allowed may be no more: closed then. */
+void conn_judge_again(struct conn *conn);
+/* Of the api process: what it was asked by this number may be, or may not. */
+void conn_answered(struct egress *egress, uint32_t number, bool allow);
+/* Gives it a number by which an answer finds it; until it is over. */
+void conn_ask_begin(struct conn *conn);
+void conn_ask_over(struct conn *conn);
+void conn_ask_give_up(struct conn *conn); /* it does not wait any more */
+struct conn *conn_by_ask(struct egress *egress, uint32_t number);
 /* There is more to be moved than the sandbox may. */
 void conn_over_limit(struct conn *conn);
 /* How much may be read from a socket now; 0: nothing, and there is something to be read. */
 size_t conn_may_take(struct conn *conn, int fd, size_t most);
-void conn_up_close(struct conn *conn);
 
-/* The first message of TLS is there, or a part of it. */
-void conn_hello(struct conn *conn);
+/* ---- dial.c ---- */
+
+/* Looks the host up and connects to it; it goes on from there, or is over. */
+void conn_reach(struct conn *conn);
+void dial_next(struct conn *conn); /* this address does not answer */
+void dial_woken(struct conn *conn, bool down, uint32_t events);
+/* The far end is let go of, with the record of what flowed. */
+void conn_up_close(struct conn *conn);
 
 /* ---- intercept.c ---- */
 
@@ -296,7 +316,7 @@ void resolver_config(struct egress *egress);
 /* Sets conn->lookup; conn_resolved comes later, never from inside. */
 void resolve(struct conn *conn);
 void resolve_cancel(struct conn *conn);
-/* conn.c: conn->addrs are there, or `error` says why not. */
+/* dial.c: conn->addrs are there, or `error` says why not. */
 void conn_resolved(struct conn *conn, const char *error);
 
 /* ---- record.c ---- */
@@ -306,8 +326,7 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
 void record_flow(struct conn *conn);
 /* Sends what waits; called before each wait. */
 void record_flush(void *egress);
-/* False: nobody can be asked now. */
-void record_used(struct box *box);
+must_use bool record_used(struct box *box); /* false: it was not taken */
 /* A question of the connection that waits by conn->ask; false: it has not got there. */
 must_use bool record_own(struct conn *conn, struct egress_own *own);
 must_use bool record_ask(struct conn *conn, const struct policy_answer *answer);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "egress/own.h"
+#include "http/h1.h"
 
 void record_flush(void *ctx)
 {
@@ -61,6 +62,16 @@ static uint8_t kind_of(const struct conn *conn)
     return conn->opened == OPENED_YES ? (uint8_t)EGRESS_KIND_HTTPS : conn->kind;
 }
 
+/* What is asked for, where that is seen; without what is behind a question mark. */
+static void fill_request(struct egress_decision *one, const struct conn *conn)
+{
+    const struct h1_head *head = http_head_of(conn);
+    struct str path = head->target;
+
+    put_text(one->method, sizeof(one->method), head->method);
+    put_text(one->path, sizeof(one->path), str_cut(&path, '?'));
+}
+
 static void fill(struct egress_decision *one, struct conn *conn, enum egress_verdict verdict,
                  const struct policy_answer *answer, const char *text)
 {
@@ -76,6 +87,8 @@ static void fill(struct egress_decision *one, struct conn *conn, enum egress_ver
     one->kind = kind_of(conn);
     one->verdict = (uint8_t)verdict;
     put_text(one->host, sizeof(one->host), host_str(&conn->host));
+    if (conn->http && verdict != EGRESS_MALFORMED)
+        fill_request(one, conn);
     one->reason = UINT32_MAX; /* of the policy there is none */
     if (answer) {
         one->reason = answer->why;
@@ -96,16 +109,15 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
     tell(conn->box, &msg);
 }
 
-/* Unsaid, it is said with the next bytes; what counts is kept. */
-void record_used(struct box *box)
+bool record_used(struct box *box)
 {
     struct egress_msg msg = { .head.verb = EGRESS_USED };
 
     if (box->egress->signer)
-        return;
+        return true;
     memcpy(msg.body.used.name.id, box->id, BOX_ID_SIZE);
     msg.body.used.bytes = box->kept->bytes;
-    (void)send_one(box->egress, &msg);
+    return send_one(box->egress, &msg);
 }
 
 bool record_own(struct conn *conn, struct egress_own *own)

@@ -12,7 +12,7 @@
 
 #include "egress/own.h"
 
-#define PIPE_SIZE (256 << 10)
+#define PIPE_SIZE (1 << 20)
 #define ROUNDS 16 /* for one end, before others have their turn */
 
 enum { UP, DOWN }; /* lanes */
@@ -27,8 +27,16 @@ static bool pipe_take(struct egress *egress, int out[2])
     }
     if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
         return false;
-    (void)fcntl(out[1], F_SETPIPE_SZ, PIPE_SIZE); /* a smaller one is slower, no more */
+    if (egress->pipes_open++ < EGRESS_PIPES_LARGE)
+        (void)fcntl(out[1], F_SETPIPE_SZ, PIPE_SIZE); /* a smaller one is slower, no more */
     return true;
+}
+
+static void pipe_close(struct egress *egress, const int pipe[2])
+{
+    egress->pipes_open--;
+    close(pipe[0]);
+    close(pipe[1]);
 }
 
 /* Only an empty one is for others. */
@@ -40,19 +48,15 @@ static void pipe_give(struct egress *egress, struct lane *lane)
         egress->pipes[egress->pipe_count][0] = lane->pipe[0];
         egress->pipes[egress->pipe_count++][1] = lane->pipe[1];
     } else {
-        close(lane->pipe[0]);
-        close(lane->pipe[1]);
+        pipe_close(egress, lane->pipe);
     }
     lane->pipe[0] = lane->pipe[1] = -1;
 }
 
 void pipes_free(struct egress *egress)
 {
-    while (egress->pipe_count) {
-        egress->pipe_count--;
-        close(egress->pipes[egress->pipe_count][0]);
-        close(egress->pipes[egress->pipe_count][1]);
-    }
+    while (egress->pipe_count)
+        pipe_close(egress, egress->pipes[--egress->pipe_count]);
 }
 
 enum moved { MOVED, WAITS, BROKEN, OVER };
@@ -125,7 +129,7 @@ static enum moved begin(struct conn *conn, struct lane *lane)
 
     while (lane->first->len && moved == MOVED)
         moved = put_first(conn, lane);
-    return moved;
+    return moved == MOVED ? WAITS : moved;
 }
 
 static enum moved pump(struct conn *conn, struct lane *lane)
@@ -148,7 +152,7 @@ static enum moved pump(struct conn *conn, struct lane *lane)
     }
     if (!lane->held)
         pipe_give(conn->box->egress, lane);
-    return moved;
+    return lane->shut ? WAITS : moved;
 }
 
 static uint32_t events_of(const struct lane *from, const struct lane *to)
@@ -181,6 +185,9 @@ static void moved_on(struct conn *conn, bool down, uint32_t events, enum moved u
         conn_close(conn);
         return;
     }
+    /* There may be more now, of which it would not be told again. */
+    if ((up == MOVED || back == MOVED) && conn_told_once(&conn->up))
+        loop_change(conn->box->egress->loop, &conn->up, events_of(down_lane, up_lane));
     conn_wants(conn, events_of(up_lane, down_lane), events_of(down_lane, up_lane));
 }
 

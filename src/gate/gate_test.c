@@ -211,6 +211,7 @@ static int64_t number_of(const char *id, const char *what)
     return strcmp(what, "allowed") == 0  ? totals.allowed
            : strcmp(what, "denied") == 0 ? totals.denied
            : strcmp(what, "sent") == 0   ? totals.sent
+           : strcmp(what, "used") == 0   ? totals.used
                                          : totals.lost;
 }
 
@@ -517,6 +518,34 @@ TEST(decisions_and_their_ends_are_kept_and_counted)
     life();
     CHECK_INT(number_of(one, "allowed"), 1);
     CHECK_INT(number_of(one, "sent"), 10);
+    tear_down();
+}
+
+static void say_used(const char *id, uint64_t bytes)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_USED, .body.used.bytes = bytes };
+
+    memcpy(msg.body.used.name.id, id, strlen(id));
+    CHECK(egress_send(egress, &msg) == 0);
+    stored();
+}
+
+TEST(what_was_used_is_kept_though_nothing_else_of_the_sandbox_is)
+{
+    set_up();
+    drain();
+    say_used(one, 500);
+    end();
+    life();
+    CHECK_INT(number_of(one, "used"), 500);
+    say_used(one, 400); /* it only ever rises */
+    end();
+    life();
+    CHECK_INT(number_of(one, "used"), 500);
+    say_used(one, 600);
+    end();
+    life();
+    CHECK_INT(number_of(one, "used"), 600);
     tear_down();
 }
 

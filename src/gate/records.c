@@ -275,14 +275,19 @@ static int count(struct db *db, const struct record *record, const char *host, i
     return query_run(add, err) < 0 ? -1 : 0;
 }
 
-/* The row of all hosts together is there: nothing is used without a decision. */
+/* Of all hosts together. Its row may be missing: a kill takes what waits, and bytes are told again.
+ */
 static int use(struct db *db, const struct record *record, struct err *err)
 {
     autoquery struct query *q = db_query(
-        db, "UPDATE egress_host SET used = $1 WHERE sandbox = $2 AND host = '' AND used < $1");
+        db, "INSERT INTO egress_host (tenant, sandbox, host, port, first_ms, last_ms, used)"
+            " VALUES ($1, $2, '', 0, $3, $3, $4) ON CONFLICT (sandbox, host, port)"
+            " DO UPDATE SET used = excluded.used WHERE egress_host.used < excluded.used");
 
-    query_i64(q, 1, (int64_t)record->used.bytes);
+    query_text(q, 1, record->tenant);
     query_text(q, 2, record->used.name.id);
+    query_i64(q, 3, clock_wall_ms());
+    query_i64(q, 4, (int64_t)record->used.bytes);
     return query_run(q, err) < 0 ? -1 : 0;
 }
 

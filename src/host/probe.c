@@ -40,6 +40,34 @@ const char *probe_state_name(enum probe_state state)
     return (unsigned)state < ARRAY_LEN(names) ? names[state] : "unknown";
 }
 
+void probe_json(struct json_out *json, const struct probe_result *results, size_t count,
+                const char *at)
+{
+    bool fine = true;
+
+    for (size_t i = 0; i < count; i++)
+        fine &= results[i].state != PROBE_FAIL;
+    json_open(json, '{');
+    json_kv_bool(json, "ok", fine);
+    if (at)
+        json_kv_text(json, "at", at);
+    json_key(json, "items");
+    json_open(json, '[');
+    for (size_t i = 0; i < count; i++) {
+        const struct probe_result *result = &results[i];
+
+        json_open(json, '{');
+        json_kv_text(json, "name", result->name);
+        json_kv_text(json, "state", probe_state_name(result->state));
+        json_kv_text(json, "found", result->found);
+        json_kv_text(json, "lost", result->lost[0] ? result->lost : NULL);
+        json_kv_text(json, "fix", result->fix[0] ? result->fix : NULL);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 /* ---- small files ---- */
 
 bool host_line(const char *path, char *out, size_t size)

@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "base/json.h"
+
 enum probe_state {
     PROBE_OK,
     PROBE_LOST,    /* works without it; `lost` says what is missing then */
@@ -32,6 +34,10 @@ struct probe_result {
  * exist yet: its nearest existing parent is looked at.
  */
 size_t host_probe(const char *state_dir, struct probe_result *out, size_t max);
+
+/* {"ok", "at", "items": […]}; ok unless one has failed, `at` is left out when it is NULL. */
+void probe_json(struct json_out *json, const struct probe_result *results, size_t count,
+                const char *at);
 
 /* "ok", "lost", "fail", "unknown". */
 const char *probe_state_name(enum probe_state state);

@@ -95,6 +95,11 @@ enum http_flow grpc_send(struct grpc *call, struct str message)
     return flow;
 }
 
+bool grpc_full(const struct grpc *call)
+{
+    return call->full;
+}
+
 /* Takes the request away from the call and answers it. */
 static void end_request(struct grpc *call, int status, const char *message)
 {

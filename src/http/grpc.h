@@ -59,6 +59,8 @@ bool grpc_json(const struct grpc *call);
 struct http_req *grpc_req(const struct grpc *call);
 /* HTTP_CUT: the client is gone, on_cancel follows. */
 enum http_flow grpc_send(struct grpc *call, struct str message);
+/* Must the client read first? As http_full; on_drain follows. */
+bool grpc_full(const struct grpc *call);
 /* No on_message until grpc_resume; what the client sends meanwhile stays in the network. */
 void grpc_pause(struct grpc *call);
 void grpc_resume(struct grpc *call);

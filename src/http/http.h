@@ -128,6 +128,12 @@ void http_slim(struct http_req *req);
  * for whom work should go on.
  */
 void http_hangup_counts(struct http_req *req);
+/*
+ * Does the peer have to read first? on_drain follows. A producer that is told of news meanwhile
+ * asks before it writes: what is written all the same piles up until the peer is cut
+ * (HTTP_OUT_MAX).
+ */
+bool http_full(const struct http_req *req);
 /* Bytes written but not yet taken by the kernel. */
 size_t http_unsent(const struct http_req *req);
 /* Drops the connection (HTTP/1) or resets the stream (HTTP/2). on_gone is not called. */

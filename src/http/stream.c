@@ -331,6 +331,11 @@ enum http_flow http_reply_write(struct http_req *req, struct str data)
     return flow;
 }
 
+bool http_full(const struct http_req *req)
+{
+    return req->stream->full;
+}
+
 void http_reply_end(struct http_req *req, const struct http_header *trailers, size_t count)
 {
     struct http_stream *stream = req->stream;

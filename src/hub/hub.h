@@ -211,6 +211,15 @@ must_use int hub_reviewer_add(const struct hub_by *by, const char *project, cons
 must_use int hub_review(const struct hub_by *by, const char *project, const char *id,
                         const struct hub_verdict *wish, bool approve, struct hub_task *out,
                         struct err *err);
+/* `fn` with each of its comments after number `after`, oldest first. */
+must_use int hub_comments(const struct hub_by *by, const char *project, const char *id,
+                          int64_t after, int64_t limit,
+                          void (*fn)(void *ctx, const struct hub_comment *one), void *ctx,
+                          struct err *err);
+/* Of `wish` author (may be NULL) and text count. */
+must_use int hub_comment_add(const struct hub_by *by, const char *project, const char *id,
+                             const struct hub_comment *wish, struct hub_comment *out,
+                             struct err *err);
 must_use int hub_metrics(const struct hub_by *by, const char *project, int64_t window_s,
                          int64_t bucket_s, bool windowed, struct json_out *json, struct err *err);
 must_use int hub_board(const struct hub_by *by, const char *project, const char *lanes,

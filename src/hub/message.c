@@ -167,8 +167,7 @@ static int put_copy(const struct hub_by *by, const struct hub_message *one, cons
     return count_edge(by, one->from, one->to, err);
 }
 
-/* The first characters of a text, not bytes. */
-static struct str first_of(const char *text, size_t characters)
+struct str hub_first_of(const char *text, size_t characters)
 {
     struct str rest = str_of(text);
     size_t at = 0;
@@ -191,7 +190,7 @@ static int tell_sent(const struct hub_by *by, struct hub_message *one, const cha
     json_kv_text(&json, "id", one->id);
     json_kv_text(&json, "from", one->from);
     json_kv_text(&json, "to", one->to);
-    json_kv_str(&json, "content", first_of(one->content, HUB_EVENT_CONTENT));
+    json_kv_str(&json, "content", hub_first_of(one->content, HUB_EVENT_CONTENT));
     json_kv_text(&json, "type", one->type);
     json_key(&json, "timestamp");
     char when[CLOCK_NAIVE_SIZE];

@@ -133,6 +133,9 @@ must_use int hub_leases_sweep(struct db *db, int64_t now_ms, struct err *err);
 
 /* ---- message.c ---- */
 
+/* The first characters of a text, not bytes. */
+struct str hub_first_of(const char *text, size_t characters);
+
 /* Within a write job: acknowledged messages that are too old; how many. */
 must_use int hub_messages_sweep(struct db *db, int64_t before_ms, struct err *err);
 

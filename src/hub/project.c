@@ -217,6 +217,8 @@ static int drop_tasks(const struct hub_by *by, const char *id, struct err *err)
         " WHERE tenant = $1 AND project = $2)",
         "DELETE FROM hub_blocker WHERE tenant = $1 AND task IN (SELECT id FROM hub_task"
         " WHERE tenant = $1 AND project = $2)",
+        "DELETE FROM hub_comment WHERE tenant = $1 AND task IN (SELECT id FROM hub_task"
+        " WHERE tenant = $1 AND project = $2)",
         "UPDATE hub_agent SET task = NULL WHERE tenant = $1 AND task IN (SELECT id FROM hub_task"
         " WHERE tenant = $1 AND project = $2)",
         "DELETE FROM hub_task WHERE tenant = $1 AND project = $2",

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init/init.h"
@@ -31,6 +32,13 @@ static const char *const bundles[] = {
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* the same, newer */
     "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
     "/etc/ssl/cert.pem",                                 /* Alpine, others */
+};
+
+/* Java's own, likewise (java.c). */
+static const char *const java_stores[] = {
+    "/etc/ssl/certs/java/cacerts",              /* Debian, Alpine */
+    "/etc/pki/ca-trust/extracted/java/cacerts", /* Fedora, RHEL */
+    "/opt/java/openjdk/lib/security/cacerts",   /* images of Temurin */
 };
 
 struct text {
@@ -128,24 +136,37 @@ static bool is_in(const struct text *text, const struct text *pem)
            memcmp(text->data + text->len - tail, pem->data, pem->len) == 0;
 }
 
-/* 1: it trusts it now; 0: there is no such bundle; -1 with errno. */
-static int put_bundle(const char *name, const struct text *pem)
+/*
+ * What is in a file, and where it really is: links to it stay links. 1; 0: there is no such file;
+ * -1 with errno.
+ */
+static int read_store(const char *name, struct text *out, char path[PATH_MAX], mode_t *mode)
 {
-    char path[PATH_MAX], own[32];
-    struct text old auto_with(text_free) = { 0 };
+    char own[32];
     struct stat st;
     autoclose int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
-    /* Where it really is: links to it stay links. */
     snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
-    ssize_t len = readlink(own, path, sizeof(path) - 1);
+    ssize_t len = readlink(own, path, PATH_MAX - 1);
     if (len <= 0)
         return -1;
     path[len] = 0;
-    if (read_all(fd, BUNDLE_MAX, &old) < 0)
-        return -1;
+    *mode = st.st_mode & 0755;
+    return read_all(fd, BUNDLE_MAX, out) < 0 ? -1 : 1;
+}
+
+/* 1: it trusts it now; 0: there is no such bundle; -1 with errno. */
+static int put_bundle(const char *name, const struct text *pem)
+{
+    char path[PATH_MAX];
+    struct text old auto_with(text_free) = { 0 };
+    mode_t mode;
+    int rc = read_store(name, &old, path, &mode);
+
+    if (rc <= 0)
+        return rc;
     if (is_in(&old, pem))
         return 1;
     cut_block(&old);
@@ -155,7 +176,24 @@ static int put_bundle(const char *name, const struct text *pem)
                                   { (char *)(uintptr_t)begin_line, sizeof(begin_line) - 1 },
                                   *pem,
                                   { (char *)(uintptr_t)end_line, sizeof(end_line) - 1 } };
-    return write_file(path, st.st_mode & 0755, parts, ARRAY_LEN(parts)) < 0 ? -1 : 1;
+    return write_file(path, mode, parts, ARRAY_LEN(parts)) < 0 ? -1 : 1;
+}
+
+/* Where there is none, or one that we cannot add to, nothing is done. */
+static int put_java(const char *name, const struct text *pem)
+{
+    char path[PATH_MAX];
+    struct text old auto_with(text_free) = { 0 }, made auto_with(text_free) = { 0 };
+    mode_t mode;
+    uint8_t *data;
+
+    if (read_store(name, &old, path, &mode) <= 0)
+        return 0;
+    if (java_trust((const uint8_t *)old.data, old.len, pem->data, pem->len,
+                   (uint64_t)time(NULL) * 1000, &data, &made.len) != JAVA_NEW)
+        return 0;
+    made.data = (char *)data;
+    return write_file(path, mode, &made, 1);
 }
 
 static int make_dirs(void)
@@ -199,6 +237,9 @@ int builtin_trust(struct builtin *job)
         if (rc > 0 && !found)
             found = bundles[i];
     }
+    for (size_t i = 0; i < ARRAY_LEN(java_stores); i++)
+        if (put_java(java_stores[i], &pem) < 0)
+            return builtin_sys(job, java_stores[i]);
     snprintf(hashed, sizeof(hashed), "/etc/ssl/certs/%s.0", job->args[0]);
     if (stat("/etc/ssl/certs", &st) == 0 && S_ISDIR(st.st_mode) &&
         write_file(hashed, 0644, &pem, 1) < 0)

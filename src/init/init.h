@@ -156,6 +156,18 @@ int builtin_connect(struct builtin *job);
 /* builtin_trust.c */
 int builtin_trust(struct builtin *job);
 
+/* ---- java.c: what Java trusts ---- */
+
+enum java {
+    JAVA_OTHER, /* nothing that we can add to */
+    JAVA_SAME,  /* it has this authority already */
+    JAVA_NEW,   /* *out is the store with it; to be freed */
+};
+
+/* A store, and an authority in PEM that is to be in it. */
+enum java java_trust(const uint8_t *store, size_t len, const char *pem, size_t pem_len,
+                     uint64_t date_ms, uint8_t **out, size_t *out_len);
+
 /* ---- tree.c ---- */
 
 /* Sends to every process that descends from the exec, until none is found that had not got it. */

@@ -6,6 +6,9 @@
  */
 #include "init/rig.h"
 
+#include <poll.h>
+#include <termios.h>
+
 #include "base/test.h"
 
 #define COMMANDS 12
@@ -476,5 +479,77 @@ TEST(little_output_waits_for_what_went_before_to_be_acknowledged)
     rig_exit(exec, 0); /* its end waits for nobody */
     rig_turn();
     CHECK_INT(heard_bytes(), 1);
+    rig_clear();
+}
+
+/* Output as far as it has come, in order; nothing may be left out. */
+static size_t heard_output(char *out, size_t len, size_t size)
+{
+    static char data[INIT_FRAME_MAX];
+    ssize_t got;
+
+    while ((got = recv(rig_end, data, sizeof(data), MSG_DONTWAIT)) > 0) {
+        struct init_head head;
+        struct init_output told;
+
+        memcpy(&head, data, sizeof(head));
+        if (head.type != INIT_OUTPUT)
+            continue;
+        memcpy(&told, data + sizeof(head), sizeof(told));
+        size_t bytes = head.len - sizeof(told);
+        CHECK_INT(told.position, len);
+        CHECK(len + bytes <= size);
+        memcpy(out + len, data + sizeof(head) + sizeof(told), bytes);
+        len += bytes;
+    }
+    return len;
+}
+
+/* A terminal that shows all that it gets, and turns nothing into anything else. */
+static struct exec *start_terminal(uint32_t id)
+{
+    struct init_exec wish = { .flags = INIT_TTY, .argc = 1, .text_len = 4 };
+    struct termios mode;
+
+    tell(INIT_EXEC, id, &wish, sizeof(wish), "x\0/", 4);
+    rig_turn();
+    struct exec *exec = exec_find(id);
+    CHECK(exec && exec->tty);
+    CHECK_INT(tcgetattr(rig_child(exec)->fd[0], &mode), 0);
+    cfmakeraw(&mode);
+    mode.c_lflag |= ECHO | ECHOCTL;
+    CHECK_INT(tcsetattr(rig_child(exec)->fd[0], TCSANOW, &mode), 0);
+    return exec;
+}
+
+/*
+ * What is typed now comes behind whatever our own end of input would have left there, both where
+ * the terminal is read and where it echoes: so nothing has to be waited for that does not come.
+ */
+TEST(a_terminal_whose_command_has_ended_gets_no_end_of_input)
+{
+    static char printed[3000], seen[sizeof(printed) + 64];
+    size_t len = 0;
+    char typed[8];
+
+    rig_begin();
+    struct exec *exec = start_terminal(next_id++);
+    /* Something it had started still holds the terminal. */
+    autoclose int left = fcntl(rig_child(exec)->fd[0], F_DUPFD_CLOEXEC, 0);
+    autoclose int master = fcntl(exec->out[INIT_OUT].fd, F_DUPFD_CLOEXEC, 0);
+    memset(printed, 'p', sizeof(printed));
+    CHECK_INT(write(rig_child(exec)->fd[1], printed, sizeof(printed)), sizeof(printed));
+    rig_exit(exec, 0); /* and nobody has read it yet */
+    CHECK(exec->in_fd < 0);
+    CHECK_INT(write(master, "S", 1), 1);
+    for (int i = 0; i < 3000 && !memchr(seen, 'S', len); i++) {
+        (void)!poll(&(struct pollfd){ master, POLLIN, 0 }, 1, 10);
+        rig_turn();
+        len = heard_output(seen, len, sizeof(seen));
+    }
+    CHECK_INT(len, sizeof(printed) + 1);
+    CHECK(memcmp(seen, printed, sizeof(printed)) == 0 && seen[len - 1] == 'S');
+    CHECK_INT(read(left, typed, sizeof(typed)), 1);
+    CHECK_INT(typed[0], 'S');
     rig_clear();
 }

@@ -320,6 +320,18 @@ unsigned links_connected(const struct links *links)
     return count;
 }
 
+unsigned links_ready(const struct links *links)
+{
+    unsigned count = 0;
+
+    list_each (pos, &links->agents) {
+        const struct linked *agent = list_entry(pos, struct linked, node);
+
+        count += agent->peer && (agent->status == AGENT_READY || agent->status == AGENT_BUSY);
+    }
+    return count;
+}
+
 bool linked_tell_secret(struct linked *agent, const char *plain)
 {
     V1(ConfigUpdate__ConfigEntry) entry = AGENTIC__SANDBOX__V1__CONFIG_UPDATE__CONFIG_ENTRY__INIT;

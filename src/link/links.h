@@ -83,6 +83,7 @@ struct linked *links_next(struct links *links, const char *tenant, struct linked
 void linked_view(const struct linked *agent, struct agent_view *out);
 bool linked_connected(const struct linked *agent);
 unsigned links_connected(const struct links *links);
+unsigned links_ready(const struct links *links); /* of those: to work, or at work */
 /* Tells it its next secret. False: it is not there. */
 bool linked_tell_secret(struct linked *agent, const char *plain);
 

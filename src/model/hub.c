@@ -363,6 +363,21 @@ const struct field hub_note_fields[] = {
     { 0 },
 };
 
+const struct field hub_comment_wish_fields[] = {
+    NAME(hub_comment, author, 0, .help = "Who says it; human unless said, or the agent that asks"),
+    FIELD(hub_comment, text, F_STRING, F_REQUIRED, .min = 1, .max = HUB_COMMENT_MAX,
+          .help = "What they say"),
+    { 0 },
+};
+
+const struct field hub_comment_fields[] = {
+    NUM(hub_comment, number, .help = "From 1, of its task"),
+    TEXT(hub_comment, author, .help = "Who said it"),
+    TEXT(hub_comment, text, .help = "What they said"),
+    WHEN(hub_comment, at, .help = "When"),
+    { 0 },
+};
+
 const struct field hub_proposal_fields[] = {
     TEXT(hub_proposal, id, .help = "The ask's id"),
     TEXT(hub_proposal, state, .help = "pending, approved, rejected or expired"),

@@ -136,6 +136,10 @@ enum { /* bits of `present`, in the order of hub_patch_fields */
 struct hub_verdict {
     const char *reviewer, *note;
 };
+struct hub_comment {
+    int64_t number, at;
+    const char *author, *text;
+};
 struct hub_proposal {
     const char *id, *state, *agent, *project, *task_id, *title, *by, *note;
     int64_t created_at, expires_at, decided_at;
@@ -146,7 +150,7 @@ extern const struct field hub_wip_fields[], hub_task_wish_fields[], hub_task_fie
 extern const struct field hub_task_short_fields[], hub_ready_fields[], hub_patch_fields[];
 extern const struct field hub_patched_fields[], hub_created_fields[], hub_transition_fields[];
 extern const struct field hub_review_fields[], hub_verdict_fields[], hub_proposal_fields[];
-extern const struct field hub_note_fields[];
+extern const struct field hub_note_fields[], hub_comment_wish_fields[], hub_comment_fields[];
 
 /* ---- files and leases ---- */
 

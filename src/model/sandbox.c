@@ -185,6 +185,10 @@ const struct field sandbox_spec_fields[] = {
           .help = "Tools inside may make sandboxes of their own: user namespaces and mounts are "
                   "allowed, /proc is not masked and Landlock does not guard files"),
     FIELD(sandbox_spec, sys, F_BOOL, 0, .help = "A read-only /sys; without it, none"),
+    FIELD(sandbox_spec, tier, F_ENUM, 0, .choices = "T0|T1|T2|T3|T4|vm",
+          .help = "How strongly it is isolated, in one word. T3 (unless said): namespaces, no "
+                  "capabilities, seccomp, Landlock, and no way out but through policy. T1: the "
+                  "same as nesting. The others are not offered, and refused"),
     FIELD(sandbox_spec, parent, F_STRING, F_READONLY, .help = "The sandbox whose files it has"),
     { 0 },
 };
@@ -242,6 +246,8 @@ const struct field sandbox_fields[] = {
     FIELD(sandbox_view, nesting, F_BOOL, F_READONLY,
           .help = "May tools inside make sandboxes of their own?"),
     FIELD(sandbox_view, sys, F_BOOL, F_READONLY, .help = "Has it a read-only /sys?"),
+    FIELD(sandbox_view, tier, F_STRING, F_READONLY,
+          .help = "T3, or T1 with nesting; /applied says what the kernel says"),
     FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
     FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),
     FIELD(sandbox_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
@@ -331,11 +337,36 @@ static int check_storage(const struct sandbox_spec *spec, struct err *err)
     return 0;
 }
 
+/*
+ * A tier is a word for a set of layers. One that would take more away than `nesting` does, or add
+ * what this server does not have, is refused: nobody gets another one than was asked for.
+ */
+static int settle_tier(struct sandbox_spec *spec, struct err *err)
+{
+    static const char *const refused[][2] = {
+        { "T0", "a process with limits alone is not offered: T3, or T1 for tools that nest" },
+        { "T2", "the way out goes through policy in every sandbox, which is T3" },
+        { "T4", "there is no gVisor here: T3 is the strongest" },
+        { "vm", "there are no virtual machines here: T3 is the strongest" },
+    };
+
+    for (size_t i = 0; spec->tier && i < ARRAY_LEN(refused); i++)
+        if (strcmp(spec->tier, refused[i][0]) == 0)
+            return err_field(err, "tier", "%s", refused[i][1]);
+    if (spec->tier && strcmp(spec->tier, "T3") == 0 && spec->nesting)
+        return err_field(err, "tier",
+                         "nesting takes Landlock's rules about files away, which T3 has: T1");
+    spec->nesting |= spec->tier && strcmp(spec->tier, "T1") == 0;
+    spec->tier = spec->nesting ? "T1" : "T3";
+    return 0;
+}
+
 int sandbox_spec_settle(struct sandbox_spec *spec, struct err *err)
 {
     if (spec->name && name_check(spec->name, "sb", "name", err) < 0)
         return -1;
-    if (check_env(spec->env, err) < 0 || check_files(spec->files, err) < 0)
+    if (check_env(spec->env, err) < 0 || check_files(spec->files, err) < 0 ||
+        settle_tier(spec, err) < 0)
         return -1;
     if (spec->egress && egress_spec_check(spec->egress, "egress.", err) < 0)
         return -1;

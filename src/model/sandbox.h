@@ -75,6 +75,7 @@ struct sandbox_spec {
     struct field_list files;    /* struct file_rule; none: no policy */
     struct idle_policy *idle;   /* or NULL */
     struct egress_spec *egress; /* or NULL: its own layer of what it may reach */
+    const char *tier;           /* "T1" or "T3", as the layers say, once it is settled */
     bool sys, nesting;
 };
 
@@ -93,7 +94,7 @@ struct sandbox_view {
     const char *id, *name, *state, *reason, *user, *by;
     int64_t memory, pids, cpu_percent, io_bytes, io_ops, disk, inodes, nofile, ttl_ms;
     struct field_pair *env, *labels;
-    const char *storage, *image, *template, *parent, *start;
+    const char *storage, *image, *template, *parent, *start, *tier;
     struct field_list volumes, binds, files;
     struct idle_policy *idle;
     struct egress_spec *egress;

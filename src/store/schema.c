@@ -387,6 +387,17 @@ static const char audit_indexes[] =
     "CREATE INDEX audit_by_tenant ON audit (tenant, seq)"
     "  WHERE action < 'hub.' OR action >= 'hub/';";
 
+static const char hub_comments[] =
+    "CREATE TABLE hub_comment ("
+    "  tenant TEXT NOT NULL,"
+    "  task TEXT NOT NULL,"
+    "  number BIGINT NOT NULL,"
+    "  author TEXT NOT NULL,"
+    "  text TEXT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, task, number)"
+    ") {clustered};";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -405,7 +416,9 @@ const struct migration schema_migrations[] = {
     { 15, "guards of events and audit", at_end_triggers },
     { 16, "tasks of an owner", schema_hub_owned },
     { 17, "the number of agents", schema_hub_count },
-    { 18, "one index for each audit row", audit_indexes },
+    { 18, "comments on tasks", hub_comments },
+    { 19, "one index for tasks of an owner", schema_hub_owner },
+    { 20, "one index for each audit row", audit_indexes },
     { 0 },
 };
 /* clang-format on */

@@ -254,11 +254,20 @@ const char schema_hub_count[] =
     "UPDATE hub_state SET agents ="
     "  (SELECT count(*) FROM hub_agent WHERE hub_agent.tenant = hub_state.tenant);";
 
-/*
- * Tasks of an owner: one index to count and to list, and none for tasks of nobody, which most are
- * that wait. Who claimed one and no longer has it is looked for besides.
- */
+/* Most tasks that wait are nobody's: they need no place among those of an owner. */
 const char schema_hub_owned[] =
+    "DROP INDEX hub_task_wip;"
+    "DROP INDEX hub_task_assigned;"
+    "DROP INDEX hub_task_claimed;"
+    "CREATE INDEX hub_task_wip ON hub_task (tenant, project, assigned_to, status)"
+    "  WHERE assigned_to <> '';"
+    "CREATE INDEX hub_task_assigned ON hub_task (tenant, assigned_to, priority, seq)"
+    "  WHERE assigned_to <> '';"
+    "CREATE INDEX hub_task_claimed ON hub_task (tenant, claimed_by, priority, seq)"
+    "  WHERE claimed_by <> '';";
+
+/* One of these to count and to list. Who claimed a task and no longer has it is looked for besides. */
+const char schema_hub_owner[] =
     "DROP INDEX hub_task_wip;"
     "DROP INDEX hub_task_assigned;"
     "DROP INDEX hub_task_claimed;"

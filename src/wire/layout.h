@@ -76,7 +76,8 @@ must_use int layout_place(const int *fds, unsigned count, int exec_fd);
 #define STATE_TOKEN "admin.token"
 #define STATE_EGRESS_KEY "egress.key" /* opens secrets for requests; for the egress process */
 #define STATE_DATA "data"
-#define STATE_DB "atoll.db"      /* in STATE_DATA */
-#define STATE_KEY "secrets.key"  /* in STATE_DATA: opens the sealed values of the store */
-#define STATE_SPOOL "spool"      /* in STATE_DATA: output of commands */
-#define STATE_LINK_SPOOL "links" /* likewise, of linked agents */
+#define STATE_DB "atoll.db"        /* in STATE_DATA */
+#define STATE_KEY "secrets.key"    /* in STATE_DATA: opens the sealed values of the store */
+#define STATE_DOCTOR "doctor.json" /* in STATE_DATA: what the machine can do (daemon/report.h) */
+#define STATE_SPOOL "spool"        /* in STATE_DATA: output of commands */
+#define STATE_LINK_SPOOL "links"   /* likewise, of linked agents */

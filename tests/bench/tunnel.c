@@ -33,7 +33,7 @@ struct way {
     char ask[128];            /* what it is told; empty: nothing */
 };
 
-enum state { IDLE, CONNECTING, ASKED, OPEN };
+enum state { IDLE, ASKED, OPEN };
 
 struct dial {
     int fd;
@@ -41,6 +41,11 @@ struct dial {
     double since;
     size_t got;
     char reply[512];
+};
+
+struct run {
+    double *took; /* of those that are done */
+    size_t count, begun, done;
 };
 
 static void die(const char *what)
@@ -82,39 +87,27 @@ static struct way way_of(const char *via, const char *target)
 
 /* ---- opening ---- */
 
+/* Whoever listens here answers from the kernel, so nothing is waited for until the proxy speaks. */
 static void dial_begin(struct dial *dial, const struct way *way)
 {
-    *dial = (struct dial){ .state = CONNECTING, .since = now() };
-    dial->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    size_t len = strlen(way->ask);
+
+    dial->since = now();
+    dial->got = 0;
+    dial->state = len ? ASKED : OPEN;
+    dial->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (dial->fd < 0)
         die("socket");
-    if (connect(dial->fd, (const struct sockaddr *)&way->first, sizeof(way->first)) < 0 &&
-        errno != EINPROGRESS)
+    if (connect(dial->fd, (const struct sockaddr *)&way->first, sizeof(way->first)) < 0)
         die("connect");
-}
-
-static short dial_wants(const struct dial *dial)
-{
-    return dial->state == CONNECTING ? POLLOUT : POLLIN;
-}
-
-static void dial_connected(struct dial *dial, const struct way *way)
-{
-    int error = 0;
-    socklen_t size = sizeof(error);
-
-    if (getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error) {
-        errno = error;
-        die("connect");
-    }
-    dial->state = way->ask[0] ? ASKED : OPEN;
-    if (way->ask[0] && write(dial->fd, way->ask, strlen(way->ask)) != (ssize_t)strlen(way->ask))
+    if (len && send(dial->fd, way->ask, len, 0) != (ssize_t)len)
         die("write");
 }
 
 static void dial_told(struct dial *dial)
 {
-    ssize_t got = read(dial->fd, dial->reply + dial->got, sizeof(dial->reply) - 1 - dial->got);
+    ssize_t got =
+        recv(dial->fd, dial->reply + dial->got, sizeof(dial->reply) - 1 - dial->got, MSG_DONTWAIT);
 
     if (got < 0 && errno == EAGAIN)
         return;
@@ -131,25 +124,17 @@ static void dial_told(struct dial *dial)
     dial->state = OPEN;
 }
 
-static void dial_woken(struct dial *dial, const struct way *way)
-{
-    if (dial->state == CONNECTING)
-        dial_connected(dial, way);
-    else
-        dial_told(dial);
-}
-
 static int dial_whole(const struct way *way)
 {
     struct dial dial;
 
     dial_begin(&dial, way);
     while (dial.state != OPEN) {
-        struct pollfd poller = { .fd = dial.fd, .events = dial_wants(&dial) };
+        struct pollfd poller = { .fd = dial.fd, .events = POLLIN };
 
         if (poll(&poller, 1, 20000) != 1)
             die("no answer");
-        dial_woken(&dial, way);
+        dial_told(&dial);
     }
     return dial.fd;
 }
@@ -161,40 +146,50 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* One that is open is closed, and the next begun in its place. */
+static void open_next(struct dial *dial, const struct way *way, struct run *run)
+{
+    while (dial->state == OPEN) {
+        run->took[run->done++] = now() - dial->since;
+        close(dial->fd);
+        dial->state = IDLE;
+        if (run->begun < run->count) {
+            run->begun++;
+            dial_begin(dial, way);
+        }
+    }
+}
+
 static int open_many(const struct way *way, size_t count, size_t together)
 {
     struct dial dials[STREAMS_MAX] = { 0 };
     struct pollfd pollers[STREAMS_MAX];
-    double *took = calloc(count, sizeof(*took)), start = now();
-    size_t begun = 0, done = 0;
+    struct run run = { .took = calloc(count, sizeof(double)), .count = count, .begun = together };
+    double start = now();
 
-    if (!took || together > STREAMS_MAX || together > count)
+    if (!run.took || together > STREAMS_MAX || together > count)
         die("how many");
-    for (; begun < together; begun++)
-        dial_begin(&dials[begun], way);
-    while (done < count) {
+    for (size_t i = 0; i < together; i++)
+        dial_begin(&dials[i], way);
+    for (size_t i = 0; i < together; i++)
+        open_next(&dials[i], way, &run);
+    while (run.done < count) {
         for (size_t i = 0; i < together; i++)
             pollers[i] = (struct pollfd){ .fd = dials[i].state == IDLE ? -1 : dials[i].fd,
-                                          .events = dial_wants(&dials[i]) };
+                                          .events = POLLIN };
         if (poll(pollers, together, 20000) <= 0)
             die("no answer");
         for (size_t i = 0; i < together; i++) {
             if (!pollers[i].revents)
                 continue;
-            dial_woken(&dials[i], way);
-            if (dials[i].state != OPEN)
-                continue;
-            took[done++] = now() - dials[i].since;
-            close(dials[i].fd);
-            dials[i].state = IDLE;
-            if (begun++ < count)
-                dial_begin(&dials[i], way);
+            dial_told(&dials[i]);
+            open_next(&dials[i], way, &run);
         }
     }
     double whole = now() - start;
-    qsort(took, count, sizeof(*took), by_size);
-    printf("%.1f %.1f\n", (double)count / whole, took[count / 2] * 1e6);
-    free(took);
+    qsort(run.took, count, sizeof(*run.took), by_size);
+    printf("%.1f %.1f\n", (double)count / whole, run.took[count / 2] * 1e6);
+    free(run.took);
     return 0;
 }
 

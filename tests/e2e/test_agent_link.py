@@ -254,6 +254,20 @@ def test_a_new_secret_comes_over_the_link(server, client, agent_id):
     assert server.post(f"{AGENTS}/nobody/rotate-secret").status == 404
 
 
+def test_who_is_away_gets_no_new_secret(server, client, agent_id):
+    """It would not learn of it; the old one goes on to be good."""
+    health = server.get("/api/v1/health").json()
+    assert health["agents"]["connected"] >= health["agents"]["ready"] >= 1 and health["uptime_seconds"] >= 0
+    client.stop()
+    harness.wait_until(lambda: server.get("/api/v1/health").json()["agents"]["connected"] <
+                       health["agents"]["connected"], 10, "its end")
+    reply = server.post(f"{AGENTS}/{agent_id}/rotate-secret")
+    assert (reply.status, reply.json()["error"]) == (404, f"Agent '{agent_id}' is not connected")
+    row = next(s for s in server.get("/api/v1/secrets").json()["items"] if s["name"] == agent_id)
+    assert not row["rotation_pending"]
+    client.start()
+
+
 def test_agentics_socket_tells_of_it(server, client, agent_id):
     """Listed, and how it does; a subscription to it is none to all sandboxes."""
     box = server.post("/api/v1/sandboxes", {"name": "not-it"}).json()["id"]
@@ -272,6 +286,112 @@ def test_agentics_socket_tells_of_it(server, client, agent_id):
             assert told["agent_id"] == agent_id and told["memory_total_bytes"] > 0 and len(told["load_avg"]) == 3
             assert told["cpu_cores"] > 0 and told["kernel"]
     assert server.delete(f"/api/v1/sandboxes/{box}").status == 200
+
+
+class Hub(Ws):
+    def take(self, **want):
+        """The first message with these members; the output of each command before it is in `out`."""
+        self.out = getattr(self, "out", {})
+        while True:
+            said = json.loads(self.recv()[1])
+            if said["type"] == "output":
+                self.out[said["command_id"]] = self.out.get(said["command_id"], "") + said["data"]
+            if all(said.get(k) == v for k, v in want.items()):
+                return said
+            assert said["type"] != "error", said
+
+    def ask(self, kind, answer, **members):
+        self.send({"type": kind, **members})
+        return self.take(type=answer)
+
+    def printed(self, command, what):
+        while what not in self.out.get(command, ""):
+            self.take(type="output", command_id=command)
+
+
+def test_commands_of_it_over_agentics_socket(server, client, agent_id):
+    """Begun, typed to, listed, attached, resized, killed there; what others begin is told to who subscribed."""
+    at = {"agent_id": agent_id}
+    with Hub(server, "/ws") as ws, Hub(server, "/ws") as all_:
+        all_.ask("subscribe", "subscribed", agent_id="*")
+        begun = ws.ask("send_command", "command_started", **at, command="sh",
+                       args=["-c", "echo $0; cat; exit 6", "a b"])
+        cid = begun["command_id"]
+        assert begun["agent_id"] == agent_id and begun["command"] == "sh"
+        ws.printed(cid, "a b\n")
+        assert ws.ask("send_input", "input_sent", **at, command_id=cid, data="t\u00e9xt\n")["command_id"] == cid
+        ws.printed(cid, "t\u00e9xt\n")
+        all_.printed(cid, "t\u00e9xt\n")
+        sessions = ws.ask("list_sessions", "session_list", **at)["sessions"]
+        assert [(s["command_id"], s["session_type"], s["running"]) for s in sessions] == [(cid, "headless", True)]
+        assert server.post(f"{AGENTS}/{agent_id}/commands/{cid}/stdin", {"eof": True}).status == 200
+        ended = ws.take(type="command_completed", command_id=cid)
+        assert (ended["exit_code"], ended["agent_id"]) == (6, agent_id) and ended["duration_ms"] >= 0
+        assert all_.take(type="command_completed", command_id=cid)["exit_code"] == 6
+        assert all_.out[cid] == "a b\nt\u00e9xt\n"
+
+        made = ws.ask("create_session", "session_created", **at, session_name="work", command="sh",
+                      args=["-c", "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done"], cols=100, rows=30)
+        cid = made["command_id"]
+        assert (made["session_id"], made["session_name"], made["session_type"]) == (cid, "work", "interactive")
+        ws.printed(cid, "30 100")
+        again = ws.ask("create_session", "session_created", **at, session_name="work", command="other")
+        assert again["command_id"] == cid, "one of this name is not begun twice"
+        ws.ask("pty_resize", "pong", **at, command_id=cid, cols=90, rows=20)
+        ws.printed(cid, "20 90")
+        with Hub(server, "/ws") as late:
+            assert late.ask("attach_session", "session_attached", **at, session_name="work", cols=80,
+                            rows=25)["command_id"] == cid
+            late.printed(cid, "30 100")
+            late.printed(cid, "25 80")
+        shells = [ws.ask("start_shell", "shell_started", **at)["command_id"] for _ in range(2)]
+        assert shells[0] == shells[1] != cid
+        for name, command in (("work", cid), ("main", shells[0])):
+            assert ws.ask("kill_session", "session_killed", **at, session_name=name)["command_id"] == command
+            assert ws.take(type="command_completed", command_id=command)["exit_code"] == 137
+        rows = server.get("/api/v1/audit?limit=1000").json()["items"]
+        rows = [r["action"] for r in rows if r["object"] == f"agent/{agent_id}" and r["outcome"] == "ok"]
+        assert rows.count("command.create") == 3 and rows.count("command.signal") == 2, rows
+
+
+def test_what_agentics_socket_refuses_of_it(server, client, agent_id):
+    viewer = server.new_token("viewer")["token"]
+    cid = server.post(f"{AGENTS}/{agent_id}/commands", {"command": "sleep", "args": ["60"], "session_name": "s"}).json()
+    ids = {"agent_id": agent_id, "command_id": cid["command_id"], "session_name": "s"}
+    with Hub(server, "/ws", token=viewer) as ws:
+        for kind in ("send_command", "start_shell", "create_session", "kill_session", "send_input", "pty_resize"):
+            ws.send({"type": kind, **ids})
+            assert "may watch" in json_error(ws), kind
+        ws.ask("attach_session", "session_attached", **ids)
+    with Hub(server, "/ws") as ws:
+        for message, why in (
+                ({"type": "send_command", "agent_id": agent_id}, "command is missing"),
+                ({"type": "create_session", "agent_id": agent_id}, "session_name is missing"),
+                ({"type": "create_session", **ids, "session_type": "odd"}, "none of interactive"),
+                ({"type": "create_session", **ids, "session_name": "n" * 64, "session_type": "headless"}, "63 bytes"),
+                ({"type": "create_session", **ids, "session_name": "n", "working_dir": "here"}, "must begin with"),
+                ({"type": "start_shell", "agent_id": agent_id, "cols": 19}, "minimum"),
+                ({"type": "send_input", **ids, "command_id": "none"}, "Command not found"),
+                ({"type": "send_input", **ids, "data": "x" * 65537}, "at most 65536"),
+                ({"type": "pty_resize", **ids, "cols": 80, "rows": 24}, "no terminal"),
+                ({"type": "kill_session", **ids, "session_name": "none"}, "not found"),
+                ({"type": "attach_session", **ids, "session_name": "none"}, "not found")):
+            ws.send(message)
+            assert why in json_error(ws), message
+        assert ws.ask("send_input", "input_sent", **ids, data="x" * 65536)
+        new = ws.ask("create_session", "session_created", **ids, session_type="headless", command="sleep", args=["60"])
+        assert new["command_id"] != cid["command_id"], "a headless one of this name is replaced"
+        old = server.get(f"{AGENTS}/{agent_id}/commands/{cid['command_id']}?wait=20000").json()
+        assert (old["state"], old["exit_code"]) == ("exited", 143)
+        ws.ask("kill_session", "session_killed", **ids)
+        ws.take(type="command_completed", command_id=new["command_id"])
+
+
+def json_error(ws):
+    while True:
+        said = json.loads(ws.recv()[1])
+        if said["type"] == "error":
+            return said["message"]
 
 
 # ---- another agent, by grpcio ----
@@ -318,6 +438,20 @@ def test_exec_by_grpc(server, client):
             with pytest.raises(grpc.RpcError) as error:
                 list(call(M["ExecRequest"](agent_id=client.agent, command="true"), metadata=meta, timeout=30))
             assert error.value.code() == status
+
+
+def test_exec_by_grpc_waits_for_who_reads_late(server, client):
+    """More than any buffer between holds, and nobody reads before the command has ended."""
+    token = [("authorization", "Bearer " + server.token)]
+    commands = f"/api/v1/agents/{client.agent}/commands"
+    with grpc.insecure_channel(server.host) as channel:
+        call = channel.unary_stream(SERVICE + "Exec", lambda m: m.SerializeToString(), M["ExecOutput"].FromString)
+        got = call(M["ExecRequest"](agent_id=client.agent, command="seq", args=["-w", "1000000"]), metadata=token,
+                   timeout=120 * harness.SLOW)
+        harness.wait_until(lambda: [c for c in server.get(commands).json()["items"]
+                                    if c["command"].startswith("seq") and c["state"] == "exited"], 60 * harness.SLOW, "its end")
+        data = b"".join(o.data for o in got if o.stream == 1)
+    assert data == b"".join(b"%07d\n" % i for i in range(1, 1000001))
 
 
 def test_who_may_connect(start_server):

@@ -15,7 +15,8 @@ PEOPLE, STEER = {"viewer", "operator", "admin"}, {"operator", "admin"}
 POLICY = {
     "health.live": {"public"}, "health.ready": {"public"}, "health.http": {"public"},
     **{f"health.{what}": set(ROLES) for what in ("deep", "service", "ready_v1", "live_v1")}, "login.use": {"public"},
-    "health.read": set(ROLES), "version.read": set(ROLES), "whoami.read": set(ROLES), "openapi.read": set(ROLES),
+    "health.read": set(ROLES), "version.read": set(ROLES), "limits.read": set(ROLES),
+    "doctor.read": STEER, "whoami.read": set(ROLES), "openapi.read": set(ROLES),
     "echo.try": set(ROLES), "metrics.read": PEOPLE,
     "event.read": PEOPLE | {"agent"}, "note.create": STEER | {"agent"},
     "audit.read": STEER, "audit.verify": STEER,
@@ -70,14 +71,14 @@ POLICY = {
         "list_agents", "read_agent", "read_revocation", "list_revocations", "read_checkpoint", "list_capabilities",
         "match_capability", "read_autonomy", "read_graph", "read_history", "read_thread", "read_inbox", "list_channels",
         "list_projects", "read_project", "list_files", "download_file", "list_versions", "list_leases", "list_tasks",
-        "list_ready", "read_task", "list_reviews", "read_board", "read_metrics", "find_tasks", "list_proposals",
-        "read_proposal")},
+        "list_ready", "read_task", "list_reviews", "list_comments", "read_board", "read_metrics", "find_tasks",
+        "list_proposals", "read_proposal")},
     **{f"hub.{what}": STEER | {"agent"} for what in (
         "register", "unregister", "heartbeat", "set_autonomy", "set_capabilities", "revocation_acknowledged",
         "checkpoint", "send_message", "ack_message", "join_channel", "leave_channel", "send_channel", "create_project",
         "delete_project", "join_project", "upload_file", "delete_file", "take_lease", "renew_lease", "release_lease",
         "create_task", "transition_task", "claim_task", "unassign_task", "add_reviewer", "approve_task",
-        "request_changes")},
+        "request_changes", "comment_task")},
     **{f"hub.{what}": STEER for what in (
         "pause_agent", "resume_agent", "revoke_agent", "global_autonomy", "read_audit", "set_wip", "assign_task",
         "decide_proposal")},

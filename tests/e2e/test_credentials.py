@@ -91,13 +91,17 @@ RULES = [f"{API} => X-Api-Key: {{secret:API_KEY}}",
 @pytest.fixture(scope="module")
 def ruled(place):
     """Rules set the headers: programs know nothing."""
-    return place.box(inject=RULES)
+    box = place.box(inject=RULES)
+    box.put("/workspace/Get.java", JAVA.encode())
+    return box
 
 
 @pytest.fixture(scope="module")
 def held(place):
     """Programs find what looks like a credential in their environment."""
-    return place.box(secrets=[*NAMES])
+    box = place.box(secrets=[*NAMES])
+    box.put("/workspace/Get.java", JAVA.encode())
+    return box
 
 
 QUIET = "HOME=/workspace PIP_DISABLE_PIP_VERSION_CHECK=1 npm_config_update_notifier=false npm_config_fund=false " \
@@ -108,6 +112,16 @@ NODE = "fetch(process.argv[1], {headers: process.argv[2] ? {Authorization: proce
        ".then(r => r.text()).then(t => console.log(t)).catch(e => {console.log(e, e.cause); process.exit(1)})"
 URLLIB = "import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1], headers=dict(" \
          "[a.split(chr(61), 1) for a in sys.argv[2:]])), timeout=30).read().decode())"
+JAVA = """
+import java.net.*;
+public class Get {
+    public static void main(String[] a) throws Exception {
+        URLConnection c = new URL(a[0]).openConnection();
+        if (a.length > 1) c.setRequestProperty("Authorization", a[1]);
+        System.out.println(new String(c.getInputStream().readAllBytes()));
+    }
+}
+"""
 INSTALL = "rm -rf js && mkdir js && cd js && {}npm install --silent --prefix . --registry https://" + NPM + \
           "/ reef && cat node_modules/reef/index.js"
 # name: (program, with rules, with placeholders, what it prints)
@@ -118,6 +132,7 @@ CLIENTS = {
                f"python3 -c '{URLLIB}' https://{API}/who \"Authorization=Bearer $API_KEY\"", "known"),
     "node": ("node", f"node -e '{NODE}' https://{API}/who", f"node -e '{NODE}' https://{API}/who \"Bearer $API_KEY\"",
              "known"),
+    "java": ("java", f"java Get.java https://{API}/who", f'java Get.java https://{API}/who "Bearer $API_KEY"', "known"),
     "git": ("git", f"rm -rf got && git clone -q https://{GIT}/shells.git got && cat got/shell.txt",
             f"rm -rf got && git clone -q https://x-access-token:$GIT_TOKEN@{GIT}/shells.git got && cat got/shell.txt",
             "a shell"),
@@ -176,6 +191,17 @@ def test_without_any_variable(place, ruled):
     mine = ruled.sh("cat /etc/ssl/atoll/ca.pem")
     assert bundle.count(mine) == 1 and bundle.count("# atoll:") == 2 and bundle.count("BEGIN CERTIFICATE") > 50
     assert ruled.sh("openssl verify -CApath /etc/ssl/certs /etc/ssl/atoll/ca.pem").endswith("OK\n")
+
+
+def test_what_java_trusts(place, ruled):
+    """Its own store has one authority more, and the others as they were, as Java's own program reads it."""
+    def entries(box):
+        listed = box.sh("keytool -list -cacerts -storepass changeit 2>/dev/null")
+        return dict(re.findall(r"^(\S+),.*\n.*: ([0-9A-F:]+)$", listed, re.M))
+
+    mine, others = entries(ruled), entries(place.box())
+    print_ = ruled.sh("openssl x509 -in /etc/ssl/atoll/ca.pem -noout -fingerprint -sha256").strip().split("=")[1]
+    assert len(others) > 50 and mine == {**others, "atoll": print_}
 
 
 BUNDLE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

@@ -40,6 +40,16 @@ def test_the_list_follows_what_happens(server, page):
     page.wait("document.querySelectorAll('.tbody [role=row]').length === 1", WAIT)
     assert rows(page) == ["atoll-b"]
     fill(page, "State", "")
+    nested = server.post(BOXES, {"name": "atoll-c", "tier": "T1"}).json()
+    assert nested["nesting"] is True
+    fill(page, "Tier", "T1")
+    page.wait("document.querySelectorAll('.tbody [role=row]').length === 1", WAIT)
+    assert rows(page) == ["atoll-c"] and page.run("document.querySelector('.tbody .tier').innerText").startswith("T1")
+    fill(page, "Tier", "T3")
+    page.wait("document.querySelector('.tbody .tier')?.innerText.startsWith('T3')", WAIT)
+    assert "atoll-c" not in rows(page)
+    fill(page, "Tier", "")
+    server.delete(f"{BOXES}/{nested['id']}")
     # Figures come for the rows in sight.
     page.wait("document.querySelector('.spark polyline')", WAIT)
     server.delete(f"{BOXES}/{made}")
@@ -57,7 +67,7 @@ CREATE = [
     ("Storage", "memory", "storage", "memory"), ("Bytes written", "64m", "disk", 64 << 20),
     ("Files (storage memory)", "5000", "inodes", 5000), ("Deleted after", "2h", "ttl_ms", 7200000),
     ("When idle for", "30m", "idle.after_ms", 1800000), ("it is", "pause", "idle.action", "pause"),
-    ("A read-only /sys", True, "sys", True),
+    ("A read-only /sys", True, "sys", True), ("Tier", "T3", "tier", "T3"),
     ("Commands may open only", "write /workspace\nread /opt", "files",
      [{"path": "/workspace", "access": "write"}, {"path": "/opt", "access": "read"}]),
     ("Volumes", "shells /shells ro", "volumes", [{"volume": "shells", "path": "/shells", "read_only": True}]),
@@ -98,10 +108,14 @@ def test_image_template_snapshot_and_nesting(server, page, box):
     fill(page, "Name", "of-template")
     fill(page, "Template", "small")
     fill(page, "Tools inside may make sandboxes of their own", True)
+    fill(page, "Tier", "T3")
+    click(page, "Make it")
+    says(page, "tier: nesting takes Landlock's rules about files away, which T3 has: T1")
+    fill(page, "Tier", "T1")
     click(page, "Make it")
     page.wait("location.hash.startsWith('#/sandboxes/sb')", WAIT)
     made = server.get(f"{BOXES}/of-template").json()
-    assert (made["memory"], made["template"], made["nesting"]) == (123 << 20, "small", True)
+    assert (made["memory"], made["template"], made["nesting"], made["tier"]) == (123 << 20, "small", True, "T1")
     server.delete(f"{BOXES}/of-template")
     go(page, "new?from_snapshot=" + snapshot)
     fill(page, "Name", "of-snapshot")

@@ -159,6 +159,33 @@ def test_lanes_filters_and_limits(server, page, project):
     says(page, "≤ 7 each")
 
 
+def test_comments(server, chromium, page, project):
+    """What is said is there at once for everybody, as text, and stays."""
+    one = task(server, project, "Talked about")
+    path = f"/projects/{project}/tasks/{one}/comments"
+    go(page, f"board/{project}/{one}")
+    says(page, "Nobody has said anything.")
+    fill(page, "Comment", "is the boat ready?")
+    click(page, "Comment", "document.querySelector('[aria-label=Comments]')")
+    said = "[...document.querySelectorAll('[aria-label=Comments] .said')].map((s) => s.innerText).join('|')"
+    page.wait(f"{said} === 'is the boat ready?'", WAIT)
+    server.post(path, {"author": "bob", "text": EVIL})
+    page.wait(f"{said}.includes('onerror')", WAIT)
+    assert [(c["author"], c["text"]) for c in server.get(path).json()] == [
+        ("human", "is the boat ready?"), ("bob", EVIL)]
+    assert not page.run("window.owned || document.querySelector('.said b, .said img')")
+    # Somebody who only looks reads it, and has no place to write.
+    link = server.post("/api/v1/login-links", token=server.new_token("viewer")["token"]).json()["url_path"]
+    looker = chromium.page()
+    looker.open(server.url + link)
+    looker.wait("document.querySelector('header [role=status]')?.innerText === 'Live'", WAIT)
+    go(looker, f"board/{project}/{one}")
+    looker.wait(f"{said}.includes('boat')", WAIT)
+    assert not looker.run("document.querySelector('[aria-label=Comments] textarea')")
+    looker.open("about:blank")
+    page.call("Page.bringToFront")
+
+
 def test_two_at_one_board(server, chromium, page, project):
     one = task(server, project, "Seen by both")
     other = chromium.page()
@@ -286,6 +313,32 @@ def test_who_talks_to_whom(server, page):
     fill(page, "Message", "To everyone")
     page.press("Enter")
     harness.wait_until(lambda: b"To everyone" in server.get("/messages/dave?peek=true").body, WAIT, "it")
+
+
+def test_one_project_in_all_views(server, page, project):
+    other = server.post("/projects", {"name": "Dry land", "creator": "human"}).json()["id"]
+    server.post(f"/projects/{other}/join", {"agent": "dave"})
+    server.post("/messages/send", {"from": "dave", "to": "human", "content": "only sand"})
+    go(page, "agents")
+    says(page, "alice")
+    page.wait("[...document.querySelectorAll('.project option')].some((o) => o.innerText === 'Dry land')", WAIT)
+    fill(page, "Project switch", other)
+    page.wait("[...document.querySelectorAll('[aria-label=Registry] tbody a')].map((a) => a.innerText).join() === "
+              "'dave'", WAIT)
+    go(page, "communications")
+    page.wait("document.querySelectorAll('.graph .node').length === 1", WAIT)
+    feed = "document.querySelector('[aria-label=Feed]')"
+    page.wait(f"{feed}.innerText.includes('only sand') && !{feed}.innerText.includes('Where are the maps?')", WAIT)
+    go(page, "board")
+    page.wait(f"location.hash === '#/board/{other}'", WAIT)
+    fill(page, "Project switch", project)
+    page.wait(f"location.hash === '#/board/{project}'", WAIT)
+    page.open(server.url + "/#/agents")  # it is remembered
+    page.wait(f"{dash.field('Project switch')}?.value === '{project}'", WAIT)
+    fill(page, "Project switch", "")
+    says(page, "alice")
+    server.delete(f"/projects/{other}")
+    page.wait("![...document.querySelectorAll('.project option')].some((o) => o.innerText === 'Dry land')", WAIT)
 
 
 # ---- all of it ----

@@ -142,7 +142,21 @@ def test_a_row_that_was_changed_is_found_here(server, page, was, now):
 
 
 def test_health(server, page):
+    told = harness.wait_until(lambda: (r := server.get("/api/v1/doctor")).status == 200 and r.json(), WAIT, "checks")
     page.open(server.url + "/#/health")
     says(page, server.get("/api/v1/version").json()["version"])
     says(page, "Credentials looked at")
+    # Every check with its words, what is missing first.
+    rows = ("[...document.querySelectorAll('section[aria-label=\"This machine\"] tbody tr')].map((r) => "
+            "[...r.children].map((c) => c.innerText))")
+    page.wait(f"{rows}.length === {len(told['items'])}", WAIT)
+    shown = page.run(rows)
+    words = {"ok": "ok", "lost": "missing", "fail": "failed", "unknown": "unknown"}
+    assert {tuple(row) for row in shown} == {
+        (one["name"], words[one["state"]], one["found"], one["lost"] or "", one["fix"] or "") for one in told["items"]}
+    states = [row[1] for row in shown]
+    assert states == sorted(states, key=["failed", "missing", "unknown", "ok"].index)
+    limits = server.get("/api/v1/limits").json()["items"]
+    assert page.run("document.querySelectorAll('section[aria-label=Limits] tbody tr').length") == len(limits)
+    says(page, "sandboxes_max", "document.querySelector('section[aria-label=Limits]')")
     page.picture("health.png")

@@ -188,6 +188,18 @@ def host_field(here, egress):
 
 
 @attack
+def own_connection(here, egress):
+    """A request on the connection to the far end that another sandbox has left."""
+    boxes = [egress.add(name, "allow good.example") for name in ("one", "two")]
+    begun = ("tcp", "45.1.2.3", 80)
+    here.settle()
+    before = here.packets.count(begun)
+    assert all(ok(get(box, "http://good.example/")) for box in boxes)
+    here.settle()
+    return here.packets.count(begun) == before + 1
+
+
+@attack
 def proxy_fields(here, egress):
     """What is between a client and its proxy goes no further."""
     count = len(here.requests)
@@ -227,6 +239,7 @@ def taken_back(here, egress):
 def no_policy(here, egress):
     """A sandbox of which nobody says any more what it may."""
     box = egress.add("one", "allow good.example")
+    assert ok(get(box, "http://good.example/")), "by now it is there, with its policy"
     egress.send(egress_rig.FORGET, b"one".ljust(40, b"\0"))
     return ok(get(box, "http://good.example/"))
 

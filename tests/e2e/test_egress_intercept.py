@@ -290,6 +290,38 @@ def test_many_requests_in_one_connection(here, egress):
     assert [one["verdict"] for one in egress.decided(5)] == ["allowed"] * 4 + ["denied"]
 
 
+def test_what_it_may_move_counts_in_what_is_opened(here, egress):
+    """Requests and answers as they are in TLS: at the limit all of it arrives, one byte less and it is cut."""
+    body = b"x" * 50000
+    here.pages["good.example", "/page"] = ("text/plain", body)
+    free, exact, less = (egress.add(name, *OPEN) for name in ("free", "exact", "less"))
+    assert get(free, egress.authority("free"), "/page").endswith(body)
+    flow, = egress.flowed()
+    whole = flow["sent"] + flow["received"]
+    assert whole > len(body)
+    egress.policy("exact", *OPEN, f"max_bytes {2 * whole}", version=2)
+    for _ in range(2):
+        assert get(exact, egress.authority("exact"), "/page").endswith(body)
+    for method in ("GET", "POST"):
+        answer = get(exact, egress.authority("exact"), "/page", method=method)
+        assert answer.startswith(b"HTTP/1.1 429") and b"egress_limited" in answer, answer
+    egress.policy("less", *OPEN, f"max_bytes {whole - 1}", version=2)
+    cut = get(less, egress.authority("less"), "/page")
+    assert isinstance(cut, Exception) or cut == b"" or len(cut.partition(b"\r\n\r\n")[2]) < len(body)
+    flows = {name: sum(f["sent"] + f["received"] for f in flows) for name, flows in by_box(egress.flowed(3)).items()}
+    assert flows == {"exact": 2 * whole, "less": whole - 1}
+    verdicts = {name: [d["verdict"] for d in made] for name, made in by_box(egress.decided(7)).items()}
+    assert verdicts == {"free": ["allowed"], "exact": ["allowed"] * 2 + ["limited"] * 2,
+                        "less": ["allowed", "limited"]}
+
+
+def by_box(records):
+    made = {}
+    for one in records:
+        made.setdefault(one["box"], []).append(one)
+    return made
+
+
 def test_a_slow_reader_gets_all_of_it(here, egress):
     box, big = egress.add("one", *OPEN), os.urandom(400000)
     path = egress.authority("one")

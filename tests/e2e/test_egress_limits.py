@@ -4,6 +4,7 @@ import os
 import socket
 
 import egress_rig
+import harness
 import pytest
 import world
 
@@ -183,6 +184,26 @@ def test_the_api_process_is_told_while_a_tunnel_is_open(here, egress):
     egress.take(3)
     assert egress.used["one"] == 2000
     sock.close()
+
+
+def test_an_api_process_that_knows_less_is_told(here, egress):
+    """It was killed before it had stored what it knew; nothing moves any more."""
+    sock = tunnel(egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}"))
+    sock.sendall(b"x" * 1000)
+    assert len(take(sock, 1000)) == 1000
+    sock.close()
+    egress.flowed()
+    egress.take(3)
+    egress.used.clear()
+    egress.peer.close()
+    egress.introduce()
+    harness.wait_until(lambda: egress.take(0.05) or egress.used, 10, "what was used")
+    assert egress.used == {"one": 2000}
+    egress.policy("one", "allow good.example:9000", version=2, used=2000)
+    egress.used.clear()
+    assert isinstance(tunnel(egress.boxes[1]), socket.socket)
+    egress.decided()
+    assert egress.used == {}, "and not again"
 
 
 def test_connections_at_once(here, egress):

@@ -1,12 +1,14 @@
 """The egress process against a closed world: who is let out, who is not, and what is left behind in neither case."""
 import json
 import os
+import signal
 import socket
 import ssl
 import struct
 import time
 
 import egress_rig
+import harness
 import pytest
 import world
 
@@ -130,6 +132,20 @@ def test_a_request_that_is_allowed_is_composed_anew(here, egress):
     flow, = egress.flowed()
     assert (flow["address"], flow["port"], flow["host"], flow["kind"]) == ("45.1.2.3", 80, "good.example", "http")
     assert flow["sent"] > 0 and flow["received"] > 0
+
+
+def test_records_say_what_was_asked_for(here, egress):
+    """Where that is seen, up to the question mark, cut off where there is no more room; and nothing that is malformed."""
+    box = egress.add("one", "allow good.example", "allow good.example:9000")
+    long = "/" + "x" * 300
+    get(box, "http://good.example/a/b?key=secret")
+    get(box, "http://other.example/", method="PURGE")
+    get(box, f"http://good.example{long}")
+    get(box, "http://good.example/a", method="TRACE")
+    talk(box, PROXY, b"CONNECT other.example:9000 HTTP/1.1\r\n\r\n")
+    got = [(one["verdict"], one["method"], one["path"]) for one in egress.decided(5)]
+    assert got == [("allowed", "GET", "/a/b"), ("denied", "PURGE", "/"), ("allowed", "GET", long[:255]),
+                   ("malformed", "", ""), ("denied", "", "")]
 
 
 def test_every_pipelined_request_is_judged(here, egress):
@@ -304,6 +320,27 @@ def test_a_name_is_looked_up_once(here, egress):
     assert get(box, "http://turns.example/").startswith(b"HTTP/1.1 403"), "and again for the next connection"
 
 
+def test_an_answer_that_is_too_long_is_nobody_elses_matter(here, egress):
+    """A name server that does not take questions by TCP, and a name whose answer would need it: whoever waits for
+    another name at that time, in another sandbox, gets its answer."""
+    here.zone["late.example"] = lambda number: [world.SILENCE] if number == 0 else ["45.1.2.3"]
+    here.zone["long.example"] = [f"45.1.3.{number}" for number in range(100)]
+    box, other = egress.add("one", "allow late.example"), egress.add("two", "allow long.example")
+    sock = box.run(lambda: socket.create_connection(PROXY, 15))
+    sock.sendall(b"GET http://late.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    harness.wait_until(lambda: ("late.example", "AAAA") in here.lookups, 10, "the question")
+    for _ in range(4):
+        assert get(other, "http://long.example/").startswith(b"HTTP/1.1 502 ")
+    assert read_all(sock).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_answer_of_one_packet_is_read(here, egress):
+    """Also where it is longer than packets were once."""
+    name = f"{'x' * 60}.example"
+    here.zone[name] = ["45.1.2.3"] * 12
+    assert get(egress.add("one", "allow *.example"), f"http://{name}/").startswith(b"HTTP/1.1 200 ")
+
+
 def test_no_answer_in_time_is_a_refusal(here, egress):
     box = egress.add("one", "allow *.example")
     begun = time.monotonic()
@@ -399,6 +436,26 @@ def test_a_rule_taken_back_closes_its_tunnels_and_no_others(here, egress):
     assert flow[0]["revoked"] == 1
     good.close()
     other.close()
+
+
+def test_what_was_said_before_a_request_counts_for_it(here, egress):
+    """However much else was said before, and whichever socket the process looks at first."""
+    box = egress.add("one", "allow other.example")
+    for number in range(20):
+        egress.add(f"other{number}", "allow other.example")
+    assert get(box, "http://good.example/").startswith(b"HTTP/1.1 403 ")
+    for allowed, status in (("good.example", b"200"), ("other.example", b"403")):
+        egress.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                for number in range(20):
+                    egress.policy(f"other{number}", "allow other.example")
+            egress.policy("one", f"allow {allowed}")
+            sock = box.run(lambda: socket.create_connection(PROXY, 10))
+            sock.sendall(b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        finally:
+            egress.process.send_signal(signal.SIGCONT)
+        assert read_all(sock).startswith(b"HTTP/1.1 " + status)
 
 
 def test_a_sandbox_that_is_gone_has_no_tunnels(here, egress):

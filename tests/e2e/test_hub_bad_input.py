@@ -149,6 +149,7 @@ def test_what_is_required(place, route, text):
     ("PATCH /projects/{p}/tasks/{id}", 404, "task not found"),
     ("POST /projects/{p}/tasks/{id}/reviewers/x", 404, "task not found"),
     ("GET /projects/{p}/tasks/{id}/reviews", 404, "task not found"),
+    ("GET /projects/{p}/tasks/{id}/comments", 404, "task not found"),
     ("POST /projects/{p}/tasks/{id}/unassign", 400, "Task not found"),
     ("DELETE /projects/{p}/leases/{id}", 404, "lease not found"),
     ("POST /projects/{p}/leases/{id}/renew", 404, "lease not found"),

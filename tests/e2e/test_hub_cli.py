@@ -125,6 +125,10 @@ def test_tasks_and_leases(hub):
     cli(hub, "task", "move", project, task, "in_review")
     cli(hub, "task", "approve", project, task, "--reviewer", two)
     assert "changes_requested" in cli(hub, "task", "reviews", project, task)
+    assert said(hub, "task", "comment", project, task, "first")["author"] == "human"
+    cli(hub, "task", "comment", project, task, "second", "--author", one)
+    shown = cli(hub, "task", "comments", project, task, "--after", "1")
+    assert "second" in shown and one in shown and "first" not in shown
     cli(hub, "task", "move", project, task, "done")
     cli(hub, "task", "edit", project, other, "--title", "new title", "--priority", "P0")
     cli(hub, "task", "assign", project, other, two)

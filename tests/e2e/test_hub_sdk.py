@@ -210,6 +210,11 @@ def test_tasks(agent):
     assert two.approve_task(project, task)["approvals"] == 1
     one.move_task(project, task, "done")
     assert [r["verdict"] for r in one.list_reviews(project, task)] == ["changes_requested", "approved"]
+    assert two.comment_task(project, task, "well done")["number"] == 1
+    one.comment_task(project, task, "thank you")
+    assert [(c["author"], c["text"]) for c in one.list_comments(project, task)] == [
+        (two.agent_name, "well done"), (one.agent_name, "thank you")]
+    assert [c["text"] for c in two.list_comments(project, task, after=1, limit=5)] == ["thank you"]
     one.change_task(project, parent, title="new", priority="P3", labels=["m"], description="d")
     (found,) = one.list_tasks(project, label="m")
     assert (found["title"], found["priority"], found["subtasks"]) == ("new", "P3", [task])

@@ -190,3 +190,24 @@ def test_nothing_is_lost(start_server, way):
     view = server.get(f"{BOXES}/{box}/execs/{made['id']}").json()
     assert (view["stdout_bytes"], view["exit_code"]) == (SIZE, 0)
     assert server.delete(f"{BOXES}/{box}").status == 200
+
+
+def test_who_reads_late_is_waited_for(server):
+    """More comes than any buffer between holds, and nobody reads before the end: one connection gets all of it."""
+    box = server.post(BOXES, {}).json()["id"]
+    path = f"{BOXES}/{box}/execs"
+    argv = ["sh", "-c", "read x; exec seq -w 2000000"]
+    made = server.post(path, {"argv": argv, "stdin_open": True}).json()["id"]
+    with OutputStream(server, f"{path}/{made}", 0, 16384) as stream:
+        assert server.request("POST", f"{path}/{made}/stdin", body=b"go\n",
+                              headers={"Content-Type": "application/octet-stream"}).status in (200, 202, 204)
+        harness.wait_until(lambda: server.get(f"{path}/{made}").json()["state"] == "exited", 30 * harness.SLOW, "its end")
+        while not stream.data.endswith(b"\r\n0\r\n\r\n"):
+            stream.fill()
+    got, rest = [], stream.data
+    while (line := rest.split(b"\r\n", 1)[0]) != b"0":
+        at = len(line) + 2
+        got.append(rest[at:at + int(line, 16)])
+        rest = rest[at + int(line, 16) + 2:]
+    assert b"".join(got) == b"".join(b"%07d\n" % i for i in range(1, 2000001))
+    assert server.delete(f"{BOXES}/{box}").status == 200

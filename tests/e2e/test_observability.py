@@ -175,3 +175,47 @@ def test_logs_hold_no_secret(start_server, peer):
     for secret in (made["token"], wrong, server.token, code, cookie, login.json()["csrf"]):
         # The first start prints its own login link, once, to the terminal; that code is another one.
         assert secret not in log
+
+
+# ---- the machine, and what is allowed ----
+
+def checked(server):
+    return harness.wait_until(lambda: (r := server.get("/api/v1/doctor")).status == 200 and r.json(), 30,
+                              "the checks to end")
+
+
+def test_the_machine_is_what_the_command_says(server):
+    told = checked(server)
+    said = json.loads(server.cli("doctor", "--json").stdout)
+    steady = lambda items: {one["name"]: (one["state"], one["fix"]) for one in items}  # noqa: E731
+    assert steady(told["items"]) == steady(said["items"]) and told["ok"] == said["ok"]
+    assert len(told["items"]) > 20 and told["at"] <= time.strftime("%Y-%m-%dT%H:%M:%S.999Z", time.gmtime())
+
+
+def test_the_report_is_of_this_start_and_follows_no_link(start_server, tmp_path):
+    """Names in the data directory are the api process's to choose; what root writes there goes nowhere else."""
+    server = start_server()
+    first = checked(server)["at"]
+    server.stop(remove=False)
+    data = server.state / "data"
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    for name in ("doctor.json", "doctor.new"):
+        (data / name).unlink(missing_ok=True)
+        (data / name).symlink_to(victim)
+    server.start()
+    assert checked(server)["at"] > first
+    assert victim.read_text() == "untouched" and not (data / "doctor.json").is_symlink()
+
+
+def test_limits_are_those_that_hold(server, start_server):
+    told = {(one["of"], one["name"]): one for one in server.get("/api/v1/limits").json()["items"]}
+    memory = told["a sandbox", "memory"]
+    for value, status in ((memory["least"], 201), (memory["least"] - 1, 400), (memory["most"] + 1, 400)):
+        reply = server.post("/api/v1/sandboxes", {"memory": value, "storage": "memory"})
+        assert reply.status == status, reply
+        if reply.status == 201:
+            server.delete(f"/api/v1/sandboxes/{reply.json()['id']}")
+    assert told["the server", "sandboxes_max"]["setting"] == "sandboxes_max"
+    other = start_server(args=["--sandboxes-max", "7"])
+    assert {one["name"]: one["most"] for one in other.get("/api/v1/limits").json()["items"]}["sandboxes_max"] == 7

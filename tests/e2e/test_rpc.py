@@ -154,6 +154,21 @@ def test_stream_of_much(box, session):
     assert texts(got.messages, "stderr") == "".join(f"{i}\n" for i in range(1, 1001))
 
 
+def test_a_stream_waits_for_who_reads_late(server):
+    """Its client reads nothing until the command has ended: all of it is there, in order."""
+    box = rpc.Grpcio(server)
+    made = box.call("CreateSession").messages[0]["session"]
+    execs = f"/api/v1/sandboxes/{made['containerId']}/execs"
+    call = box.begin("ExecStream", {"sessionId": made["sessionId"], "command": "seq -w 1000000"}, timeout=120)
+    harness.wait_until(lambda: [e for e in server.get(execs).json()["items"] if e["state"] == "exited"],
+                       30 * harness.SLOW, "the end of the command")
+    got = "".join(message.data for message in call if message.type == "stdout")
+    assert call.code().name == "OK"
+    assert got == "".join(f"{i:07}\n" for i in range(1, 1000001))
+    box.call("DestroySession", {"sessionId": made["sessionId"]})
+    box.close()
+
+
 def runs(box, session, word):
     """How many processes of the sandbox have this word in their arguments."""
     got = run(box, session, f"n=0; for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f 2>/dev/null | "

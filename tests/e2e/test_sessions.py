@@ -441,6 +441,27 @@ def test_pty_ws_join_type_and_close(server, agent):
         assert one.until(op="closed")["payload"]["exit_code"] == 8
 
 
+def test_pty_ws_answers_with_the_id_of_what_it_answers(server, agent):
+    """And what nobody asked for has none."""
+    sid = session(server, command="sh", args=["-c", "printf begun; read x; printf more; read x"])["session_id"]
+    harness.wait_until(lambda: "begun" in server.get(f"/api/v1/sessions/{sid}/screen").json()["text"], 10, "it")
+    with Pty(server, sid) as ws:
+        def ask(op, want, **payload):
+            ws.send({"op": op, "id": "n-" + op, "sequence": 7, "extensions": [], "payload": payload})
+            return ws.until(op=want).get("id")
+
+        assert "id" not in ws.hello
+        assert ask("pty.dance", "error") == "n-pty.dance"
+        assert ask("pty.session_input", "error", data="") == "n-pty.session_input"
+        assert ask("pty.join_session", "role_assigned") == "n-pty.join_session"
+        ws.until(op="keyframe")
+        assert all("id" not in m for m in ws.passed)
+        assert ask("pty.request_keyframe", "keyframe") == "n-pty.request_keyframe"
+        assert ask("pty.session_input", "output", data=base64.b64encode(b"\n").decode()) is None
+        assert ask("pty.session_resize", "resize", cols=66, rows=11) is None
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
 def test_pty_ws_in_binary(server, agent):
     sid = session(server, command="sh", args=["-c", "stty -echo raw; printf ready; head -c 4; sleep 60"])["session_id"]
     with Pty(server, sid, protocol="pty-ws.v1.binary") as ws:

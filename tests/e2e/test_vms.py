@@ -96,6 +96,55 @@ def on_disk(server, name):
     return box
 
 
+def test_one_that_is_not_to_run(vms):
+    on_disk(vms, "agent-disk")
+    reply = vms.post(VMS, {"name": "agent-cold", **SMALL, "start": False})
+    path = f"/api/v1/operations/{reply.json()['operation']['id']}"
+    done = harness.wait_until(lambda: (o := vms.get(path).json())["status"] != "running" and o, 20, "the operation")
+    assert done["status"] == "completed" and done["result"]["vm"]["state"] == "stopped", done
+    assert vms.get(f"{VMS}/agent-cold").json()["state"] == "stopped"
+    assert vms.post(f"{VMS}/agent-cold/start").json()["vm"]["state"] == "running"
+
+
+TRAP = "trap 'echo asked > asked; exit 3' TERM HUP; touch ready; while :; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize("path, asked", [
+    ("vms/{}/stop", True), ("vms/{}/stop?force=true", False), ("vms/{}/stop?timeout=0", False),
+    ("vms/{}/destroy", False), ("agents/{}/stop", True), ("agents/{}/destroy", False),
+    ("containers/{}/stop", True), ("containers/{}/stop?timeout=0", False)])
+def test_who_is_asked_before_a_stop(vms, path, asked):
+    box = on_disk(vms, "agent-asked")
+    for tty in (False, True):
+        vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": f"mkdir d{tty} && cd d{tty} && " + TRAP, "tty": tty})
+        harness.wait_until(lambda: vms.get(f"/api/v1/sandboxes/{box}/files?path=d{tty}/ready").status == 200, 10, "it")
+    assert vms.post("/api/v1/" + path.format("agent-asked")).status == 200
+    assert vms.get(f"{VMS}/agent-asked").json()["state"] == "stopped"
+    assert vms.post(f"{VMS}/agent-asked/start").status == 200
+    for tty in (False, True):
+        assert vms.get(f"/api/v1/sandboxes/{box}/files?path=d{tty}/asked").status == (200 if asked else 404), tty
+    ends = [(e["state"], e["exit_code"]) for e in vms.get(f"/api/v1/sandboxes/{box}/execs").json()["items"]]
+    assert ends == [("exited", 3) if asked else ("lost", -1)] * 2
+
+
+@pytest.mark.parametrize("path", ["vms/{}/stop?timeout=1", "containers/{}/stop?timeout=1"])
+def test_who_does_not_hear_is_stopped_all_the_same(vms, path):
+    box = on_disk(vms, "agent-deaf")
+    line = "trap '' TERM; touch ready; while :; do sleep 0.02; done"
+    vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": line})
+    harness.wait_until(lambda: vms.get(f"/api/v1/sandboxes/{box}/files?path=ready").status == 200, 10, "the trap")
+    assert vms.post("/api/v1/" + path.format("agent-deaf")).status == 200
+    assert vms.get(f"{VMS}/agent-deaf").json()["state"] == "stopped"
+
+
+def test_one_that_is_frozen_is_not_waited_for(vms):
+    box = on_disk(vms, "agent-frozen")
+    vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": TRAP})
+    assert vms.post(f"/api/v1/sandboxes/{box}/pause").status == 200
+    assert vms.post(f"{VMS}/agent-frozen/stop?timeout=3600").status == 200
+    assert vms.get(f"{VMS}/agent-frozen").json()["state"] == "stopped"
+
+
 @pytest.mark.parametrize("mode", ["graceful", "hard"])
 def test_restart(vms, mode):
     """Commands are asked first, or not; the disk stays, and what ran has ended."""
@@ -198,7 +247,7 @@ def test_names_and_prefixes(vms):
     ({}, 400, "VALIDATION_ERROR"), ({"name": "UPPER"}, 400, "INVALID_VM_NAME"),
     ({"name": "-x"}, 400, "INVALID_VM_NAME"), ({"name": "a" * 64}, 400, "VALIDATION_ERROR"),
     ({"name": "x", "vcpus": 0}, 400, "VALIDATION_ERROR"), ({"name": "x", "memory_mb": 15}, 400, "VALIDATION_ERROR"),
-    ({"name": "x", "tier": "vm"}, 501, "VM_TIER_UNAVAILABLE"), ({"name": "x", "start": False}, 400, "VALIDATION_ERROR"),
+    ({"name": "x", "tier": "vm"}, 501, "VM_TIER_UNAVAILABLE"),
     ({"name": "x", "profile": "p", "loadout": "l"}, 400, "VALIDATION_ERROR"),
     ({"name": "x", "composition": {"init": "ubuntu"}}, 400, "VALIDATION_ERROR"),
     ({"name": "x", "unknown": 1}, 400, "VALIDATION_ERROR"),
@@ -272,8 +321,22 @@ def test_a_container_of_an_image(vms, tmp_path):
     assert vms.post(CONTAINERS, wish).status == 409
     for bad, status in (({"image": "none"}, 404), ({"env": {"A": "1"}}, 400), ({"env": ["A"]}, 400),
                         ({"name": ""}, 400), ({"mounts": ["/etc:/etc"]}, 400), ({"network": "host"}, 400),
-                        ({"cmd": ["sh"]}, 400)):
-        assert vms.post(CONTAINERS, {**wish, "name": "other", **bad}).status == status, bad
+                        ({"cmd": ["/bin/none"]}, 422), ({"cmd": "sh"}, 400), ({"cmd": [""]}, 400)):
+        reply = vms.post(CONTAINERS, {**wish, "name": "other", **bad})
+        assert reply.status == status, (bad, reply)
+        assert vms.get(f"{CONTAINERS}/other").status == 404, bad
+    made = vms.post(CONTAINERS, {**wish, "name": "other", "cmd": ["/bin/sh", "-c", "echo $AGENT_ID; exit 5"]})
+    assert made.status == 201 and made.json()["status"] == "running", made
+    path = f"/api/v1/sandboxes/other/execs/{made.json()['command_id']}"
+    ended = vms.get(path + "?wait=10000").json()
+    assert (ended["exit_code"], ended["argv"][0]) == (5, "/bin/sh")
+    assert vms.get(path + "/output").body == b"other\n"
+    assert vms.get(f"{CONTAINERS}/other").json()["status"] == "running", "its end is not the container's"
+    assert vms.delete(f"{CONTAINERS}/other").status == 200
+    events = vms.get("/api/v1/events?object=container/other&limit=1000").json()["items"]
+    assert [e["type"] for e in events] == ["container.created", "container.removed"]
+    made = [r for r in vms.get("/api/v1/audit?limit=1000").json()["items"] if r["action"] == "container.create"]
+    assert len([r for r in made if r["outcome"] == "ok"]) == 2, made
     assert vms.delete(f"{CONTAINERS}/boxed").status == 200
     assert vms.delete("/api/v1/images/small").status == 200
 

@@ -173,6 +173,11 @@ check("tasks", async () => {
     assert.equal((await two.approveTask(project, task)).approvals, 1);
     await one.moveTask(project, task, "done");
     assert.equal((await one.listReviews(project, task)).length, 2);
+    assert.equal((await two.commentTask(project, task, "well done")).number, 1);
+    await one.commentTask(project, task, "thank you");
+    assert.deepEqual((await one.listComments(project, task)).map((c) => c.text), ["well done", "thank you"]);
+    assert.deepEqual((await one.listComments(project, task, { after: 1, limit: 5 })).map((c) => c.author),
+                     [one.agentName]);
     await one.changeTask(project, parent, { title: "new", labels: ["m"] });
     assert.equal((await one.listTasks(project, { label: "m" }))[0]!.title, "new");
     await one.assignTask(project, parent, two.agentName);

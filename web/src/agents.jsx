@@ -1,8 +1,22 @@
 // Agents of the hub: who they are, what they may by themselves, and the people's brakes.
-import { get } from "./api.js";
+import { api, get } from "./api.js";
 import { NoHub } from "./board.jsx";
 import { number } from "./format.js";
-import { MODES, agents, change, globalMode, hub, hubError, hubState, proposals, readHub, useHub, utc } from "./hub.js";
+import {
+    MODES,
+    agents,
+    change,
+    chosen as project,
+    globalMode,
+    hub,
+    hubError,
+    hubState,
+    inProject,
+    proposals,
+    readHub,
+    useHub,
+    utc,
+} from "./hub.js";
 import { go, route, setQuery, to } from "./router.js";
 import { events, maySteer, resets } from "./state.js";
 import { Age, Clock, Empty, Facts, Failed, State, act, ask, useLoad, useReloadOn } from "./ui.jsx";
@@ -77,6 +91,7 @@ export function Agents({ second: chosen }) {
         words = (query.get("q") ?? "").toLowerCase();
     const list = agents.value.filter(
         (one) =>
+            inProject(one.name) &&
             (!status || one.status === status) &&
             `${one.name} ${one.type} ${one.capabilities.join(" ")}`.toLowerCase().includes(words),
     );
@@ -85,7 +100,10 @@ export function Agents({ second: chosen }) {
         <main id="main" tabindex={-1} class="page">
             <div class="bar">
                 <h1>Agents</h1>
-                <span class="quiet">{list.length}</span>
+                <span class="quiet">
+                    {list.length}
+                    {project.value && ` in ${project.value.name}`}
+                </span>
                 <input
                     type="search"
                     aria-label="Filter"
@@ -238,12 +256,34 @@ function Row({ one }) {
     );
 }
 
+// Those among the newest events, also from before this page was opened. The log has no index of them, so that
+// it is read backwards, and not without end.
+const CHECKPOINTS = 200,
+    PAGE = 1000,
+    PAGES = 10;
+async function checkpointsOf(name) {
+    const filter = `type=checkpoint_submitted&object=${encodeURIComponent("hub/agent/" + name)}`;
+    const { head, floor } = await get(api`events` + "?limit=1");
+    const found = [];
+    for (let end = head, pages = 0; end > (floor ?? 0) && pages < PAGES && found.length < CHECKPOINTS; pages++) {
+        const since = Math.max(floor ?? 0, end - PAGE);
+        const page = await get(api`events` + `?${filter}&limit=${PAGE}&since=${since}`);
+        found.push(...page.items.filter((event) => event.seq <= end));
+        end = since;
+    }
+    return found;
+}
+
 function One({ one }) {
     const newest = useLoad(
         () => (one.checkpoint_sequence > 0 ? get(hub`agents/${one.name}/checkpoint`) : null),
         [one.name, one.checkpoint_sequence, resets.value],
     );
-    const past = events.value.filter(({ type, data }) => type === "checkpoint_submitted" && data.agent === one.name);
+    const earlier = useLoad(() => checkpointsOf(one.name), [one.name, resets.value]);
+    const live = events.value.filter(({ type, data }) => type === "checkpoint_submitted" && data.agent === one.name);
+    const past = [...new Map([...(earlier.data ?? []), ...live].map((event) => [event.seq, event])).values()]
+        .sort((a, b) => b.seq - a.seq)
+        .slice(0, CHECKPOINTS);
     return (
         <section class="card" aria-label={`Agent ${one.name}`}>
             <div class="bar">
@@ -309,12 +349,13 @@ function Proposals() {
                 what === "approve" ? "It has the task" : "It is told no",
             );
     };
-    if (!proposals.value.length) return null;
+    const list = proposals.value.filter((one) => !project.value || one.project === project.value.id);
+    if (!list.length) return null;
     return (
         <section class="card" aria-label="Proposals">
             <h2>Proposals</h2>
             <ul class="rows">
-                {proposals.value.map((one) => (
+                {list.map((one) => (
                     <li key={one.id} class="bar">
                         <b>{one.agent}</b>
                         <span>wants</span>

@@ -94,5 +94,11 @@ export async function* eventStream(path, signal) {
 export const socket = (path, protocol) =>
     new WebSocket(location.origin.replace(/^http/, "ws") + path, protocol ? [protocol] : []);
 
+// A browser complains about a socket that is closed before it was open; so it is let open first.
+export function hangUp(ws) {
+    if (ws?.readyState === WebSocket.CONNECTING) ws.onopen = () => ws.close();
+    else ws?.close();
+}
+
 export const fromBase64 = (data) => Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
 export const pause = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -6,6 +6,7 @@ import { Create } from "./create.jsx";
 import { Detail } from "./detail.jsx";
 import { Events } from "./events.jsx";
 import { Health } from "./health.jsx";
+import { chosen, chosenId, projects, useHub } from "./hub.js";
 import { Help, Palette, openHelp, openPalette } from "./palette.jsx";
 import { Questions } from "./questions.jsx";
 import { Sandboxes } from "./sandboxes.jsx";
@@ -121,6 +122,30 @@ function Keys() {
     return null;
 }
 
+// What the hub's views show: everything, or one project. On a board the address follows.
+function ProjectSwitch() {
+    useHub("projects");
+    if (!projects.value.length) return null;
+    const choose = (id) => {
+        chosenId.value = id;
+        if (id && route.value.parts[0] === "board") go(to`board/${id}`);
+    };
+    return (
+        <select
+            class="project"
+            aria-label="Project switch"
+            value={chosen.value?.id ?? ""}
+            onChange={(e) => choose(e.currentTarget.value)}>
+            <option value="">all projects</option>
+            {projects.value.map((one) => (
+                <option key={one.id} value={one.id}>
+                    {one.name}
+                </option>
+            ))}
+        </select>
+    );
+}
+
 function Header() {
     const me = whoami.value;
     const [first = "sandboxes"] = route.value.parts;
@@ -156,6 +181,7 @@ function Header() {
                         </a>
                     ))}
             </nav>
+            <ProjectSwitch />
             <p class={"state " + connection.value} role="status" aria-label="Connection">
                 {words[connection.value]}
             </p>

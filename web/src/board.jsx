@@ -6,7 +6,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Card } from "./card.jsx";
 import { get } from "./api.js";
-import { COLUMNS, PRIORITIES, change, hub, hubState, projects, readHub, useHub } from "./hub.js";
+import { COLUMNS, PRIORITIES, change, chosenId, hub, hubState, projects, readHub, useHub } from "./hub.js";
 import { go, route, setQuery, to } from "./router.js";
 import { maySteer, mayUse, resets } from "./state.js";
 import { Metrics } from "./metrics.jsx";
@@ -24,7 +24,10 @@ export function Board({ second: project, third: task }) {
     if (hubState.value === "none") return <NoHub />;
     const known = projects.value.find((one) => one.id === project);
     useEffect(() => {
-        if (!project && projects.value.length) location.replace(to`board/${projects.value[0].id}`);
+        // an address without a project is that of the one that all views show; another one is then shown by all
+        const last = projects.value.find((one) => one.id === chosenId.value) ?? projects.value[0];
+        if (!project && last) location.replace(to`board/${last.id}`);
+        else if (known && chosenId.value) chosenId.value = project;
     }, [project, projects.value]);
     const make = async () => {
         const said = await ask({

@@ -1,4 +1,5 @@
 // One task: everything about it, its history, and what people do with it.
+import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { get } from "./api.js";
 import { COLUMNS, PRIORITIES, agents, change, hub, utc } from "./hub.js";
@@ -234,6 +235,7 @@ export function Card({ project, id, move }) {
                             </button>
                         </div>
                     )}
+                    <Comments key={id} base={base} id={id} />
                     <h3>History</h3>
                     {transitions.length === 0 && <Empty>It has not been moved.</Empty>}
                     <ol class="rows" aria-label="History">
@@ -252,5 +254,65 @@ export function Card({ project, id, move }) {
                 </>
             )}
         </dialog>
+    );
+}
+
+// What was said about it, oldest first, and a word of one's own. Read on behind the last one when there is more.
+function Comments({ base, id }) {
+    const list = useSignal([]),
+        text = useSignal("");
+    const found = useLoad(async () => {
+        const more = await get(`${base}/comments?after=${list.value.at(-1)?.number ?? 0}`);
+        const last = list.value.at(-1)?.number ?? 0;
+        list.value = [...list.value, ...more.filter((one) => one.number > last)];
+    }, [id, resets.value]);
+    useReloadOn(found.reload, ({ type, data }) => type === "task_commented" && data.task_id === id, [id]);
+    const send = async (event) => {
+        event.preventDefault();
+        const said = text.value.trim();
+        if (!said || !(await act(() => change("POST", `${base}/comments`, { text: said })))) return;
+        text.value = "";
+        found.reload();
+    };
+    return (
+        <section aria-label="Comments">
+            <h3>Comments</h3>
+            {found.error && <Failed error={found.error} again={found.reload} />}
+            {list.value.length === 0 && <Empty>Nobody has said anything.</Empty>}
+            <ol class="talk">
+                {list.value.map((one) => (
+                    <li key={one.number}>
+                        <div class="quiet">
+                            <b>{one.author}</b> {moment(utc(one.at))}
+                        </div>
+                        <div class="said">{one.text}</div>
+                    </li>
+                ))}
+            </ol>
+            {mayUse.value && (
+                <form class="bar" onSubmit={send}>
+                    <textarea
+                        rows={2}
+                        class="grow"
+                        aria-label="Comment"
+                        placeholder="Say something about it"
+                        maxlength={16384}
+                        value={text.value}
+                        onInput={(e) => {
+                            text.value = e.currentTarget.value;
+                        }}
+                        onKeyDown={(e) => {
+                            if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
+                                e.preventDefault();
+                                e.currentTarget.form.requestSubmit();
+                            }
+                        }}
+                    />
+                    <button type="submit" title="Ctrl Enter">
+                        Comment
+                    </button>
+                </form>
+            )}
+        </section>
     );
 }

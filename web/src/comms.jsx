@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get } from "./api.js";
 import { NoHub } from "./board.jsx";
-import { agents, change, hub, hubState, isHub, useHub, utc } from "./hub.js";
+import { agents, change, chosen, eventInProject, hub, hubState, inProject, isHub, useHub, utc } from "./hub.js";
 import { moment } from "./format.js";
 import { go, route, setQuery, to } from "./router.js";
 import { events, hear, mayUse, resets } from "./state.js";
@@ -21,6 +21,7 @@ export function Comms({ second: one, third: two }) {
         <main id="main" tabindex={-1} class="page">
             <div class="bar">
                 <h1>Communications</h1>
+                {chosen.value && <span class="quiet">in {chosen.value.name}</span>}
             </div>
             <div class="cards">
                 <Graph one={one} two={two} />
@@ -49,8 +50,8 @@ function Graph({ one, two }) {
             }),
         [],
     );
-    const nodes = graph.data?.nodes ?? [],
-        edges = graph.data?.edges ?? [];
+    const nodes = (graph.data?.nodes ?? []).filter((node) => inProject(node.id)),
+        edges = (graph.data?.edges ?? []).filter((edge) => inProject(edge.from) && inProject(edge.to));
     const place = new Map(
         nodes.map((node, i) => {
             const turn = (2 * Math.PI * i) / nodes.length - Math.PI / 2;
@@ -68,7 +69,9 @@ function Graph({ one, two }) {
         <section class="card" aria-label="Message flow">
             <h2>Who talks to whom</h2>
             {graph.error && <Failed error={graph.error} again={graph.reload} />}
-            {graph.data && nodes.length === 0 && <Empty>No agent has registered.</Empty>}
+            {graph.data && nodes.length === 0 && (
+                <Empty>{chosen.value ? "No agent is a member of it." : "No agent has registered."}</Empty>
+            )}
             {nodes.length > 0 && (
                 <svg
                     class="graph"
@@ -136,6 +139,7 @@ const people = {
     agent_registered: (d) => `${d.name} registered (${d.type})`,
     agent_paused: (d) => `${d.name} is paused: ${d.reason}`,
     agent_revoked: (d) => `${d.agent} is revoked: ${d.reason}`,
+    task_commented: (d) => `${d.author} about "${d.title}": ${d.text}`,
     checkpoint_submitted: (d) => `${d.agent} left checkpoint ${d.sequence}: ${d.state}`,
 };
 const sentence = ({ type, data }) =>
@@ -148,14 +152,17 @@ function Feed() {
     const { query } = route.value;
     const kind = query.get("kind") ?? "",
         words = (query.get("q") ?? "").toLowerCase();
-    const list = events.value
-        .filter(
-            (event) =>
-                isHub(event) &&
-                event.type.startsWith(kind) &&
-                `${event.type} ${sentence(event)}`.toLowerCase().includes(words),
+    const list = [];
+    for (const event of events.value) {
+        if (list.length === FEED) break; // the newest: of the rest nothing is looked at
+        if (
+            isHub(event) &&
+            event.type.startsWith(kind) &&
+            eventInProject(event) &&
+            `${event.type} ${sentence(event)}`.toLowerCase().includes(words)
         )
-        .slice(0, FEED);
+            list.push(event);
+    }
     return (
         <section class="card" aria-label="Feed">
             <div class="bar">

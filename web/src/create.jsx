@@ -109,6 +109,16 @@ const groups = (have) => [
         "Layers",
         [
             {
+                name: "tier",
+                label: "Tier",
+                options: [
+                    ["", "as usual (T3)"],
+                    ["T3", "T3: no way out but through policy, Landlock, seccomp, namespaces"],
+                    ["T1", "T1: for tools that make sandboxes of their own"],
+                ],
+                help: "In one word; T0, T2, T4 and vm are not offered here",
+            },
+            {
                 name: "nesting",
                 label: "Tools inside may make sandboxes of their own",
                 check: true,

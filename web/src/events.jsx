@@ -25,6 +25,18 @@ export function save(name, type, text) {
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+// What can be searched of an event, made once: a filter looks at all of them whenever one more comes.
+const searched = new WeakMap();
+function textOf(event) {
+    let text = searched.get(event);
+    if (text === undefined)
+        searched.set(
+            event,
+            (text = `${event.type} ${event.object} ${JSON.stringify(event.data)}`.toLowerCase()),
+        );
+    return text;
+}
+
 const showOne = (event) =>
     ask({
         title: `${event.type}, number ${event.seq}`,
@@ -113,10 +125,7 @@ export function Events() {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     const source = held.value ?? events.value;
     const list = words.length
-        ? source.filter((event) => {
-              const text = `${event.type} ${event.object} ${JSON.stringify(event.data)}`.toLowerCase();
-              return words.every((word) => text.includes(word));
-          })
+        ? source.filter((event) => words.every((word) => textOf(event).includes(word)))
         : source;
     const oldest = events.value.at(-1)?.seq ?? 0;
     const readOlder = () =>

@@ -1,6 +1,6 @@
 // How the server is: its state, what this machine can do, limits, and its own figures.
 import { api, get, text as getText } from "./api.js";
-import { duration, moment, now, number } from "./format.js";
+import { bytes, duration, moment, now, number } from "./format.js";
 import { connection, maySteer, whoami } from "./state.js";
 import { Facts, Failed, useLoad, useReloadOn } from "./ui.jsx";
 
@@ -75,14 +75,8 @@ export function Health() {
                         ]}
                     />
                 </section>
-                <section class="card">
-                    <h2>This machine</h2>
-                    <p>What it can do, what is lost without it and how to get it: on the machine itself, type</p>
-                    <pre>
-                        <code>atoll doctor</code>
-                    </pre>
-                    <p class="quiet">What a sandbox lacks is shown with the sandbox, layer by layer.</p>
-                </section>
+                {maySteer.value && <Machine />}
+                <Limits />
                 {metrics.error && maySteer.value && <Failed error={metrics.error} />}
                 {metrics.data && (
                     <section class="card wide">
@@ -117,5 +111,112 @@ export function Health() {
                 )}
             </div>
         </main>
+    );
+}
+
+// What `atoll doctor` said when the server started: what is missing first, then how to get it.
+const badness = { fail: 0, lost: 1, unknown: 2, ok: 3 };
+const words = { fail: "failed", lost: "missing", unknown: "unknown", ok: "ok" };
+
+function Machine() {
+    const found = useLoad(() => get(api`doctor`), [connection.value]);
+    const items = [...(found.data?.items ?? [])].sort((a, b) => badness[a.state] - badness[b.state]);
+    const bad = items.filter((one) => one.state !== "ok").length;
+    return (
+        <section class="card wide" aria-label="This machine">
+            <div class="bar">
+                <h2>This machine</h2>
+                {found.data && (
+                    <>
+                        <span class={"chip " + (found.data.ok ? (bad ? "" : "s-running") : "s-failed")}>
+                            {!found.data.ok ? "something failed" : bad ? `${bad} missing or unknown` : "all is there"}
+                        </span>
+                        <span class="quiet">
+                            as <code>atoll doctor</code> found it at {moment(found.data.at)}
+                        </span>
+                    </>
+                )}
+            </div>
+            {found.error && <Failed error={found.error} again={found.reload} />}
+            {found.data && (
+                <div class="sideways tall" tabindex={0} role="region" aria-label="Checks">
+                    <table>
+                        <thead>
+                            <tr>
+                                <th>check</th>
+                                <th>state</th>
+                                <th>found</th>
+                                <th>lost without it</th>
+                                <th>how to get it</th>
+                            </tr>
+                        </thead>
+                        <tbody>
+                            {items.map((one) => (
+                                <tr key={one.name} data-check={one.state}>
+                                    <th scope="row">{one.name}</th>
+                                    <td>
+                                        <span class={"chip d-" + one.state}>{words[one.state] ?? one.state}</span>
+                                    </td>
+                                    <td>{one.found}</td>
+                                    <td>{one.lost ?? ""}</td>
+                                    <td>{one.fix ?? ""}</td>
+                                </tr>
+                            ))}
+                        </tbody>
+                    </table>
+                </div>
+            )}
+        </section>
+    );
+}
+
+const inUnits = {
+    bytes,
+    ms: duration,
+    "per second": (value) => `${number(value)} a second`,
+    count: number,
+};
+
+function Limits() {
+    const found = useLoad(() => get(api`limits`), [connection.value]);
+    return (
+        <section class="card wide" aria-label="Limits">
+            <h2>Limits</h2>
+            {found.error && <Failed error={found.error} again={found.reload} />}
+            {found.data && (
+                <div class="sideways tall" tabindex={0} role="region" aria-label="What the server allows">
+                    <table>
+                        <thead>
+                            <tr>
+                                <th>of</th>
+                                <th>limit</th>
+                                <th>at least</th>
+                                <th>at most</th>
+                                <th>what</th>
+                            </tr>
+                        </thead>
+                        <tbody>
+                            {found.data.items.map((one) => (
+                                <tr key={`${one.of} ${one.name}`}>
+                                    <td>{one.of}</td>
+                                    <th scope="row">{one.name}</th>
+                                    <td>{one.least === undefined ? "" : inUnits[one.unit](one.least)}</td>
+                                    <td>{inUnits[one.unit](one.most)}</td>
+                                    <td>
+                                        {one.help}
+                                        {one.setting && (
+                                            <span class="quiet">
+                                                {" "}
+                                                (setting <code>{one.setting}</code>)
+                                            </span>
+                                        )}
+                                    </td>
+                                </tr>
+                            ))}
+                        </tbody>
+                    </table>
+                </div>
+            )}
+        </section>
     );
 }

@@ -1,5 +1,5 @@
 // What the hub's views share: agents, projects and proposals, read once and again when an event says so.
-import { batch, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { get, request } from "./api.js";
 import { hear, resets } from "./state.js";
 
@@ -24,6 +24,34 @@ export const proposals = signal([]);
 export const globalMode = signal("");
 export const hubState = signal("starting"); // "starting", "there", "none"
 export const hubError = signal(null);
+
+// ---- which project is looked at ----
+
+const KEY = "atoll-project";
+const kept = () => {
+    try {
+        return localStorage.getItem(KEY) ?? "";
+    } catch {
+        return "";
+    }
+};
+export const chosenId = signal(kept()); // "": all of them
+effect(() => {
+    try {
+        localStorage.setItem(KEY, chosenId.value);
+    } catch {
+        /* then for this page alone */
+    }
+});
+export const chosen = computed(() => projects.value.find((one) => one.id === chosenId.value) ?? null);
+// Agents are in the projects that they are members of; people are in all of them.
+export const inProject = (name) => !chosen.value || name === "human" || (chosen.value.members ?? []).includes(name);
+export const eventInProject = ({ data, object }) =>
+    !chosen.value ||
+    data?.project === chosen.value.id ||
+    String(object).includes(chosen.value.id) ||
+    (data?.from !== undefined && inProject(data.from) && inProject(data.to ?? "human")) ||
+    [data?.agent, data?.name].some((name) => name && inProject(name));
 
 // hub`projects/${id}`: what is put in is escaped.
 export const hub = (strings, ...values) =>
@@ -76,15 +104,15 @@ export function readHub(...names) {
     due ??= setTimeout(readStale, 50);
 }
 
-let begun = -1;
-// A view that is drawn asks for it; after a gap everything is read anew.
-export function useHub() {
-    if (begun === resets.value) return;
-    if (begun < 0)
-        hear((event) => {
-            const names = touches(event.type).filter(Boolean);
-            if (names.length) readHub(...names);
-        });
-    begun = resets.value;
-    readHub();
+const begun = new Map(); // what is kept true → at which reset it was read
+hear((event) => {
+    const names = touches(event.type).filter((name) => name && begun.has(name));
+    if (names.length) readHub(...names);
+});
+// Whoever is drawn asks for what it shows; after a gap that is read anew.
+export function useHub(...names) {
+    const late = (names.length ? names : Object.keys(readers)).filter((name) => begun.get(name) !== resets.value);
+    if (!late.length) return;
+    for (const name of late) begun.set(name, resets.value);
+    readHub(...late);
 }

@@ -3,6 +3,7 @@ import { signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { actionsOf } from "./actions.jsx";
 import { views } from "./app.jsx";
+import { agents, chosenId, projects } from "./hub.js";
 import { go, route, to } from "./router.js";
 import { boxList, boxes, logout, maySteer, mayUse } from "./state.js";
 import { nextTheme } from "./theme.js";
@@ -27,6 +28,16 @@ function* choices() {
     yield ["Change colours", "action", nextTheme];
     yield ["Keys and shortcuts", "help", openHelp];
     yield ["Log out", "action", logout];
+    for (const one of projects.value) yield [one.name, "project", () => go(to`board/${one.id}`)];
+    if (chosenId.value)
+        yield [
+            "All projects",
+            "action",
+            () => {
+                chosenId.value = "";
+            },
+        ];
+    for (const one of agents.value) yield [one.name, "agent", () => go(to`agents/${one.name}`)];
     for (const box of boxList.value) {
         const labels = Object.entries(box.labels)
             .map(([k, v]) => `${k}=${v}`)

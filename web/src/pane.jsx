@@ -7,7 +7,7 @@ import { FitAddon } from "@xterm/addon-fit";
 import { SearchAddon } from "@xterm/addon-search";
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { api, fromBase64, get, pause, socket } from "./api.js";
+import { api, fromBase64, get, hangUp, pause, socket } from "./api.js";
 import { leave, mayUse } from "./state.js";
 import { copyText, makeTerminal } from "./xterm.js";
 import { toast } from "./ui.jsx";
@@ -211,7 +211,7 @@ export function Pane({ box, terminal, title }) {
             gone = true;
             clearTimeout(due);
             watch.disconnect();
-            ws?.close();
+            hangUp(ws);
             close();
         };
     }, [terminal.id]);

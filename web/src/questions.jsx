@@ -137,7 +137,7 @@ export function Questions() {
     const open = waiting.value;
     const over = [...asks.value.values()]
         .filter((one) => one.state !== "pending")
-        .sort((a, b) => b.created_at.localeCompare(a.created_at))
+        .sort((a, b) => (a.created_at < b.created_at ? 1 : -1))
         .slice(0, HISTORY);
     const first = open[0]?.id;
     useEffect(() => {

@@ -2,9 +2,10 @@
 // break goes on behind the last event that was seen. Lists are read once and then follow events; when
 // the events we missed are no longer kept (410) everything is read anew.
 import { batch, computed, signal } from "@preact/signals";
-import { ApiError, all, api, get, pause, post, request, setCsrf, socket } from "./api.js";
+import { ApiError, all, api, get, hangUp, pause, post, request, setCsrf, socket } from "./api.js";
 
 export const EVENTS_KEPT = 10000;
+const ASKS_KEPT = 1000;
 const RETRY_MIN_MS = 300,
     RETRY_MAX_MS = 5000,
     QUIET_MS = 30000,
@@ -25,7 +26,7 @@ export const boxList = computed(() => [...boxes.value.values()]);
 export const waiting = computed(() =>
     [...asks.value.values()]
         .filter((ask) => ask.state === "pending")
-        .sort((a, b) => a.created_at.localeCompare(b.created_at)),
+        .sort((a, b) => (a.created_at < b.created_at ? -1 : 1)),
 );
 const role = computed(() => whoami.value?.role);
 export const maySteer = computed(() => ["admin", "operator"].includes(role.value));
@@ -157,7 +158,7 @@ function readSocket(ended) {
             }
             checking = false;
         }, QUIET_MS / 3);
-        const bye = () => ws.close();
+        const bye = () => hangUp(ws);
         ended.addEventListener("abort", bye);
         ws.onopen = () => {
             opened = true;
@@ -266,14 +267,24 @@ function apply({ type, data, time }) {
         refresh(data.sandbox);
     } else if (type.startsWith("ask.")) {
         const before = asks.value.get(data.id);
-        asks.value = new Map(asks.value).set(data.id, { created_at: time, ...before, ...data });
+        asks.value = bounded(new Map(asks.value).set(data.id, { created_at: time, ...before, ...data }));
         readAsk(data.id);
     }
 }
 
+// Decided ones are history: of them the newest.
+function bounded(map) {
+    for (const [id, ask] of map) {
+        if (map.size <= ASKS_KEPT) break;
+        if (ask.state !== "pending") map.delete(id);
+    }
+    return map;
+}
+
 async function readAsk(id) {
     try {
-        asks.value = new Map(asks.value).set(id, await get(api`asks/${id}`));
+        const read = await get(api`asks/${id}`);
+        asks.value = new Map(asks.value).set(id, read);
     } catch {
         /* may not look */
     }

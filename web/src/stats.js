@@ -1,8 +1,8 @@
 // Figures of the sandboxes in sight, over one WebSocket: it is told whom to watch, and tells what
 // they use every two seconds. The newest are kept here for lines and charts.
 import { signal } from "@preact/signals";
-import { api, pause, socket } from "./api.js";
-import { session } from "./state.js";
+import { api, hangUp, pause, socket } from "./api.js";
+import { boxes, boxesKnown, session } from "./state.js";
 
 export const KEPT = 150,
     EVERY_MS = 2000,
@@ -22,11 +22,12 @@ function tell() {
         sent = text;
     }
     if (ids.length && !running) run();
-    if (!ids.length && ws) ws.close();
+    if (!ids.length && ws) hangUp(ws);
 }
 
 function take({ items }) {
-    const next = new Map(stats.value),
+    // of those that are gone nothing is kept
+    const next = new Map([...stats.value].filter(([id]) => !boxesKnown.value || boxes.value.has(id))),
         t = Date.now() / 1000;
     for (const one of items) {
         const was = next.get(one.sandbox) ?? { t: [], cpu: [], memory: [], pids: [], last: null };

@@ -283,11 +283,16 @@ export function Virtual({ items, height, render, keyOf, head, label, onRange, co
                     room = el.clientHeight;
                 return was.top === top && was.room === room ? was : { top, room };
             });
-        const watch = new ResizeObserver(look);
+        let due = 0;
+        const watch = new ResizeObserver(() => {
+            cancelAnimationFrame(due); // what is drawn anew may have another size: not while sizes are told
+            due = requestAnimationFrame(look);
+        });
         watch.observe(el);
         el.addEventListener("scroll", look, { passive: true });
         look();
         return () => {
+            cancelAnimationFrame(due);
             watch.disconnect();
             el.removeEventListener("scroll", look);
         };

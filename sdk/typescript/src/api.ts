@@ -11,6 +11,8 @@ export const operations = {
     "version.read": { method: "GET", path: "/api/v1/version" },
     "whoami.read": { method: "GET", path: "/api/v1/whoami" },
     "metrics.read": { method: "GET", path: "/metrics" },
+    "doctor.read": { method: "GET", path: "/api/v1/doctor" },
+    "limits.read": { method: "GET", path: "/api/v1/limits" },
     "token.create": { method: "POST", path: "/api/v1/tokens", creates: true },
     "token.list": { method: "GET", path: "/api/v1/tokens" },
     "token.revoke": { method: "DELETE", path: "/api/v1/tokens/{id}" },
@@ -121,6 +123,18 @@ export class Api extends Caller {
     /** Prometheus text. */
     metricsRead(options?: Options): Promise<Answer> {
         return this.stream(operations["metrics.read"], {}, {}, undefined, options);
+    }
+
+    /** What `atoll doctor` found when the server started: `ok`, `at`, and `items` with `name`, `state` (ok, lost,
+     *  fail, unknown), `found`, `lost` and `fix`. 503 until the checks have ended. */
+    doctorRead(options?: Options): Promise<unknown> {
+        return this.json(operations["doctor.read"], {}, {}, undefined, options);
+    }
+
+    /** What this server allows: `items` with `of`, `name`, `unit`, `least`, `most`, `help`, and the `setting` that
+     *  says it, or null. */
+    limitsRead(options?: Options): Promise<unknown> {
+        return this.json(operations["limits.read"], {}, {}, undefined, options);
     }
 
     /** Make a token. It is shown this once. */

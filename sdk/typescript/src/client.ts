@@ -345,6 +345,16 @@ export class Client {
         return this.api.versionRead();
     }
 
+    /** What the server's machine can do, as it found out at its start; for operators. */
+    doctor(): Promise<unknown> {
+        return this.api.doctorRead();
+    }
+
+    /** What this server allows at most. */
+    limits(): Promise<unknown> {
+        return this.api.limitsRead();
+    }
+
     whoami(): Promise<models.Whoami> {
         return this.api.whoamiRead();
     }

@@ -1,5 +1,12 @@
 // What the API takes and gives, as types. Made by tools/gen-sdk from the route tables; do not edit.
 
+export interface HealthAgents {
+    /** Linked agents that are there */
+    connected: number;
+    /** Of those, ready or busy */
+    ready: number;
+}
+
 export interface Health {
     /** What it is doing */
     status: string;
@@ -13,6 +20,10 @@ export interface Health {
     started_at: string | null;
     /** Since then, in milliseconds */
     uptime_ms: number;
+    /** The same in seconds */
+    uptime_seconds: number;
+    /** Agents that are linked */
+    agents: HealthAgents | null;
     /** Open event streams */
     subscribers: number;
     /** Calls under way on workers */
@@ -268,6 +279,9 @@ export interface SandboxSpec {
     nesting?: boolean;
     /** A read-only /sys; without it, none */
     sys?: boolean;
+    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
+     *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
+    tier?: "T0" | "T1" | "T2" | "T3" | "T4" | "vm";
 }
 
 export interface SandboxInfoVolume {
@@ -391,6 +405,8 @@ export interface SandboxInfo {
     nesting: boolean;
     /** Has it a read-only /sys? */
     sys: boolean;
+    /** T3, or T1 with nesting; /applied says what the kernel says */
+    tier: string;
     /** Commands that run now */
     execs_running: number;
     /** Who made it */
@@ -986,6 +1002,9 @@ export interface TemplateInfoSpec {
     nesting: boolean;
     /** A read-only /sys; without it, none */
     sys: boolean;
+    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
+     *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
+    tier: string;
     /** The sandbox whose files it has */
     parent: string;
 }

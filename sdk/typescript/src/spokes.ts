@@ -513,6 +513,17 @@ export class AgentClient {
         return this.call("GET", "/projects/{project}/tasks/{task}/reviews", { project, task });
     }
 
+    commentTask(project: string, task: string, text: string): Promise<types.Comment> {
+        return this.call("POST", "/projects/{project}/tasks/{task}/comments", { project, task },
+                         { body: { author: this.agentName, text } });
+    }
+
+    /** What was said under a task, oldest first; only what came behind number `after`. */
+    listComments(project: string, task: string, page: { after?: number; limit?: number } = {}):
+        Promise<types.Comment[]> {
+        return this.call("GET", "/projects/{project}/tasks/{task}/comments", { project, task }, { query: page });
+    }
+
     // ---- events ----
 
     /** What happens in the hub, from now on or after the event `since`; comes back by itself over breaks and restarts.

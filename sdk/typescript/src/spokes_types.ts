@@ -248,6 +248,13 @@ export interface Review {
     counts: boolean;
 }
 
+export interface Comment {
+    number: number;
+    author: string;
+    text: string;
+    at: string;
+}
+
 export interface Verdict {
     ok: boolean;
     task_id: string;

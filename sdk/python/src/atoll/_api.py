@@ -11,6 +11,8 @@ OPERATIONS: Dict[str, Operation] = {
     "version.read": Operation("GET", "/api/v1/version"),
     "whoami.read": Operation("GET", "/api/v1/whoami"),
     "metrics.read": Operation("GET", "/metrics"),
+    "doctor.read": Operation("GET", "/api/v1/doctor"),
+    "limits.read": Operation("GET", "/api/v1/limits"),
     "token.create": Operation("POST", "/api/v1/tokens", creates=True),
     "token.list": Operation("GET", "/api/v1/tokens"),
     "token.revoke": Operation("DELETE", "/api/v1/tokens/{id}"),
@@ -120,6 +122,16 @@ class Api(Caller):
         """Prometheus text."""
         return self.send(OPERATIONS["metrics.read"], {}, {}, None, options)
 
+    def doctor_read(self, *, options: Optional[Options] = None) -> Any:
+        """What `atoll doctor` found when the server started: `ok`, `at`, and `items` with `name`, `state` (ok,
+        lost, fail, unknown), `found`, `lost` and `fix`. 503 until the checks have ended."""
+        return self._any(OPERATIONS["doctor.read"], {}, {}, None, options)
+
+    def limits_read(self, *, options: Optional[Options] = None) -> Any:
+        """What this server allows: `items` with `of`, `name`, `unit`, `least`, `most`, `help`, and the `setting`
+        that says it, or null."""
+        return self._any(OPERATIONS["limits.read"], {}, {}, None, options)
+
     def token_create(self, *, name: str, role: Literal["admin", "operator", "viewer", "agent", "sandbox"],
                      tenant: Optional[str] = None, scopes: Optional[Sequence[str]] = None,
                      ttl_ms: Optional[int] = None, signing: Optional[bool] = None,
@@ -194,13 +206,14 @@ class Api(Caller):
                        binds: Optional[Sequence[models.BindMount]] = None,
                        files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                        egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
-                       sys: Optional[bool] = None, options: Optional[Options] = None) -> models.SandboxInfo:
+                       sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
+                       options: Optional[Options] = None) -> models.SandboxInfo:
         """Make a sandbox; answered when it runs."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
                 "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
-                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys}
+                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
     def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
@@ -599,14 +612,15 @@ class Api(Caller):
                      binds: Optional[Sequence[models.BindMount]] = None,
                      files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                      egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
-                     sys: Optional[bool] = None, options: Optional[Options] = None) -> models.TemplateInfo:
+                     sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
+                     options: Optional[Options] = None) -> models.TemplateInfo:
         """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
         Sandboxes made of it before do not change."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
                 "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
-                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys}
+                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier}
         return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
                           options)
 

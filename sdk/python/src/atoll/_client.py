@@ -15,6 +15,7 @@ from ._sse import events
 from ._transport import Content, Options, Stream, Transport
 
 Storage = Literal["memory", "disk"]
+Tier = Literal["T1", "T3"]
 Role = Literal["admin", "operator", "viewer", "agent", "sandbox"]
 IMPORT_SECONDS = 1800.0  # an image is unpacked before the answer
 
@@ -47,7 +48,7 @@ class Sandboxes:
                binds: Optional[Sequence[models.BindMount]] = None,
                files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
-               sys: Optional[bool] = None, template: Optional[str] = None,
+               sys: Optional[bool] = None, tier: Optional[Tier] = None, template: Optional[str] = None,
                idempotency_key: Optional[str] = None) -> Sandbox:
         """Makes one, which runs when this returns. Limits are bytes, times milliseconds; what is not said is as
         the template says, if there is one."""
@@ -56,7 +57,7 @@ class Sandboxes:
             io_bytes=io_bytes, io_ops=io_ops,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
             from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, egress=egress,
-            nesting=nesting, sys=sys, template=template,
+            nesting=nesting, sys=sys, tier=tier, template=template,
             options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
 
     def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
@@ -144,14 +145,14 @@ class Templates:
             volumes: Optional[Sequence[models.VolumeMount]] = None,
             files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
             egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
-            sys: Optional[bool] = None) -> models.TemplateInfo:
+            sys: Optional[bool] = None, tier: Optional[Tier] = None) -> models.TemplateInfo:
         """Makes or changes one; sandboxes made of it before stay as they are."""
         return self._api.template_set(
             template, name=None, template=None, binds=None, image=image, user=user, storage=storage, memory=memory,
             pids=pids, cpu_percent=cpu_percent, io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
             nofile=nofile, ttl_ms=ttl_ms, env=env,
             labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, egress=egress,
-            nesting=nesting, sys=sys)
+            nesting=nesting, sys=sys, tier=tier)
 
     def get(self, template: str) -> models.TemplateInfo:
         return self._api.template_read(template)
@@ -342,6 +343,16 @@ class Client:
 
     def version(self) -> Dict[str, Any]:
         found: Dict[str, Any] = self.api.version_read()
+        return found
+
+    def doctor(self) -> Dict[str, Any]:
+        """What the server's machine can do, as it found out at its start; for operators."""
+        found: Dict[str, Any] = self.api.doctor_read()
+        return found
+
+    def limits(self) -> Dict[str, Any]:
+        """What this server allows at most."""
+        found: Dict[str, Any] = self.api.limits_read()
         return found
 
     def whoami(self) -> models.Whoami:

@@ -7,6 +7,14 @@ from ._model import Model, Special
 
 
 @dataclass(frozen=True)
+class HealthAgents(Model):
+    # Linked agents that are there
+    connected: int = 0
+    # Of those, ready or busy
+    ready: int = 0
+
+
+@dataclass(frozen=True)
 class Health(Model):
     # What it is doing
     status: str = ""
@@ -20,12 +28,17 @@ class Health(Model):
     started_at: Optional[datetime] = None
     # Since then, in milliseconds
     uptime_ms: int = 0
+    # The same in seconds
+    uptime_seconds: int = 0
+    # Agents that are linked
+    agents: Optional[HealthAgents] = None
     # Open event streams
     subscribers: int = 0
     # Calls under way on workers
     calls: int = 0
     _special: ClassVar[Special] = {
         "started_at": datetime,
+        "agents": HealthAgents,
     }
 
 
@@ -329,6 +342,8 @@ class SandboxInfo(Model):
     nesting: bool = False
     # Has it a read-only /sys?
     sys: bool = False
+    # T3, or T1 with nesting; /applied says what the kernel says
+    tier: str = ""
     # Commands that run now
     execs_running: int = 0
     # Who made it
@@ -854,6 +869,9 @@ class TemplateInfoSpec(Model):
     nesting: bool = False
     # A read-only /sys; without it, none
     sys: bool = False
+    # How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
+    # and no way out but through policy. T1: the same as nesting. The others are not offered, and refused
+    tier: str = ""
     # The sandbox whose files it has
     parent: str = ""
     _special: ClassVar[Special] = {
@@ -1140,6 +1158,7 @@ __all__ = [
     "FileInfo",
     "FileRule",
     "Health",
+    "HealthAgents",
     "IdlePolicy",
     "ImageInfo",
     "ImageInfoConfig",

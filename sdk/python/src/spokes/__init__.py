@@ -13,13 +13,13 @@ from atoll._errors import (ApiError, AtollError, Conflict, ConnectionFailed, For
 
 from ._client import AgentClient
 from ._loop import Journal, MessageHandler, TaskHandler, Work
-from ._types import (AgentRecord, Attachment, Beat, Channel, Checkpoint, Claim, Edge, FileInfo, Graph, HubEvent,
-                    Lease, Message, Posted, Project, ProjectDetail, Proposal, ReadyTask, Registration, Review,
+from ._types import (AgentRecord, Attachment, Beat, Channel, Checkpoint, Claim, Comment, Edge, FileInfo, Graph,
+                    HubEvent, Lease, Message, Posted, Project, ProjectDetail, Proposal, ReadyTask, Registration, Review,
                     Revocation, Said, Sent, Task, TaskLine, Transition, Uploaded, Verdict)
 
 __all__ = [
     "AgentClient", "AgentRecord", "ApiError", "AtollError", "Attachment", "Beat", "Channel", "Checkpoint",
-    "Claim", "Conflict", "ConnectionFailed", "Edge", "FileInfo", "Forbidden", "Graph", "HubEvent",
+    "Claim", "Comment", "Conflict", "ConnectionFailed", "Edge", "FileInfo", "Forbidden", "Graph", "HubEvent",
     "InvalidRequest", "Journal", "Lease", "Message", "MessageHandler", "NotFound", "Posted", "Project",
     "ProjectDetail", "Proposal", "RateLimited", "ReadyTask", "Registration", "RequestTimeout", "Review",
     "Revocation", "Said", "Sent", "ServerError", "Task", "TaskHandler", "TaskLine", "TooLarge", "Transition",

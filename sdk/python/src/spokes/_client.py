@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from atoll._errors import AtollError
 
 from ._loop import Loop, MessageHandler, TaskHandler
-from ._types import (AgentRecord, Attachment, Beat, Channel, Checkpoint, Claim, FileInfo, Graph, HubEvent, Lease,
-                     Message, Posted, Project, ProjectDetail, Proposal, ReadyTask, Registration, Review, Revocation,
-                     Said, Sent, Task, TaskLine, Uploaded, Verdict)
+from ._types import (AgentRecord, Attachment, Beat, Channel, Checkpoint, Claim, Comment, FileInfo, Graph, HubEvent,
+                     Lease, Message, Posted, Project, ProjectDetail, Proposal, ReadyTask, Registration, Review,
+                     Revocation, Said, Sent, Task, TaskLine, Uploaded, Verdict)
 from ._wire import Wire
 
 Json = Dict[str, Any]
@@ -446,6 +446,17 @@ class AgentClient:
     def list_reviews(self, project_id: str, task_id: str) -> List[Review]:
         return cast(List[Review], self._wire.call("GET", "/projects/{project}/tasks/{task}/reviews",
                                                   project=project_id, task=task_id))
+
+    def comment_task(self, project_id: str, task_id: str, text: str) -> Comment:
+        return cast(Comment, self._wire.call("POST", "/projects/{project}/tasks/{task}/comments", {
+            "author": self.agent_name, "text": text}, project=project_id, task=task_id))
+
+    def list_comments(self, project_id: str, task_id: str, after: Optional[int] = None,
+                      limit: Optional[int] = None) -> List[Comment]:
+        """What was said under a task, oldest first; only what came behind number `after`."""
+        return cast(List[Comment], self._wire.call("GET", "/projects/{project}/tasks/{task}/comments",
+                                                   query={"after": after, "limit": limit},
+                                                   project=project_id, task=task_id))
 
     # ---- events ----
 

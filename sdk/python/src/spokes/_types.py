@@ -162,6 +162,13 @@ class Review(TypedDict):
     counts: bool
 
 
+class Comment(TypedDict):
+    number: int  # from 1, of its task
+    author: str
+    text: str
+    at: str
+
+
 class Verdict(TypedDict):
     ok: bool
     task_id: str
