@@ -422,6 +422,34 @@ def test_only_what_the_role_may(server, chromium):
     server.delete(f"{BOXES}/{made}")
 
 
+def test_another_tenant(server, chromium):
+    """Who owns the server looks at other tenants and comes back; nobody else does, by page or by request."""
+    theirs = server.post("/api/v1/tokens", {"name": "far", "role": "admin", "tenant": "faraway"}).json()["token"]
+    made = server.post(BOXES, {"name": "far-box"}, token=theirs).json()["id"]
+    page = chromium.page()
+    dash.login(server, page)
+    fill(page, "Tenant switch", "faraway")
+    page.wait(f"document.querySelector('main')?.innerText.includes('far-box') && {field('Tenant switch')}", WAIT)
+    assert page.run(field("Tenant switch") + ".value") == "faraway"
+    fill(page, "Tenant switch", "default")
+    page.wait(f"{field('Tenant switch')}?.value === 'default' && "
+              "document.querySelector('header [role=status]')?.innerText === 'Live'", WAIT)
+    assert "far-box" not in page.text()
+    page.open("about:blank")
+    # An admin of another tenant is at home there.
+    link = server.post("/api/v1/login-links", token=theirs).json()["url_path"]
+    other = chromium.page()
+    other.open(server.url + link)
+    says(other, "faraway")
+    assert not other.run(field("Tenant switch"))
+    reply = other.run("""(async () => { const { csrf } = await (await fetch('/api/v1/session')).json();
+        return (await fetch('/api/v1/session/tenant', { method: 'POST', body: '{"tenant":"default"}',
+            headers: { 'content-type': 'application/json', 'x-atoll-csrf': csrf } })).status; })()""")
+    assert reply == 403
+    other.open("about:blank")
+    server.delete(f"{BOXES}/{made}", token=theirs)
+
+
 def test_nothing_complained(page):
     """The policy blocked nothing, no script failed. What was refused was asked for: a size, a name, a path; or
     came too late, as a look at processes of what had just been stopped."""

@@ -11,9 +11,10 @@ import { Help, Palette, openHelp, openPalette } from "./palette.jsx";
 import { Questions } from "./questions.jsx";
 import { Sandboxes } from "./sandboxes.jsx";
 import { go, route, to } from "./router.js";
-import { boxName, boxes, connection, hear, logout, maySteer, session, waiting, whoami } from "./state.js";
+import { api, get } from "./api.js";
+import { boxName, connection, hear, logout, maySteer, moveTo, session, waiting, whoami } from "./state.js";
 import { nextTheme, theme } from "./theme.js";
-import { Asking, Lazy, Toasts, toast } from "./ui.jsx";
+import { Asking, Lazy, Toasts, act, toast, useLoad } from "./ui.jsx";
 
 const words = { connecting: "Connecting…", live: "Live", lost: "Connection lost, trying again…" };
 
@@ -146,8 +147,33 @@ function ProjectSwitch() {
     );
 }
 
-function Header() {
+// Who owns the server looks at other tenants too; for everybody else it is the name of theirs.
+function Tenant() {
     const me = whoami.value;
+    const found = useLoad(() => get(api`tenants`).then((page) => page.items.map((one) => one.name)), [me?.tenant]);
+    const names = found.data ?? [];
+    if (names.length < 2)
+        return (
+            <span class="who quiet" title={`${me?.role} of ${me?.tenant}`}>
+                {me?.tenant === "default" ? me.role : `${me?.tenant} · ${me?.role}`}
+            </span>
+        );
+    return (
+        <select
+            class="project"
+            aria-label="Tenant switch"
+            value={me.tenant}
+            onChange={(e) => act(() => moveTo(e.currentTarget.value))}>
+            {names.map((name) => (
+                <option key={name} value={name}>
+                    {name}
+                </option>
+            ))}
+        </select>
+    );
+}
+
+function Header() {
     const [first = "sandboxes"] = route.value.parts;
     return (
         <header>
@@ -185,9 +211,7 @@ function Header() {
             <p class={"state " + connection.value} role="status" aria-label="Connection">
                 {words[connection.value]}
             </p>
-            <span class="who quiet" title={`${me?.role} of ${me?.tenant}`}>
-                {me?.tenant} · {me?.role}
-            </span>
+            <Tenant />
             <button type="button" class="find" onClick={openPalette} title="Ctrl-K">
                 <span>Find</span> <kbd>Ctrl K</kbd>
             </button>
@@ -241,7 +265,6 @@ export function App() {
             </main>
         );
     if (state === "out") return <LoggedOut why={why} />;
-    void boxes.value.size;
     return (
         <>
             <Watch />
