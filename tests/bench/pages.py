@@ -1,6 +1,6 @@
 """The dashboard in Chromium: what much of everything costs it beside little of it, and whether an hour of use leaves
 something behind. A step's cost is the processor time of the page's main thread (scripts, styles, layout, paint): more
-than a frame's 16 ms of it is not smooth. In every step all rows in sight are others. A task over 50 ms is a long one."""
+than a frame's 16 ms of it is not smooth. In every step all rows in sight are others. A task over 50 ms is long."""
 import statistics
 import sys
 import time

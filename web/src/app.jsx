@@ -73,7 +73,8 @@ function Watch() {
         () =>
             hear(({ type, data }) => {
                 if (type !== "ask.created") return;
-                const text = `${boxName(data.sandbox)} asks: ${describe(data)}`;
+                const who = data.sandbox ? boxName(data.sandbox) : (data.action?.agent ?? "somebody");
+                const text = `${who} asks: ${describe(data)}`;
                 toast(text, { link: to`questions`, linkText: "Answer", ms: 15000 });
                 if (document.hidden && globalThis.Notification?.permission === "granted")
                     new Notification("Atoll", { body: text, tag: data.id });
@@ -188,7 +189,7 @@ function Header() {
             </a>
             <a class="brand" href={to`sandboxes`}>
                 <img src="/assets/icon.svg" alt="" width="22" height="22" />
-                Atoll
+                <span>Atoll</span>
             </a>
             <nav class="views" aria-label="Views">
                 {views
