@@ -243,9 +243,10 @@ def test_a_killed_server_leaves_no_gap(server, chromium):
     box = server.post(BOXES, {"name": "meanwhile"}).json()["id"]
     says(page, "meanwhile 29")
     page.wait("document.querySelector('header [role=status]').innerText === 'Live'", WAIT)
-    seen = sorted(page.run("[...document.querySelectorAll('.tbody .seq')].map((s) => Number(s.textContent))"))
     newest = server.get("/api/v1/events?limit=1").json()["head"]
-    wanted = list(range(max(first, seen[0]), newest + 1))
+    page.wait(f"document.querySelector('.tbody .seq')?.textContent === '{newest}'", WAIT)
+    seen = sorted(page.run("[...document.querySelectorAll('.tbody .seq')].map((s) => Number(s.textContent))"))
+    wanted = list(range(max(first, seen[0]), newest + 1))  # what is in sight
     assert [seq for seq in seen if seq >= wanted[0]] == wanted
     go(page, "sandboxes")
     says(page, "meanwhile")
