@@ -7,7 +7,7 @@
  *
  * - ON_LOOP: bounded work, no waiting, no db.
  * - ON_READER: on a reader thread with call->db.
- * - ON_WRITER: on the writer thread inside a savepoint, with call->db; replies after the commit.
+ * - ON_WRITER: on the writer thread, whole or not at all, with call->db; replies after the commit.
  * Each success is audited by the framework under the route's name.
  * - ON_STREAM: on the loop; the handler takes call->req over (SSE, WebSocket, gRPC, large bodies).
  * - ON_LATER: on the loop; the handler returns and says call_finish in a later round. What changes

@@ -58,18 +58,22 @@ static struct json *sift(struct call *call, const struct field *fields)
     return out;
 }
 
-static int check_required(const struct field *fields, const struct json *given, struct err *err)
+static int say_required(const struct field *fields, struct err *err)
 {
     autobuf struct buf names = { 0 };
-    bool missing = false;
 
-    for (const struct field *field = fields; field->name; field++) {
-        if (!(field->flags & F_REQUIRED))
-            continue;
-        missing |= !json_get(given, field->name);
-        buf_printf(&names, "%s%s", names.len ? " and " : "", field->name);
-    }
-    return missing ? err_set(err, ERR_INVALID, "%s required", buf_cstr(&names)) : 0;
+    for (const struct field *field = fields; field->name; field++)
+        if (field->flags & F_REQUIRED)
+            buf_printf(&names, "%s%s", names.len ? " and " : "", field->name);
+    return err_set(err, ERR_INVALID, "%s required", buf_cstr(&names));
+}
+
+static int check_required(const struct field *fields, const struct json *given, struct err *err)
+{
+    for (const struct field *field = fields; field->name; field++)
+        if (field->flags & F_REQUIRED && !json_get(given, field->name))
+            return say_required(fields, err);
+    return 0;
 }
 
 void hub_name_field(const struct route *route, struct err *err)

@@ -97,6 +97,7 @@
 #define STORE_LOG_FRAMES_MAX 16384       /* then readers of old pages are waited for… */
 #define STORE_LOG_WAIT_MS 50             /* …this long */
 #define STORE_LOG_IDLE_MS 200            /* without work: then they are moved too */
+#define STORE_GATHER_MAX 65536           /* bytes of the log in one call; SQLite takes 131071 */
 #define STORE_LOG_ROOM (8ll << 20)       /* bytes of the log that are there before they are used */
 #define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536

@@ -10,6 +10,7 @@ struct gate *gate_new(const struct gate_options *options)
     gate->loop = options->loop;
     gate->store = options->store;
     gate->boxes = options->boxes;
+    gate->expired = options->expired;
     list_init(&gate->layers);
     list_init(&gate->packs);
     list_init(&gate->held);

@@ -16,12 +16,16 @@
 #include "wire/egress.h"
 
 struct gate;
+struct ask_row;
 
 struct gate_options {
     struct loop *loop;
     struct store *store;
     struct boxes *boxes;
     struct egress_config config; /* what the egress process is told first */
+    /* In the job that ends an ask for want of an answer: whoever made it tells of it; may be NULL.
+     */
+    int (*expired)(struct db *db, const struct ask_row *row, struct err *err);
 };
 
 struct gate *gate_new(const struct gate_options *options);

@@ -68,6 +68,7 @@ struct gate {
     struct map before; /* id → gate_totals of an earlier life */
 
     struct list asks; /* that somebody may still answer */
+    int (*expired)(struct db *db, const struct ask_row *row, struct err *err);
     struct timer ask_tick;
 };
 

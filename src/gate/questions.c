@@ -23,7 +23,7 @@
 
 struct open_ask {
     struct list node;
-    char id[ID_SIZE], sandbox[ID_SIZE], tenant[GATE_TENANT_MAX + 1], kind[16];
+    char id[ID_SIZE], sandbox[ID_SIZE], tenant[GATE_TENANT_MAX + 1];
     char hash[SHA256_HEX_SIZE];
     int64_t expires_ms;
     char rule[HOST_PORT_SIZE]; /* of a program's question: what it wants allowed; else "" */
@@ -110,7 +110,6 @@ static struct open_ask *open_new(struct gate *gate, const struct ask_row *row)
     snprintf(ask->id, sizeof(ask->id), "%s", row->id);
     snprintf(ask->sandbox, sizeof(ask->sandbox), "%s", row->sandbox);
     snprintf(ask->tenant, sizeof(ask->tenant), "%s", row->tenant);
-    snprintf(ask->kind, sizeof(ask->kind), "%s", row->kind);
     snprintf(ask->hash, sizeof(ask->hash), "%s", row->hash);
     ask->expires_ms = row->expires_ms;
     if (strcmp(row->kind, ASK_RULE) == 0)
@@ -314,8 +313,10 @@ static int expire_run(struct store_job *job, struct db *db, struct err *err)
 
     if (rc <= 0)
         return rc;
-    one->row.state = "expired";
-    return ask_event(db, &one->row, "ask.expired", err);
+    if (ask_read(db, one->row.tenant, one->row.id, &one->arena, &one->row, err) < 0 ||
+        ask_event(db, &one->row, "ask.expired", err) < 0)
+        return -1;
+    return one->gate->expired ? one->gate->expired(db, &one->row, err) : 0;
 }
 
 static void expire_done(struct store_job *job)
@@ -339,10 +340,7 @@ static void expire(struct gate *gate, struct open_ask *ask)
     struct ask_job *one = job_new(gate, expire_run, expire_done);
 
     one->row = (struct ask_row){ .id = arena_strdup(&one->arena, ask->id),
-                                 .tenant = arena_strdup(&one->arena, ask->tenant),
-                                 .sandbox = arena_strdup(&one->arena, ask->sandbox),
-                                 .kind = arena_strdup(&one->arena, ask->kind),
-                                 .action = "{}" };
+                                 .tenant = arena_strdup(&one->arena, ask->tenant) };
     store_write(gate->store, &one->job);
 }
 

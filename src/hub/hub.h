@@ -239,6 +239,10 @@ must_use int hub_proposal_get(const struct hub_by *by, const char *id, struct hu
 must_use int hub_decided(const struct hub_by *by, const char *id, const char *action, bool allow,
                          struct err *err);
 
+/* An ask was not decided in its time; of gate_options. */
+struct ask_row;
+must_use int hub_expired(struct db *db, const struct ask_row *row, struct err *err);
+
 /* ---- files ---- */
 
 must_use int hub_file_put(const struct hub_by *by, const char *project, struct str filename,

@@ -200,3 +200,17 @@ int hub_decided(const struct hub_by *by, const char *id, const char *action, boo
                     hub_project_object(by, project, task), err, "id", id, "project", project,
                     "task_id", task, "agent", agent, "by", by->actor, NULL);
 }
+
+int hub_expired(struct db *db, const struct ask_row *row, struct err *err)
+{
+    autoarena struct arena arena = { 0 };
+    const struct hub_by by = { .db = db, .arena = &arena, .tenant = row->tenant };
+
+    if (strcmp(row->kind, HUB_ASK_KIND) != 0)
+        return 0;
+    const struct json *json = hub_json(&by, str_of(row->action));
+    const char *project = text_of(&by, json, "project"), *task = text_of(&by, json, "task");
+    return hub_tell(&by, "proposal_expired", hub_project_object(&by, project, task), err, "id",
+                    row->id, "project", project, "task_id", task, "agent",
+                    text_of(&by, json, "agent"), "by", NULL, NULL);
+}

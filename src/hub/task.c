@@ -258,13 +258,14 @@ static struct query *tasks_query(struct db *db, const struct hub_tasks_wish *wis
                             " AND ($4 = '' OR assigned_to = $4) AND project = $5"
                             " ORDER BY priority, seq");
     if (wish->agent || wish->assigned_to)
-        return db_query(db, "SELECT " COLUMNS " WHERE tenant = $1 AND ($2 = '' OR status = $2)"
-                            " AND ($3 = '' OR assigned_to = $3 OR claimed_by = $3)"
-                            " AND ($4 = '' OR assigned_to = $4) AND id IN"
-                            " (SELECT id FROM hub_task WHERE tenant = $1 AND assigned_to = $5"
-                            " AND assigned_to <> '' UNION SELECT id FROM hub_task WHERE tenant = $1"
-                            " AND claimed_by = $5 AND claimed_by <> '')"
-                            " ORDER BY priority, seq");
+        return db_query(db,
+                        "SELECT " COLUMNS " WHERE tenant = $1 AND ($2 = '' OR status = $2)"
+                        " AND ($3 = '' OR assigned_to = $3 OR claimed_by = $3)"
+                        " AND ($4 = '' OR assigned_to = $4) AND id IN"
+                        " (SELECT id FROM hub_task WHERE tenant = $1 AND assigned_to = $5"
+                        " AND assigned_to <> '' UNION SELECT id FROM hub_task WHERE tenant = $1"
+                        " AND claimed_by = $5 AND claimed_by <> '' AND claimed_by <> assigned_to)"
+                        " ORDER BY priority, seq");
     return db_query(db, "SELECT " COLUMNS " WHERE tenant = $1 AND ($2 = '' OR status = $2)"
                         " AND $3 = '' AND $4 = '' AND $5 = '' ORDER BY priority, seq");
 }

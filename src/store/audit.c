@@ -98,48 +98,23 @@ struct audit_row {
     char hex[SHA256_HEX_SIZE];
 };
 
-#define AT_ONCE 8
 #define COLUMN_COUNT (TEXTS + 3)
-#define INSERT "INSERT INTO audit (" COLUMNS ") VALUES "
 
-/* The first `count` rows behind `row`. */
-static int insert(struct query *q, const struct audit_row *row, size_t count, struct err *err)
+static int insert(struct db *db, const struct audit_row **first, unsigned count, struct err *err)
 {
-    for (size_t i = 0; i < count; i++, row = row->next) {
-        int at = (int)i * COLUMN_COUNT;
+    const struct audit_row *row = *first;
+    autoquery struct query *q =
+        db_query_rows(db, "INSERT INTO audit (" COLUMNS ") VALUES", COLUMN_COUNT, count);
 
+    for (int at = 0; count--; at += COLUMN_COUNT, row = row->next) {
         query_i64(q, at + 1, row->seq);
         query_i64(q, at + 2, row->at_ms);
         for (int text = 0; text < TEXTS; text++)
             query_lent(q, at + 3 + text, row->texts[text]);
         query_lent(q, at + COLUMN_COUNT, str_of(row->hex));
     }
+    *first = row;
     return query_run(q, err) < 0 ? -1 : 0;
-}
-
-static int insert_some(struct db *db, const struct audit_row **row, struct err *err)
-{
-    const struct audit_row *last = *row;
-    size_t count = 1;
-
-    while (count < AT_ONCE && last->next)
-        last = last->next, count++;
-    if (count < AT_ONCE)
-        last = *row;
-    autoquery struct query *q =
-        db_query(db, count == AT_ONCE
-                         ? INSERT "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12),"
-                                  " ($13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24),"
-                                  " ($25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36),"
-                                  " ($37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48),"
-                                  " ($49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60),"
-                                  " ($61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72),"
-                                  " ($73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84),"
-                                  " ($85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96)"
-                         : INSERT "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)");
-    int rc = insert(q, *row, count == AT_ONCE ? AT_ONCE : 1, err);
-    *row = last->next;
-    return rc;
 }
 
 static int write_head(struct db *db, struct err *err)
@@ -168,10 +143,15 @@ static int write_head(struct db *db, struct err *err)
 int audits_write(struct db *db, struct err *err)
 {
     const struct audit_row *row = db->audits;
+    unsigned left = 0;
 
-    while (row)
-        if (insert_some(db, &row, err) < 0)
+    for (const struct audit_row *each = row; each; each = each->next)
+        left++;
+    for (unsigned count; left; left -= count) {
+        count = rows_at_once(left);
+        if (insert(db, &row, count, err) < 0)
             return err_wrap(err, "audit");
+    }
     db->audits = NULL;
     db->audits_end = &db->audits;
     return write_head(db, err);
@@ -196,6 +176,7 @@ int audit_add(struct db *db, const struct audit *row, struct err *err)
 
     if (db_check_job(db, err) < 0 || know_head(db, err) < 0)
         return -1;
+    (void)buf_reserve(&bytes, 1024); /* as much as most have: once */
     chain(&bytes, head->hash, head->seq + 1, at_ms, texts, hash);
     if (!buf_ok(&bytes))
         return err_set(err, ERR_LIMIT, "an audit row may have %d bytes", AUDIT_ROW_MAX);
@@ -234,15 +215,26 @@ static void give_row(struct query *q, void (*fn)(void *, const struct audit *, c
     fn(ctx, &row, query_col_str(q, 11).p);
 }
 
+/*
+ * Rows of the hub and all others have an index each, and every row is in one of them: these are the
+ * words of the two (schema.c), or they are not used.
+ */
+#define OF_HUB "action >= 'hub.' AND action < 'hub/'"
+#define NOT_OF_HUB "(action < 'hub.' OR action >= 'hub/')"
+#define SOME_OF(which, order)                                                                      \
+    "SELECT " COLUMNS " FROM (SELECT " COLUMNS " FROM audit WHERE tenant = $1 AND seq > $2"        \
+    " AND " which " ORDER BY seq " order " LIMIT $3)"
+#define OF_TENANT(order)                                                                           \
+    SOME_OF(OF_HUB, order)                                                                         \
+    " UNION ALL " SOME_OF(NOT_OF_HUB, order) " ORDER BY seq " order " LIMIT $3"
+
 /* Four statements, because a condition that may be absent would cost the index. */
 static const char *list_sql(bool one_tenant, bool from_end)
 {
     if (one_tenant && from_end)
-        return "SELECT " COLUMNS " FROM (SELECT " COLUMNS " FROM audit WHERE tenant = $1"
-               " AND seq > $2 ORDER BY seq DESC LIMIT $3) AS newest ORDER BY seq";
+        return "SELECT " COLUMNS " FROM (" OF_TENANT("DESC") ") AS newest ORDER BY seq";
     if (one_tenant)
-        return "SELECT " COLUMNS " FROM audit WHERE tenant = $1 AND seq > $2"
-               " ORDER BY seq LIMIT $3";
+        return OF_TENANT("");
     if (from_end)
         return "SELECT " COLUMNS " FROM (SELECT " COLUMNS " FROM audit WHERE seq > $1"
                " ORDER BY seq DESC LIMIT $2) AS newest ORDER BY seq";
@@ -265,15 +257,14 @@ int audit_list(struct db *db, const char *tenant, int64_t since, unsigned limit,
     return rc;
 }
 
-/* The words of the index audit_of_hub (schema_hub.c), or it is not used. */
 int audit_list_hub(struct db *db, const char *tenant, unsigned limit,
                    void (*fn)(void *ctx, const struct audit *row, const char *hash_hex), void *ctx,
                    struct err *err)
 {
-    autoquery struct query *q = db_query(
-        db, "SELECT " COLUMNS " FROM (SELECT " COLUMNS " FROM audit WHERE tenant = $1"
-            " AND action >= 'hub.' AND action < 'hub/' ORDER BY seq DESC LIMIT $2) AS newest"
-            " ORDER BY seq");
+    autoquery struct query *q =
+        db_query(db, "SELECT " COLUMNS " FROM (SELECT " COLUMNS " FROM audit WHERE tenant = $1"
+                     " AND " OF_HUB " ORDER BY seq DESC LIMIT $2) AS newest"
+                     " ORDER BY seq");
     int rc;
 
     query_text(q, 1, tenant);

@@ -14,6 +14,8 @@
  */
 #include <assert.h>
 
+#include "base/buf.h"
+
 #include "store/engine.h"
 
 #define SLOTS_FIRST 64u
@@ -61,6 +63,8 @@ void db_close(struct db *db)
         close(db->lock_fd);
     db_redo_end(db);
     heads_forget(db);
+    for (size_t i = 0; i < ARRAY_LEN(db->rows_sql); i++)
+        free(db->rows_sql[i].text);
     free(db->slots);
     free(db->path);
     free(db);
@@ -115,6 +119,28 @@ struct query *db_query(struct db *db, const char *literal_sql)
     q->busy = true;
     db->busy++;
     return q;
+}
+
+struct query *db_query_rows(struct db *db, const char *head, unsigned columns, unsigned rows)
+{
+    struct rows_sql *one = db->rows_sql;
+    struct buf sql = { 0 };
+
+    while (one->text && (one->head != head || one->rows != rows))
+        one++;
+    assert(one < db->rows_sql + ARRAY_LEN(db->rows_sql));
+    if (!one->text) {
+        buf_puts(&sql, head);
+        for (unsigned i = 0; i < rows * columns; i++)
+            buf_printf(&sql, "%s$%u%s",
+                       i % columns ? ", "
+                       : i         ? ", ("
+                                   : " (",
+                       i + 1, (i + 1) % columns ? "" : ")");
+        *one = (struct rows_sql){ head, rows, xstrdup(buf_cstr(&sql)) };
+        buf_free(&sql);
+    }
+    return db_query(db, one->text);
 }
 
 void query_done(struct query **slot)

@@ -27,8 +27,9 @@ enum db_mode {
 
 /*
  * Events and audit rows of a transaction are written together, before it is committed
- * (events_write, audits_write): eight in a statement cost a third of eight statements. Their newest
- * numbers are kept here, and are ahead of the rows while it is open.
+ * (events_write, audits_write), many in a statement: each statement that a trigger may end copies
+ * the pages it touches. Their newest numbers are kept here, and are ahead of the rows while it is
+ * open.
  */
 struct event_head {
     int64_t seq;
@@ -77,6 +78,11 @@ struct db {
     bool damaged;  /* the engine met a page that makes no sense */
     bool unread;   /* opened without a look at every page: it is large */
 
+    struct rows_sql {
+        const char *head;
+        unsigned rows;
+        char *text; /* owned; NULL: this and those behind it are free */
+    } rows_sql[16];
     struct query **slots; /* owned: hash table of chains by text pointer */
     size_t slot_count, query_count;
 
@@ -164,6 +170,19 @@ void heads_forget(struct db *db);
 /* Numbers of events that were made last, and are not after all. */
 struct event;
 void event_heads_back(struct db *db, const struct event *first);
+
+/* The statement with so many rows of parameters behind `head`, which is a literal. */
+#define ROWS_AT_ONCE 32 /* a power of two */
+struct query *db_query_rows(struct db *db, const char *head, unsigned columns, unsigned rows);
+/* How many of these to write next: powers of two, so that there are few such statements. */
+static inline unsigned rows_at_once(unsigned left)
+{
+    unsigned count = ROWS_AT_ONCE;
+
+    while (count > left)
+        count /= 2;
+    return count;
+}
 
 /* Bytes that stay until the query is done, which is not noted for `redo`. */
 void query_lent(struct query *q, int at, struct str text);

@@ -112,14 +112,13 @@ void heads_forget(struct db *db)
 
 /* ---- writing ---- */
 
-#define AT_ONCE 8
-#define INSERT "INSERT INTO event (tenant, seq, at_ms, type, object, body) VALUES "
-
-static int insert(struct query *q, const struct event *const *events, size_t count, struct err *err)
+static int insert(struct db *db, const struct event *const *events, unsigned count, struct err *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct event *event = events[i];
-        int at = (int)i * 6;
+    autoquery struct query *q = db_query_rows(
+        db, "INSERT INTO event (tenant, seq, at_ms, type, object, body) VALUES", 6, count);
+
+    for (int at = 0; count--; at += 6, events++) {
+        const struct event *event = *events;
 
         query_lent(q, at + 1, str_of(event->tenant));
         query_i64(q, at + 2, event->seq);
@@ -131,21 +130,12 @@ static int insert(struct query *q, const struct event *const *events, size_t cou
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
-static int insert_some(struct db *db, const struct event *const *events, size_t count,
-                       struct err *err)
+static int insert_all(struct db *db, const struct event *const *events, unsigned left,
+                      struct err *err)
 {
-    if (count == AT_ONCE) {
-        autoquery struct query *q =
-            db_query(db, INSERT "($1, $2, $3, $4, $5, $6), ($7, $8, $9, $10, $11, $12),"
-                                " ($13, $14, $15, $16, $17, $18), ($19, $20, $21, $22, $23, $24),"
-                                " ($25, $26, $27, $28, $29, $30), ($31, $32, $33, $34, $35, $36),"
-                                " ($37, $38, $39, $40, $41, $42), ($43, $44, $45, $46, $47, $48)");
-        return insert(q, events, count, err);
-    }
-    for (size_t i = 0; i < count; i++) {
-        autoquery struct query *q = db_query(db, INSERT "($1, $2, $3, $4, $5, $6)");
-
-        if (insert(q, events + i, 1, err) < 0)
+    for (unsigned count; left; left -= count, events += count) {
+        count = rows_at_once(left);
+        if (insert(db, events, count, err) < 0)
             return -1;
     }
     return 0;
@@ -173,17 +163,17 @@ static int write_heads(struct db *db, struct err *err)
 
 int events_write(struct db *db, const struct store_job *first, struct err *err)
 {
-    const struct event *some[AT_ONCE];
-    size_t count = 0;
+    const struct event *some[ROWS_AT_ONCE];
+    unsigned count = 0;
 
     for (; first; first = first->next)
         for (const struct event *event = first->events; event; event = event->next) {
             some[count++] = event;
-            if (count == AT_ONCE && insert_some(db, some, count, err) < 0)
+            if (count == ROWS_AT_ONCE && insert_all(db, some, count, err) < 0)
                 return err_wrap(err, "events");
-            count %= AT_ONCE;
+            count %= ROWS_AT_ONCE;
         }
-    if (insert_some(db, some, count, err) < 0 || write_heads(db, err) < 0)
+    if (insert_all(db, some, count, err) < 0 || write_heads(db, err) < 0)
         return err_wrap(err, "events");
     return 0;
 }

@@ -381,6 +381,12 @@ static const char at_end_triggers[] =
     "  WHEN NEW.seq IS NOT 1 + coalesce((SELECT max(seq) FROM audit), 0) BEGIN"
     "  SELECT RAISE(ABORT, 'audit rows are never changed, only added'); END;";
 
+/* Beside audit_of_hub: a row is in one of the two (audit.c). */
+static const char audit_indexes[] =
+    "DROP INDEX audit_by_tenant;"
+    "CREATE INDEX audit_by_tenant ON audit (tenant, seq)"
+    "  WHERE action < 'hub.' OR action >= 'hub/';";
+
 static const char hub_comments[] =
     "CREATE TABLE hub_comment ("
     "  tenant TEXT NOT NULL,"
@@ -411,6 +417,8 @@ const struct migration schema_migrations[] = {
     { 16, "tasks of an owner", schema_hub_owned },
     { 17, "the number of agents", schema_hub_count },
     { 18, "comments on tasks", hub_comments },
+    { 19, "one index for tasks of an owner", schema_hub_owner },
+    { 20, "one index for each audit row", audit_indexes },
     { 0 },
 };
 /* clang-format on */

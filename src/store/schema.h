@@ -16,6 +16,7 @@ extern const struct migration schema_migrations[]; /* ends with version 0 */
 extern const char schema_hub[];                    /* schema_hub.c: one step's text */
 extern const char schema_hub_owned[];
 extern const char schema_hub_count[];
+extern const char schema_hub_owner[];
 
 /* Marks an empty file as ours and runs every step. */
 must_use int schema_create(struct db *db, const struct migration *steps, struct err *err);

@@ -265,4 +265,14 @@ const char schema_hub_owned[] =
     "  WHERE assigned_to <> '';"
     "CREATE INDEX hub_task_claimed ON hub_task (tenant, claimed_by, priority, seq)"
     "  WHERE claimed_by <> '';";
+
+/* One of these to count and to list. Who claimed a task and no longer has it is looked for besides. */
+const char schema_hub_owner[] =
+    "DROP INDEX hub_task_wip;"
+    "DROP INDEX hub_task_assigned;"
+    "DROP INDEX hub_task_claimed;"
+    "CREATE INDEX hub_task_owned ON hub_task (tenant, assigned_to, status, project)"
+    "  WHERE assigned_to <> '';"
+    "CREATE INDEX hub_task_claimed ON hub_task (tenant, claimed_by)"
+    "  WHERE claimed_by <> '' AND claimed_by <> assigned_to;";
 /* clang-format on */

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "store/beneath.h"
 #include "store/engine.h"
+#include "store/gather.h"
 
 #define APPLICATION_ID "1098149740" /* "Atol" in bytes 68..71 of the file */
 
@@ -395,6 +396,7 @@ static const char settings_all[] = "PRAGMA trusted_schema = OFF;"
 
 /* A log file that has grown stays at this size: overwriting it is cheaper than appending. */
 static const char settings_writer[] = "PRAGMA wal_autocheckpoint = 0;"
+                                      "PRAGMA cache_size = -16384;"
                                       "PRAGMA journal_size_limit = 67108864;";
 
 /* The answer is the mode that is in force, which is not always the one that was asked for. */
@@ -444,7 +446,8 @@ int sqlite_open(struct db **out, const char *path, enum db_mode mode, struct err
     put_uri(&uri, path, mode == DB_READ_COPY);
     struct conn *conn = xnew(struct conn);
     db->conn = conn;
-    int rc = sqlite3_open_v2(buf_cstr(&uri), &conn->handle, flags, NULL);
+    int rc = sqlite3_open_v2(buf_cstr(&uri), &conn->handle, flags,
+                             mode == DB_WRITE ? gather_vfs() : NULL);
     if (!conn->handle)
         return err_set(err, ERR_UNAVAILABLE, "not enough memory for the store");
     if (rc != SQLITE_OK)

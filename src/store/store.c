@@ -28,6 +28,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 
@@ -291,6 +292,20 @@ static bool has_room(const struct store *store, const struct jobs *batch)
 }
 
 /*
+ * What has come meanwhile. When there is nothing, whoever shares the processor with us may be about
+ * to hand something in: one turn for them costs less than a commit.
+ */
+static bool take_more(struct store *store, struct jobs *taken, const struct jobs *batch)
+{
+    unsigned most = STORE_BATCH_MAX - batch->count;
+
+    if (queue_take(&store->writes, taken, most, 0) == QUEUE_JOBS)
+        return true;
+    sched_yield();
+    return queue_take(&store->writes, taken, most, 0) == QUEUE_JOBS;
+}
+
+/*
  * Runs jobs of `taken`, and what else has come, in the open transaction. False when it broke; the
  * error is then that of the job that broke it.
  */
@@ -304,8 +319,7 @@ static bool run_jobs(struct store *store, struct jobs *taken, struct jobs *batch
             if (!run_job(store->writer.db, job, err))
                 return false;
         }
-    } while (has_room(store, batch) &&
-             queue_take(&store->writes, taken, STORE_BATCH_MAX - batch->count, 0) == QUEUE_JOBS);
+    } while (has_room(store, batch) && take_more(store, taken, batch));
     return true;
 }
 

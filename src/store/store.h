@@ -1,10 +1,10 @@
 /*
  * store - one writer thread with group commit, a few readers, and what every row shares.
  *
- * Work is a job. A write job runs top to bottom on the writer thread inside a savepoint of a
- * transaction that it shares with its neighbours; when the queue is empty or the batch is full the
+ * Work is a job. A write job runs top to bottom on the writer thread, inside a transaction that it
+ * shares with its neighbours; when the queue is empty or the batch is full the
  * writer commits once, and only then does each job come back to the loop thread (`done`). So an
- * acknowledged write is on disk, and many share one fsync. A job that fails is rolled back alone.
+ * acknowledged write is on disk, and many share one fsync. A job that fails is taken back alone.
  * If the commit itself fails, every job of the batch comes back failed (ERR_NO_SPACE, …).
  *
  * Events made by a job (event_add) are handed to the loop with it, after the commit, in order.

@@ -403,6 +403,116 @@ TEST(a_job_that_fails_without_a_word_has_an_error_all_the_same)
     test_close();
 }
 
+/* ---- a job is taken back alone ---- */
+
+struct put {
+    const char *name;
+    const char *blob; /* NULL is bound as NULL */
+    size_t len;
+    bool fails, again; /* after it has written; with the same query once more */
+};
+
+static int put_secret(struct db *db, void *ctx, struct err *err)
+{
+    const struct put *put = ctx;
+    autoquery struct query *q =
+        db_query(db, "INSERT INTO secret (tenant, name, kind, version, by, created_ms, changed_ms,"
+                     " sealed, hash) VALUES ('default', $1, 'value', $2, 'me', 1, 1, $3, $4)"
+                     " ON CONFLICT (tenant, name) DO UPDATE SET version = secret.version + 1"
+                     " RETURNING version");
+
+    query_text(q, 1, put->name);
+    query_i64(q, 2, 7);
+    query_blob(q, 3, put->blob, put->len);
+    query_str(q, 4, STR_NONE);
+    for (int turn = 0; turn <= put->again; turn++)
+        CHECK_OK(query_run(q, err), err);
+    if (event_add(db, "default", "put", put->name, STR("{}"), err) < 0 ||
+        audit_add(db, &(struct audit){ .tenant = "default", .action = put->name }, err) < 0)
+        return -1;
+    return put->fails ? err_set(err, ERR_CONFLICT, "wanted") : 0;
+}
+
+static int look_at_puts(struct db *db, void *ctx, struct err *err)
+{
+    struct audit_verdict verdict = { 0 };
+
+    (void)ctx;
+    CHECK_INT(test_number(db, "SELECT count(*) FROM secret"), 3);
+    CHECK_INT(test_number(db, "SELECT version FROM secret WHERE name = 'a' AND hash IS NULL"), 8);
+    CHECK_INT(test_number(db, "SELECT hex(sealed) = '00FF00' FROM secret WHERE name = 'a'"), 1);
+    CHECK_INT(test_number(db, "SELECT sealed IS NULL FROM secret WHERE name = 'c'"), 1);
+    CHECK_INT(test_number(db, "SELECT version FROM secret WHERE name = 'd'"), 7);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM event"), 3);
+    CHECK_INT(test_number(db, "SELECT event_seq FROM tenant WHERE id = 'default'"), 3);
+    CHECK_OK(audit_verify(db, &verdict, err), err);
+    CHECK(verdict.rows == 3 && verdict.bad_seq == 0);
+    return 0;
+}
+
+/* Those before it are done again as they were, those after it come in the next batch. */
+TEST(a_job_that_fails_late_takes_nothing_with_it)
+{
+    autofree char *path = test_path("db");
+    struct put puts[] = { { "a", "\0\377\0", 3, false, true },
+                          { "c", NULL, 0, false, false },
+                          { "b", "x", 1, true, false },
+                          { "d", "y", 1, false, false } };
+    struct test_job jobs[ARRAY_LEN(puts)], first = test_job_of(wait_at_gate, NULL);
+    struct err err;
+
+    test_open(path, NULL, NULL);
+    int64_t before = commits();
+    pthread_mutex_lock(&gate);
+    first.job.done = NULL;
+    store_write(test_store, &first.job);
+    for (unsigned i = 0; i < ARRAY_LEN(puts); i++) {
+        jobs[i] = test_job_of(put_secret, &puts[i]);
+        jobs[i].stop = i == ARRAY_LEN(puts) - 1;
+        store_write(test_store, &jobs[i].job);
+    }
+    pthread_mutex_unlock(&gate);
+    loop_run(test_loop);
+    for (unsigned i = 0; i < ARRAY_LEN(puts); i++)
+        CHECK_INT(jobs[i].job.rc, puts[i].fails ? -1 : 0);
+    CHECK_INT(commits() - before, 2);
+    CHECK_OK(test_read(look_at_puts, NULL, &err), &err);
+    test_close();
+}
+
+/* How many commits three jobs of so many bytes each need. */
+static int64_t commits_of(size_t len)
+{
+    autofree char *path = test_path("redo");
+    autofree char *blob = xcalloc(1, len);
+    struct put puts[3];
+    struct test_job jobs[ARRAY_LEN(puts)], first = test_job_of(wait_at_gate, NULL);
+
+    (void)unlink(path);
+    test_open(path, NULL, NULL);
+    int64_t before = commits();
+    pthread_mutex_lock(&gate);
+    first.job.done = NULL;
+    store_write(test_store, &first.job);
+    for (unsigned i = 0; i < ARRAY_LEN(puts); i++) {
+        puts[i] = (struct put){ .name = "same", .blob = blob, .len = len };
+        jobs[i] = test_job_of(put_secret, &puts[i]);
+        jobs[i].stop = i == ARRAY_LEN(puts) - 1;
+        store_write(test_store, &jobs[i].job);
+    }
+    pthread_mutex_unlock(&gate);
+    loop_run(test_loop);
+    int64_t made = commits() - before;
+    test_close();
+    return made;
+}
+
+TEST(what_a_batch_keeps_to_do_it_again_is_limited)
+{
+    CHECK_INT(commits_of(STORE_REDO_MAX / 8), 1);
+    CHECK_INT(commits_of(STORE_REDO_MAX), 3); /* one fills it */
+}
+
 /* Rolls the transaction back under its neighbours, as a full disk can, and hides it. */
 static int lose_transaction(struct db *db, void *ctx, struct err *err)
 {

@@ -19,7 +19,7 @@ CONTENDERS = 200
 AGENTS = 1000
 PAGE = 100
 
-PROJECTS = 64  # of a run: each takes 10,000 tasks
+PROJECTS = 4  # of a run: each takes 10,000 tasks
 
 # Who asks in turn: an agent registers, is alive, writes to the next one, makes a task, claims the oldest that was made.
 # A task's title says in which project it is.

@@ -3,6 +3,7 @@ there; 1 is test_hub_identity.py, 17 is test_hub_sdk.py, and 8 and 12 have test_
 import hashlib
 import json
 import os
+import sqlite3
 import threading
 import time
 from urllib.parse import quote
@@ -129,6 +130,44 @@ def test_the_filter_is_configured():
 
 
 # ---- 4: modes, pause and revoke act ----
+
+def test_a_proposal_that_nobody_decides_expires():
+    """Its day is over: the clock is not waited for, its row says an earlier time."""
+    server = open_server().start()
+    try:
+        hub = Hub(server)
+        project, one = hub.project(), hub.agent(autonomy_mode="advisory")
+        tasks = [hub.task(project), hub.task(project)]
+        made = [hub.call("POST", f"/projects/{project}/tasks/{task}/claim", {"agent": one}) for task in tasks]
+        assert [m.status for m in made] == [202, 202]
+        late, early = (m.json()["proposal_id"] for m in made)
+        server.stop(remove=False)
+        db = sqlite3.connect(server.state / "data" / "atoll.db")
+        with db:
+            assert db.execute("UPDATE ask SET expires_ms = ? WHERE id = ?",
+                              (int(time.time() * 1000) - 1, late)).rowcount == 1
+        db.close()
+        server.start()
+        assert hub.ok("GET", f"/proposals/{late}")["state"] == "expired", "whether or not it is written down yet"
+        with server.sse("/api/v1/events?since=0&type=ask.expired") as stream:
+            assert late in stream.next(20 * harness.SLOW)["data"]
+        with hub.events("/events?since=0&hub=true") as events:
+            told = events.until("proposal_expired", seconds=20 * harness.SLOW, id=late)
+            assert (told["project"], told["task_id"], told["agent"], told["by"]) == (project, tasks[0], one, None)
+        assert server.get(f"/api/v1/asks/{late}").json()["state"] == "expired"
+        for verdict in ("approve", "reject"):
+            hub.refused(409, "expired", "POST", f"/proposals/{late}/{verdict}", {})
+        assert server.post(f"/api/v1/asks/{late}/decision", {"verdict": "allow"}).status == 409
+        assert hub.read(project, tasks[0])["claimed_by"] is None
+        again = hub.call("POST", f"/projects/{project}/tasks/{tasks[0]}/claim", {"agent": one})
+        assert again.status == 202 and again.json()["proposal_id"] not in (late, early), "it can be proposed anew"
+        hub.ok("POST", f"/proposals/{early}/approve", {})
+        assert hub.read(project, tasks[1])["claimed_by"] == one, "the other one is as good as before"
+        states = {p["id"]: p["state"] for p in hub.ok("GET", f"/proposals?project={project}")}
+        assert states == {late: "expired", early: "approved", again.json()["proposal_id"]: "pending"}
+    finally:
+        server.stop()
+
 
 def test_manual_does_not_claim(hub):
     project, one = hub.project(), hub.agent(autonomy_mode="manual")
