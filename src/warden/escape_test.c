@@ -196,6 +196,31 @@ TEST(without_a_user_namespace)
     rig_close();
 }
 
+static int unshare_user(uint64_t skips)
+{
+    pool_empty(); /* the one that it gets is made without, too */
+    box_skips = skips;
+    struct rig_box box = rig_create(rig_spec("probe"), "probe");
+    box_skips = 0;
+    int code = rig_sh(&box, "unshare --user true", 0)->code;
+    rig_destroy(&box);
+    pool_empty();
+    return code;
+}
+
+/* By the filter, and by a limit of the user namespace's own. */
+TEST(further_user_namespaces_are_off_twice)
+{
+    rig_open();
+    boxes_pool(0);
+    CHECK(unshare_user(0) != 0);
+    CHECK(unshare_user(BIT(BOX_STEP_SECCOMP)) != 0);
+    CHECK(unshare_user(BIT(BOX_STEP_USERNS)) != 0);
+    CHECK_INT(unshare_user(BIT(BOX_STEP_SECCOMP) | BIT(BOX_STEP_USERNS)), 0);
+    boxes_pool(4);
+    rig_close();
+}
+
 TEST(without_cgroups_nothing_is_counted)
 {
     rig_open();

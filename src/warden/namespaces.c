@@ -61,7 +61,8 @@ static _Noreturn void userns_child(int talk, bool nested)
 
     if (read(talk, &byte, 1) != 1)
         _exit(1);
-    byte = !nested && write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
+    byte = !nested && !box_skipped(BOX_STEP_USERNS) &&
+           write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
     if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
         _exit(0);
     _exit(1);
