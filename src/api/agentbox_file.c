@@ -383,7 +383,7 @@ static void give_up(struct fileop *op, enum err_code code, const char *text)
 /* The size is known: what is wanted of the file is said now. */
 static void read_head(struct fileop *op, uint64_t size)
 {
-    struct init_range range = { MIN(op->offset, size), 0 };
+    struct init_range range = { .offset = MIN(op->offset, size) };
     uint64_t left = size - range.offset;
 
     op->headed = true;

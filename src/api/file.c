@@ -53,7 +53,9 @@ int fileop_start(struct fileop *op, const char *const *args, bool input, struct 
 {
     struct box_job_spec spec = { .user = call_query(op->call, "user"),
                                  .args = args,
-                                 .input = input };
+                                 .input = input,
+                                 .side = strcmp(args[0], "read") == 0 &&
+                                         str_is(op->call->req->method, "GET") };
 
     if (box_job_start(op->box, &op->job, &spec, err) == 0)
         return 0;

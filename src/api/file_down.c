@@ -100,11 +100,13 @@ static void nonsense(struct fileop *op)
 
 /* ---- one file ---- */
 
+#define SIDE_LEAST 65536 /* less is as soon here by the usual way */
+
 /* The record has come: what is wanted of the file is said now. */
 static void head_file(struct fileop *op, uint64_t size)
 {
     struct http_req *req = op->call->req;
-    struct init_range range = { 0, size };
+    struct init_range range = { .len = size };
     uint64_t first = 0, last = 0;
     char range_text[HTTP_RANGE_TEXT_SIZE], length[24];
     enum http_range kind = http_range_parse(http_header(req, "range"), size, &first, &last);
@@ -121,7 +123,7 @@ static void head_file(struct fileop *op, uint64_t size)
         return;
     }
     if (kind == HTTP_RANGE_PART) {
-        range = (struct init_range){ first, last - first + 1 };
+        range = (struct init_range){ .offset = first, .len = last - first + 1 };
         more[count++] =
             (struct http_header){ STR("content-range"),
                                   http_range_text(range_text, kind, first, last, size) };
@@ -138,6 +140,7 @@ static void head_file(struct fileop *op, uint64_t size)
         http_reply_end(req, NULL, 0);
         return;
     }
+    range.side = range.len >= SIDE_LEAST && box_job_expect(&op->job, range.len);
     (void)box_job_put(&op->job, (struct str){ (const char *)&range, sizeof(range) });
     box_job_eof(&op->job);
 }

@@ -19,7 +19,11 @@ struct start {
     struct box_op wake; /* its sandbox was asleep… */
     struct box *box;
     struct exec_spec spec; /* …and this is what follows; texts in the arena */
+    struct timer again;    /* another of its name is being started… */
+    int64_t due_ms;        /* …and is waited for until then */
 };
+
+#define AGAIN_MS 10
 
 int tap_box(struct hub *hub, const char *name, struct box **out, struct err *err)
 {
@@ -126,6 +130,8 @@ static void start_done(struct box_op *op, const struct err *err)
     start_free(start);
 }
 
+static void start_again(struct timer *timer);
+
 static struct start *start_new(struct hub *hub, const char *agent, const char *reply)
 {
     struct start *start = xnew(struct start);
@@ -139,16 +145,65 @@ static struct start *start_new(struct hub *hub, const char *agent, const char *r
                                  .prepare = start_prepare,
                                  .record = start_record,
                                  .done = start_done };
+    start->again.fn = start_again;
     list_append(&hub->starts, &start->node);
     return start;
+}
+
+/* One that runs already under this name: told, and tapped. */
+static bool reuse(struct hub *hub, struct box *box, struct start *start, const char *name)
+{
+    struct box_exec *exec = session_named(box, name, true);
+    struct exec_view view;
+
+    if (!exec || !box_exec_term(exec))
+        return false;
+    box_exec_view(exec, &view);
+    say_started(hub, start, &view);
+    tap_exec(hub, exec, start->agent, false);
+    start_free(start);
+    return true;
+}
+
+/*
+ * A name that is taken by what has not started yet, for somebody else perhaps: whoever asks for a
+ * session of that name gets that one, as soon as it is there.
+ */
+static bool wait_for_other(struct start *start, const struct err *err)
+{
+    struct loop *loop = start->hub->socket.api->loop;
+
+    if (err->code != ERR_CONFLICT || !start->spec.tty || !start->spec.name)
+        return false;
+    if (!start->due_ms)
+        start->due_ms = loop_now(loop) + EXEC_START_MS;
+    if (loop_now(loop) >= start->due_ms)
+        return false;
+    timer_set(loop, &start->again, AGAIN_MS);
+    return true;
 }
 
 static int start_exec(struct start *start, struct err *err)
 {
     if (box_exec(start->box, &start->spec, &start->op, err) == 0)
         return 0;
+    if (start->hub && wait_for_other(start, err))
+        return 0;
     start_free(start);
     return -1;
+}
+
+static void start_again(struct timer *timer)
+{
+    struct start *start = container_of(timer, struct start, again);
+    struct hub *hub = start->hub;
+    struct err err = { 0 };
+
+    if (tap_box(hub, start->agent, &start->box, &err) < 0)
+        start_free(start);
+    else if (reuse(hub, start->box, start, start->spec.name) || start_exec(start, &err) == 0)
+        return;
+    hub_error(hub, err.msg);
 }
 
 static void start_woken(struct box_op *op, const struct err *failed)
@@ -224,21 +279,6 @@ int hub_send_command(struct hub *hub, const struct json *json, struct err *err)
                               .stdin_open = true,
                               .cwd = session_cwd(NULL, strcmp(view.user, "root") == 0) };
     return start_go(start, box, &spec, err);
-}
-
-/* One that runs already under this name: told, and tapped. */
-static bool reuse(struct hub *hub, struct box *box, struct start *start, const char *name)
-{
-    struct box_exec *exec = session_named(box, name, true);
-    struct exec_view view;
-
-    if (!exec || !box_exec_term(exec))
-        return false;
-    box_exec_view(exec, &view);
-    say_started(hub, start, &view);
-    tap_exec(hub, exec, start->agent, false);
-    start_free(start);
-    return true;
 }
 
 int hub_start_shell(struct hub *hub, const struct json *json, struct err *err)
@@ -451,6 +491,13 @@ void tap_starts_free(struct hub *hub)
 {
     struct list *node;
 
-    while ((node = list_pop(&hub->starts))) /* start_done frees them */
-        list_entry(node, struct start, node)->hub = NULL;
+    while ((node = list_pop(&hub->starts))) {
+        struct start *start = list_entry(node, struct start, node);
+
+        start->hub = NULL;
+        if (!timer_is_set(&start->again))
+            continue; /* start_done frees it */
+        timer_cancel(hub->socket.api->loop, &start->again);
+        start_free(start);
+    }
 }

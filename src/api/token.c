@@ -295,6 +295,16 @@ static const struct field session_fields[] = {
     { 0 },
 };
 
+static int set_cookie(struct call *call, const char *cookie, int64_t ms)
+{
+    const char *set = arena_printf(
+        &call->arena, SESSION_COOKIE "=%s; Path=/; HttpOnly; SameSite=Strict; Max-Age=%lld%s",
+        cookie, (long long)ms / 1000, call->tls ? "; Secure" : "");
+
+    call_header(call, "set-cookie", set);
+    return 0;
+}
+
 static void session_added(struct call *call)
 {
     auth_session_added(call->api->auth, call->state);
@@ -315,10 +325,7 @@ static int login_post(struct call *call, struct err *err)
     call->committed = session_added;
     call->object = arena_printf(&call->arena, "session/%s", row->id);
     snprintf(call->who.tenant, sizeof(call->who.tenant), "%s", row->tenant);
-    const char *set = arena_printf(
-        &call->arena, SESSION_COOKIE "=%s; Path=/; HttpOnly; SameSite=Strict; Max-Age=%lld%s",
-        cookie, LOGIN_SESSION_MS / 1000, call->tls ? "; Secure" : "");
-    call_header(call, "set-cookie", set);
+    set_cookie(call, cookie, LOGIN_SESSION_MS);
     struct session_view view = { csrf, role_name(row->role), row->tenant, row->expires_ms };
     return call_reply(call, &view);
 }
@@ -340,6 +347,69 @@ static void session_removed(struct call *call)
 {
     auth_session_ended(call->api->auth, call->who.id);
     event_streams_cut((struct api *)call->api, call->who.id);
+}
+
+/* ---- other tenants ---- */
+
+struct tenant_wish {
+    const char *tenant;
+};
+
+static const struct field tenant_wish_fields[] = {
+    FIELD(tenant_wish, tenant, F_STRING, F_REQUIRED, .min = 1, .max = TENANT_MAX,
+          .help = "Whose objects are to be seen"),
+    { 0 },
+};
+
+static void put_tenant(void *ctx, struct str tenant)
+{
+    struct json_out *json = ctx;
+
+    json_open(json, '{');
+    json_kv_str(json, "name", tenant);
+    json_close(json, '}');
+}
+
+static int tenants_get(struct call *call, struct err *err)
+{
+    struct json_out json = call_json(call);
+
+    json_open_list(&json, "items");
+    if (!principal_visits(&call->who))
+        put_tenant(&json, str_of(call->who.tenant));
+    else if (tenant_each(call->db, put_tenant, &json, err) < 0)
+        return -1;
+    json_close_list(&json);
+    return 0;
+}
+
+static void session_moved(struct call *call)
+{
+    session_removed(call);
+    session_added(call);
+}
+
+static int session_tenant_post(struct call *call, struct err *err)
+{
+    struct tenant_wish wish = { 0 };
+    struct session_row *row = arena_new(&call->arena, struct session_row);
+    char cookie[TOKEN_TEXT_SIZE], csrf[65];
+
+    if (call_decode(call, &wish, err) < 0)
+        return -1;
+    call->object = arena_printf(&call->arena, "tenant/%.64s", wish.tenant);
+    if (call->who.via != VIA_COOKIE)
+        return err_set(err, ERR_NOT_FOUND, "this caller has no browser session");
+    if (!principal_visits(&call->who))
+        return err_set(err, ERR_FORBIDDEN, "other tenants are for admins of tenant " TENANT_OWNER);
+    if (session_move(call->db, &call->who, wish.tenant, row, cookie, err) < 0)
+        return -1;
+    session_csrf(row, csrf);
+    call->state = row;
+    call->committed = session_moved;
+    set_cookie(call, cookie, row->expires_ms - clock_wall_ms());
+    struct session_view view = { csrf, role_name(row->role), row->tenant, row->expires_ms };
+    return call_reply(call, &view);
 }
 
 static int logout_post(struct call *call, struct err *err)
@@ -404,6 +474,25 @@ const struct route token_routes[] = {
       .fn = session_get,
       .gives = session_fields,
       .summary = "The browser's own session and its CSRF value." },
+    { .name = "tenant.list",
+      .method = "GET",
+      .path = "/api/v1/tenants",
+      .on = ON_READER,
+      .roles = ROLE_PEOPLE,
+      .fn = tenants_get,
+      .summary =
+          "The tenants that the caller can look at: its own, or of admins of the tenant that "
+          "owns the server all of them; `items` with `name`." },
+    { .name = "login.tenant",
+      .method = "POST",
+      .path = "/api/v1/session/tenant",
+      .on = ON_WRITER,
+      .roles = ROLE_PEOPLE,
+      .fn = session_tenant_post,
+      .takes = tenant_wish_fields,
+      .gives = session_fields,
+      .summary =
+          "Look at another tenant: the browser's session ends, and another one begins there." },
     { .name = "login.use",
       .method = "POST",
       .path = "/login",

@@ -169,6 +169,17 @@ struct session_row {
  */
 must_use int login_exchange(struct db *db, const char *code, struct session_row *out,
                             char cookie[TOKEN_TEXT_SIZE], struct err *err);
+/*
+ * Admins of the tenant that owns the server look at others: their session ends and another one
+ * begins, of that tenant, as long as the first would have lasted. Its id tells that it may go on to
+ * others, and back. Who may not was asked before (principal_visits). ERR_NOT_FOUND: no such tenant.
+ */
+#define VISIT_PREFIX "vis"
+bool principal_visits(const struct principal *who);
+must_use int session_move(struct db *db, const struct principal *who, const char *tenant,
+                          struct session_row *out, char cookie[TOKEN_TEXT_SIZE], struct err *err);
+must_use int tenant_each(struct db *db, void (*fn)(void *ctx, struct str tenant), void *ctx,
+                         struct err *err);
 /* ERR_NOT_FOUND when there is none, or it has ended already. */
 must_use int session_end(struct db *db, const char *id, struct err *err);
 void auth_session_added(struct auth *auth, const struct session_row *row);

@@ -95,30 +95,79 @@ static int insert_session(struct db *db, const struct session_row *row, int64_t 
     return query_run(q, err);
 }
 
-int login_exchange(struct db *db, const char *code, struct session_row *out,
-                   char cookie[TOKEN_TEXT_SIZE], struct err *err)
+/* Fills the rest of *row in: an id with this beginning, and a secret. */
+static int make_session(struct db *db, const char *prefix, struct session_row *row,
+                        char cookie[TOKEN_TEXT_SIZE], struct err *err)
 {
     int64_t now_ms = clock_wall_ms();
-    struct session_row row = { .expires_ms = now_ms + LOGIN_SESSION_MS };
     char text[TOKEN_TEXT_SIZE];
     autoquery struct query *count =
         db_query(db, "SELECT COUNT(*) FROM session WHERE ended_ms = 0 AND expires_ms > $1");
 
     query_i64(count, 1, now_ms);
-    if (use_code(db, str_of(code), now_ms, &row, err) < 0)
-        return -1;
     if (check_room(count, SESSIONS_MAX, "browser sessions", err) < 0)
         return -1;
-    id_make(row.id, "ses");
-    secret_make(SESSION_PREFIX, text, row.hash);
-    hmac_sha256((struct str){ text, sizeof(text) - 1 }, STR("atoll-csrf-v1"), row.csrf);
-    int rc = insert_session(db, &row, now_ms, err);
-    if (rc >= 0) {
-        *out = row;
+    id_make(row->id, prefix);
+    secret_make(SESSION_PREFIX, text, row->hash);
+    hmac_sha256((struct str){ text, sizeof(text) - 1 }, STR("atoll-csrf-v1"), row->csrf);
+    int rc = insert_session(db, row, now_ms, err);
+    if (rc >= 0)
         memcpy(cookie, text, sizeof(text));
-    }
     explicit_bzero(text, sizeof(text));
     return rc < 0 ? err_wrap(err, "login") : 0;
+}
+
+int login_exchange(struct db *db, const char *code, struct session_row *out,
+                   char cookie[TOKEN_TEXT_SIZE], struct err *err)
+{
+    int64_t now_ms = clock_wall_ms();
+    struct session_row row = { .expires_ms = now_ms + LOGIN_SESSION_MS };
+
+    if (use_code(db, str_of(code), now_ms, &row, err) < 0 ||
+        make_session(db, "ses", &row, cookie, err) < 0)
+        return -1;
+    *out = row;
+    return 0;
+}
+
+/* ---- other tenants ---- */
+
+bool principal_visits(const struct principal *who)
+{
+    if (who->via == VIA_COOKIE && str_starts(str_of(who->id), STR(VISIT_PREFIX)))
+        return true;
+    return who->role == ROLE_ADMIN && strcmp(who->tenant, TENANT_OWNER) == 0;
+}
+
+int session_move(struct db *db, const struct principal *who, const char *tenant,
+                 struct session_row *out, char cookie[TOKEN_TEXT_SIZE], struct err *err)
+{
+    struct session_row row = { .role = who->role, .expires_ms = who->expires_ms };
+    bool home = strcmp(tenant, TENANT_OWNER) == 0;
+    autoquery struct query *q = db_query(db, "SELECT 1 FROM tenant WHERE id = $1");
+
+    query_text(q, 1, tenant);
+    int rc = query_step(q, err);
+    if (rc < 0)
+        return -1;
+    if (rc == 0 || strlen(tenant) > TENANT_MAX)
+        return err_set(err, ERR_NOT_FOUND, "there is no tenant %.64s", tenant);
+    memcpy(row.tenant, tenant, strlen(tenant));
+    if (make_session(db, home ? "ses" : VISIT_PREFIX, &row, cookie, err) < 0 ||
+        session_end(db, who->id, err) < 0)
+        return -1;
+    *out = row;
+    return 0;
+}
+
+int tenant_each(struct db *db, void (*fn)(void *ctx, struct str tenant), void *ctx, struct err *err)
+{
+    autoquery struct query *q = db_query(db, "SELECT id FROM tenant ORDER BY id");
+    int rc;
+
+    while ((rc = query_step(q, err)) > 0)
+        fn(ctx, query_col_str(q, 0));
+    return rc;
 }
 
 int session_end(struct db *db, const char *id, struct err *err)

@@ -86,6 +86,7 @@ static void leave(struct box_job *job)
     if (!job->box)
         return;
     timer_cancel(job->box->boxes->loop, &job->timer);
+    side_close(job);
     list_remove(&job->node);
     job->box->jobs_count--;
     job->box->conns_count -= job->conn;
@@ -94,7 +95,7 @@ static void leave(struct box_job *job)
     job->in = (struct buf){ 0 };
 }
 
-static void end(struct box_job *job, const struct err *err)
+void job_end(struct box_job *job, const struct err *err)
 {
     metric_add(&jobs_total, err ? JOBS_FAILED : JOBS_DONE, 1);
     leave(job);
@@ -125,7 +126,7 @@ void job_lost(struct box_job *job, const char *why)
     struct err err = { 0 };
 
     err_set(&err, ERR_UNAVAILABLE, "%s", why);
-    end(job, &err);
+    job_end(job, &err);
 }
 
 static void on_timer(struct timer *timer)
@@ -143,7 +144,7 @@ static void on_timer(struct timer *timer)
     }
     err_set(&err, ERR_TIMEOUT, "sandbox %s does not answer", job->box->id);
     kill_it(job);
-    end(job, &err);
+    job_end(job, &err);
 }
 
 /* ---- starting ---- */
@@ -167,8 +168,11 @@ static int send_job(struct box_job *job, const struct box_job_spec *spec, bool r
     head.text_len = (uint32_t)texts.len;
     if (texts.len > INIT_PAYLOAD_MAX - sizeof(head))
         return err_set(err, ERR_LIMIT, "the path is too long");
+    int side = spec->side ? side_make(job) : -1;
+    if (side >= 0)
+        head.flags |= INIT_SIDE;
     if (!link_send(job->box, INIT_EXEC, job->number, &head, sizeof(head), texts.data, texts.len,
-                   -1))
+                   side))
         return err_set(err, ERR_UNAVAILABLE, "sandbox %s cannot be reached now", job->box->id);
     return 0;
 }
@@ -196,6 +200,7 @@ int box_job_start(struct box *box, struct box_job *job, const struct box_job_spe
     job->program = spec->program;
     job->errors.max = ERRORS_MAX;
     if (send_job(job, spec, root, err) < 0) {
+        side_close(job);
         job->box = NULL;
         return -1;
     }
@@ -229,7 +234,7 @@ void job_started(struct box_job *job, const struct init_started *answer)
     }
     err_set(&err, answer->step == INIT_STEP_LIMIT ? ERR_RATE : ERR_UNAVAILABLE,
             "the operation could not be started: %s", init_step_name(answer->step));
-    end(job, &err);
+    job_end(job, &err);
 }
 
 /* ---- output ---- */
@@ -278,6 +283,7 @@ void job_acknowledge(struct box_job *job)
 void box_job_pause(struct box_job *job)
 {
     job->paused = true;
+    side_mind(job);
 }
 
 void box_job_resume(struct box_job *job)
@@ -287,6 +293,7 @@ void box_job_resume(struct box_job *job)
     job->paused = false;
     job->moved_ms = clock_mono_ms();
     job_acknowledge(job);
+    side_mind(job);
 }
 
 void job_attach(struct box_job *job)
@@ -313,16 +320,24 @@ void job_exited(struct box_job *job, const struct init_exited *told)
         return;
     }
     (void)link_send(job->box, INIT_FORGET, job->number, NULL, 0, NULL, 0, -1);
+    if (told->code == 0 && job->side_left) {
+        job->exited = true; /* what it sent may still be on its way (side.c) */
+        job->moved_ms = clock_mono_ms();
+        err_set(&err, ERR_UNAVAILABLE, SIDE_SHORT);
+        if (!job->side_on)
+            job_end(job, &err);
+        return;
+    }
     if (told->code == 0 || (job->program && told->code > 0)) {
         job->code = told->code;
-        end(job, NULL);
+        job_end(job, NULL);
         return;
     }
     if (told->code == INIT_BUILTIN_FAILED)
         fault_err(&job->errors, &err);
     else
         err_set(&err, ERR_UNAVAILABLE, "the operation was killed in the sandbox");
-    end(job, &err);
+    job_end(job, &err);
 }
 
 void job_tick(struct box_job *job, bool *again)

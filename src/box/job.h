@@ -34,12 +34,17 @@ struct box_job {
     bool in_open, in_eof;
     int64_t moved_ms, start_due_ms;
     struct timer timer;
+    struct watch side;          /* side.c: a stream for bytes alone; fd 0: none */
+    uint64_t side_left;         /* of what was asked for there */
+    bool side_on, side_watched; /* bytes are to come there */
+    bool exited;                /* it has ended well, and not all of them have come yet */
 };
 
 struct box_job_spec {
     const char *user;        /* "agent", "root", or NULL: the sandbox's own */
     const char *const *args; /* the operation and its arguments, NULL-terminated */
     bool input;              /* input will follow */
+    bool side;               /* much may come: give it a stream for that, if there is one */
     bool ours;               /* nobody's wish: as root whoever the sandbox was made for */
     bool program;            /* args are a program and its arguments instead */
 };
@@ -51,6 +56,12 @@ void box_job_drop(struct box_job *job);
 /* Output may still come that is under way: INIT_RING_SIZE bytes at most. */
 void box_job_pause(struct box_job *job);
 void box_job_resume(struct box_job *job);
+
+/*
+ * What follows is so many bytes in the stream that was asked for; `data` gets them. False: there is
+ * none, and they come as output. Not before it has started.
+ */
+bool box_job_expect(struct box_job *job, uint64_t len);
 
 /* How much was taken; `room` tells when there is more. */
 size_t box_job_put(struct box_job *job, struct str data);

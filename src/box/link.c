@@ -199,7 +199,7 @@ static void list_jobs(struct box *box, const char *data, size_t count)
 
         if (there && !job->started)
             job_started(job, &(struct init_started){ .pid = 1 });
-        else if (!there && job->started)
+        else if (!there && job->started && !job->exited)
             job_lost(job, "the sandbox knows nothing of the operation any more");
     }
 }

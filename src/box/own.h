@@ -433,6 +433,18 @@ void job_deaf(struct box_job *job); /* nothing reads its input any more */
 void job_acknowledge(struct box_job *job);
 void job_attach(struct box_job *job);
 void job_tick(struct box_job *job, bool *again);
+void job_end(struct box_job *job, const struct err *err);
+
+/* ---- side.c ---- */
+
+#define SIDE_SHORT "the operation ended in the sandbox before all bytes had come"
+/* The end that its init gets, or -1: there is none, and it does without. */
+int side_make(struct box_job *job);
+void side_close(struct box_job *job);
+void side_mind(struct box_job *job); /* paused, or not any more */
+
+/* ---- job.c, too ---- */
+
 void job_pump(struct box_job *job); /* sends what there is room for */
 void job_lost(struct box_job *job, const char *why);
 void box_jobs_lost(struct box *box, const char *why);

@@ -167,6 +167,20 @@ static int act_make_link(void)
     return result(symlinkat("/etc/passwd", world.data_fd, "link"));
 }
 
+static int act_pair(void)
+{
+    int pair[2];
+
+    return result(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+}
+
+static int act_other_pair(void)
+{
+    int pair[2];
+
+    return result(socketpair(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+}
+
 static int act_socket(void)
 {
     return result(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -325,6 +339,8 @@ static const struct act {
     { "list /",                     act_list_root,       DONE,   EACCES },
     { "make a symbolic link",       act_make_link,       DONE,   KILLED },
     { "socket",                     act_socket,          DONE,   KILLED },
+    { "socketpair, unix",           act_pair,            DONE,   DONE },
+    { "socketpair, other",          act_other_pair,      EOPNOTSUPP, KILLED },
     { "connect",                    act_connect,         DONE,   KILLED },
     { "kill another process",       act_kill,            DONE,   KILLED },
     { "tgkill another process",     act_tgkill,          DONE,   KILLED },

@@ -316,26 +316,19 @@ static void woken(struct conn *conn, bool down, uint32_t events)
     }
 }
 
-/* Is it told of each change once? */
-bool conn_told_once(const struct watch *watch)
-{
-    return watch->events != UINT32_MAX && watch->events & (uint32_t)EPOLLET;
-}
-
 /*
  * What of it counts. 0: nothing, and it shall not be woken so again; but once that may be, since
- * often the end follows in the same turn. What does not count now must be told again when it does.
+ * often the end follows in the same turn.
  */
 static uint32_t counts(struct conn *conn, struct watch *watch, const struct tls_conn *tls,
                        uint32_t events, uint32_t wanted)
 {
     if (tls)
         return intercept_events(tls, watch, events);
-    uint32_t counted = events & (wanted | EPOLLERR | EPOLLHUP);
-    bool lost = conn_told_once(watch) && events & ~wanted & EPOLLIN;
-    if (lost || (!counted && conn->in_vain++))
+    events &= wanted | EPOLLERR | EPOLLHUP;
+    if (!events && conn->in_vain++)
         loop_change(conn->box->egress->loop, watch, wanted);
-    return counted;
+    return events;
 }
 
 static void on_down(struct watch *watch, uint32_t events)

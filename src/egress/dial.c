@@ -105,14 +105,6 @@ static void conn_connected(struct conn *conn)
     relay_start(conn);
 }
 
-/* What becomes a tunnel is told of each change once, so that nothing is to be changed there. */
-static uint32_t up_events(const struct conn *conn)
-{
-    bool tunnel = conn->kind != EGRESS_KIND_HTTP && !conn->opened;
-
-    return tunnel ? EPOLLIN | EPOLLOUT | (uint32_t)EPOLLET : EPOLLOUT;
-}
-
 /* The first address was looked at just now. */
 static bool connect_one(struct conn *conn)
 {
@@ -130,7 +122,7 @@ static bool connect_one(struct conn *conn)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (old < 0 && connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
         return false;
-    conn->up = (struct watch){ .fd = fd, .events = up_events(conn), .fn = conn_up_woken };
+    conn->up = (struct watch){ .fd = fd, .events = EPOLLOUT, .fn = conn_up_woken };
     if (loop_watch(conn->box->egress->loop, &conn->up, &err) < 0) {
         conn->up.fd = -1;
         return false;

@@ -192,7 +192,6 @@ void conn_timer(struct conn *conn, int64_t ms);
 void conn_stage(struct conn *conn, enum stage stage, int64_t ms);
 /* What it wants to be woken by. */
 void conn_wants(struct conn *conn, uint32_t down, uint32_t up);
-bool conn_told_once(const struct watch *watch);
 /* Reads from inside into conn->in; false when nothing more comes, or it was closed. */
 must_use bool conn_read(struct conn *conn, size_t max);
 /* Ends it with a record; what is said inside depends on its kind. */

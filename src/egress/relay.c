@@ -129,7 +129,7 @@ static enum moved begin(struct conn *conn, struct lane *lane)
 
     while (lane->first->len && moved == MOVED)
         moved = put_first(conn, lane);
-    return moved == MOVED ? WAITS : moved;
+    return moved;
 }
 
 static enum moved pump(struct conn *conn, struct lane *lane)
@@ -152,7 +152,7 @@ static enum moved pump(struct conn *conn, struct lane *lane)
     }
     if (!lane->held)
         pipe_give(conn->box->egress, lane);
-    return lane->shut ? WAITS : moved;
+    return moved;
 }
 
 static uint32_t events_of(const struct lane *from, const struct lane *to)
@@ -185,9 +185,6 @@ static void moved_on(struct conn *conn, bool down, uint32_t events, enum moved u
         conn_close(conn);
         return;
     }
-    /* There may be more now, of which it would not be told again. */
-    if ((up == MOVED || back == MOVED) && conn_told_once(&conn->up))
-        loop_change(conn->box->egress->loop, &conn->up, events_of(down_lane, up_lane));
     conn_wants(conn, events_of(up_lane, down_lane), events_of(down_lane, up_lane));
 }
 

@@ -42,7 +42,7 @@ static const struct operation {
 static char *out_mem; /* of the child alone */
 static size_t out_len;
 
-static int write_all(int fd, const char *data, size_t len)
+int builtin_write_all(int fd, const char *data, size_t len)
 {
     while (len) {
         ssize_t put = write(fd, data, len);
@@ -62,7 +62,7 @@ int builtin_flush(void)
     size_t len = out_len;
 
     out_len = 0;
-    return write_all(1, out_mem, len);
+    return builtin_write_all(1, out_mem, len);
 }
 
 static int put(void *ctx, const void *data, size_t len)
@@ -71,7 +71,7 @@ static int put(void *ctx, const void *data, size_t len)
     if (out_len + len > OUT_SIZE && builtin_flush() < 0)
         return -1;
     if (len >= OUT_SIZE)
-        return write_all(1, data, len);
+        return builtin_write_all(1, data, len);
     memcpy(out_mem + out_len, data, len);
     out_len += len;
     return 0;
@@ -87,7 +87,7 @@ static void put_fault(const struct tree_fail *fail)
 
     memcpy(text, &fault, sizeof(fault));
     memcpy(text + sizeof(fault), fail->path, fault.path_len);
-    if (write_all(2, text, sizeof(fault) + fault.path_len) < 0)
+    if (builtin_write_all(2, text, sizeof(fault) + fault.path_len) < 0)
         _exit(INIT_BUILTIN_FAILED + 1); /* nobody to tell */
 }
 
@@ -215,7 +215,9 @@ pid_t builtin_spawn(struct spawn *spawn)
     }
     if (pid > 0)
         return pid;
-    struct builtin job = { .args = spawn->argv + 1, .out = { .put = put } };
+    struct builtin job = { .args = spawn->argv + 1,
+                           .side = spawn->side != 0,
+                           .out = { .put = put } };
     if (run(spawn, &job) == 0)
         _exit(0);
     put_fault(&job.fail);

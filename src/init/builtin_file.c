@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 
 #include "init/init.h"
@@ -66,11 +67,13 @@ static int read_exactly(int fd, void *out, size_t len)
 }
 
 /* As long as the kernel moves pages by itself; what is left of the range is left to be copied. */
-static int give_pages(int fd, struct init_range *range)
+static int give_pages(int fd, int to, struct init_range *range)
 {
     while (range->len) {
         off_t at = (off_t)range->offset;
-        ssize_t moved = splice(fd, &at, 1, NULL, (size_t)MIN(range->len, (uint64_t)SPLICE), 0);
+        size_t most = (size_t)MIN(range->len, (uint64_t)SPLICE);
+        ssize_t moved =
+            to == SPAWN_SIDE ? sendfile(to, fd, &at, most) : splice(fd, &at, to, NULL, most, 0);
 
         if (moved < 0 && errno == EINTR)
             continue;
@@ -100,7 +103,8 @@ int builtin_read(struct builtin *job)
         return builtin_sys(job, NULL);
     if (read_exactly(0, &range, sizeof(range)) < 0)
         return 0; /* they only wanted to know */
-    if (give_pages(fd, &range) < 0)
+    int to = job->side && range.side ? SPAWN_SIDE : 1;
+    if (give_pages(fd, to, &range) < 0)
         return builtin_sys(job, path);
     while (range.len) {
         ssize_t got =
@@ -110,7 +114,7 @@ int builtin_read(struct builtin *job)
             return builtin_sys(job, path);
         if (got == 0)
             return tree_fail(&job->fail, TREE_SYSTEM, ENODATA, path); /* it has shrunk */
-        if (job->out.put(job->out.ctx, chunk, (size_t)got) < 0)
+        if (builtin_write_all(to, chunk, (size_t)got) < 0)
             return builtin_sys(job, NULL);
         range.offset += (uint64_t)got;
         range.len -= (uint64_t)got;

@@ -307,12 +307,14 @@ void exec_start(uint32_t id, const struct init_exec *wish, const char *text, siz
     bool beside = wish->flags & INIT_TEXT_FD;
     char *copy = NULL;
 
-    if (beside ? fd < 0 : wish->text_len != len) {
+    if ((beside ? fd < 0 : wish->text_len != len) || (wish->flags & INIT_SIDE && fd < 0)) {
         (void)refuse(answer, INIT_STEP_TEXT, EINVAL);
         return;
     }
     if (beside)
         text = copy = read_texts(fd, wish->text_len);
+    if (wish->flags & INIT_SIDE)
+        spawn_.side = fd;
     snprintf(mark, sizeof(mark), "ATOLL_EXEC=%u", id);
     char **list = text && wish->text_len && id ? list_new(wish) : NULL;
     /* The frame is ours until the next one is read, and nobody writes to it. */

@@ -93,12 +93,15 @@ struct spawn {
     char **argv, **env, **files; /* files: rules as in wire/init.h, ended by NULL */
     const char *cwd;
     int stdio[3];
+    int side; /* of a file operation: where its bytes go, as SPAWN_SIDE in it; 0: none */
     bool tty, as_root, builtin;
     uint32_t nofile;
     /* what happened in the child, through shared memory */
     int error;
     uint32_t step;
 };
+
+#define SPAWN_SIDE 3
 
 /* The pid, or -1 with spawn->error and ->step. */
 pid_t spawn(struct spawn *spawn);
@@ -123,11 +126,13 @@ pid_t builtin_spawn(struct spawn *spawn);
 /* What the operations share, in that process. */
 struct builtin {
     char **args; /* after the operation's name */
+    bool side;   /* SPAWN_SIDE is there */
     struct tree_sink out;
     struct tree_fail fail;
 };
 
 must_use int builtin_flush(void);
+must_use int builtin_write_all(int fd, const char *data, size_t len);
 /* A descriptor that stands for the directory of `path`, and its last name; -1 with the fault. */
 must_use int builtin_parent(struct builtin *job, const char *path, char name[]);
 must_use int builtin_sys(struct builtin *job, const char *path); /* -1, from errno */

@@ -553,3 +553,26 @@ TEST(a_terminal_whose_command_has_ended_gets_no_end_of_input)
     CHECK_INT(typed[0], 'S');
     rig_clear();
 }
+
+/* One descriptor comes beside a frame, and only a file operation has a use for a stream. */
+TEST(a_stream_beside_an_operation_is_there_or_it_is_refused)
+{
+    struct {
+        struct init_head head;
+        struct init_exec exec;
+    } sent = { { INIT_MAGIC, INIT_EXEC, 0, 1, sizeof(sent.exec) },
+               { .argc = 1, .text_len = 4, .flags = INIT_BUILTIN | INIT_SIDE } };
+    struct init_started answer;
+
+    rig_begin();
+    CHECK(init_frame_ok(&sent, sizeof(sent), true));
+    exec_start(400000, &sent.exec, "x\0/", 4, -1, &answer);
+    CHECK(answer.pid == 0 && answer.error == EINVAL && answer.step == INIT_STEP_TEXT);
+    exec_start(400001, &sent.exec, "x\0/", 4, rig_end, &answer);
+    CHECK(answer.pid > 0);
+    sent.exec.flags |= INIT_TEXT_FD;
+    CHECK(!init_frame_ok(&sent, sizeof(sent), true));
+    sent.exec.flags = INIT_SIDE;
+    CHECK(!init_frame_ok(&sent, sizeof(sent), true));
+    rig_clear();
+}

@@ -173,7 +173,9 @@ int spawn_become(struct spawn *spawn)
     int refused = files_enter(spawn->files, &which);
     if (refused)
         return fail(spawn, INIT_STEP_FILES + which, refused);
-    syscall(SYS_close_range, 3, ~0u, 0);
+    if (spawn->side && dup2(spawn->side, SPAWN_SIDE) < 0)
+        return fail(spawn, INIT_STEP_SPAWN, errno);
+    syscall(SYS_close_range, spawn->side ? SPAWN_SIDE + 1 : 3, ~0u, 0);
     if (spawn->nofile) {
         struct rlimit limit = { spawn->nofile, spawn->nofile };
 

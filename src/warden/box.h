@@ -12,6 +12,7 @@
  *   boxes.h       the table of them and their lives     make.c      one box: before and after clone
  *   child.c       between clone and exec                 mounts.c    its root
  *   namespaces.c  user and network                       cgroup.c    limits, usage, freezer
+ *   cgroup_io.c   limits of disks                        cgroup_spare.c  groups that serve again
  *   record.c      what is on disk: adoption and sweep    applied.c   what the kernel says holds
  *   skeleton.c    the lower layer of the default image   lean.c      where a root is put together
  *   sweep.c       its mounts, when all else is gone       net.h       its way out
@@ -102,11 +103,13 @@ uint32_t cgroup_lost(void);
 const char *cgroup_missing(void); /* the first controller that is, or NULL */
 void cgroup_close(bool remove);
 const char *cgroup_mode(void); /* "v1", "v2", "hybrid", "none" */
-/* `ahead`: those that were made before under this number become its own; -1: none. */
-must_use int cgroup_make(const char *id, int ahead, const struct box_spec *spec);
+must_use int cgroup_make(const char *id, const struct box_spec *spec);
+/* cgroup_spare.c: one more in each hierarchy, up to so many. */
 #define CGROUP_AHEAD 4
-void cgroup_make_ahead(unsigned number);
-void cgroup_drop_ahead(unsigned number);
+#define CGROUP_KEPT 8 /* of those that boxes had: more than that are removed */
+void cgroup_make_ahead(void);
+/* Looks at those that boxes had: true when it is to be called again in a moment. */
+bool cgroup_tidy(void);
 must_use int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent);
 /* For each disk there is; 0 leaves it, BOX_IO_FREE lifts it. Then the same for disks that are new.
  */
@@ -197,7 +200,6 @@ struct box_report {
 /* What there is of a box before it is asked for. */
 struct box_ahead {
     int userns, netns;
-    int groups; /* their number, or -1 */
 };
 
 /*

@@ -25,9 +25,11 @@ struct box {
     bool gone;     /* its process 1 has ended and was waited for */
     bool frozen;   /* perhaps: it was asked to be, or nobody knows */
     pid_t pid;
-    int pidfd;        /* while it is made, and of an adopted one; else -1 */
-    int link, report; /* while it is made; else -1 */
-    int mounts;       /* while it ends: its mount namespace, or -1 */
+    int pidfd;            /* while it is made, and of an adopted one; else -1 */
+    int link, report;     /* while it is made; else -1 */
+    int mounts;           /* while it ends: its mount namespace, or -1 */
+    int users;            /* likewise its user namespace, if another may have it */
+    uint64_t users_inode; /* which one that is */
     uint32_t landlock_abi;
     bool nested;     /* user namespaces can be made inside */
     bool in_memory;  /* no disk and nothing of the host's is mounted in it */
@@ -96,6 +98,7 @@ void say_answer(struct box *box, struct wire_msg *msg, int error, const int *fds
 void pool_on(bool on); /* off: nothing is made ahead any more */
 /* Something was taken, or an index became free: fills up when all is quiet. */
 void pool_wish(void);
+void pool_left(void); /* likewise, and a box has left its cgroups */
 int64_t pool_due_ms(void);
 void pool_run_due(int64_t now_ms);
 /* Gives back all, whatever its size. */
@@ -105,6 +108,13 @@ void pool_empty(void);
  * Nested: user namespaces can be made inside; there are none of that kind in the pool.
  */
 struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step);
+/* The user namespace of a box that is about to be killed, or -1; and for the next, once it is gone.
+ */
+#define USERS_MAX 8
+must_use int users_hold(const struct box *box);
+void users_keep(uint32_t slot, int *fd);
+unsigned users_count(void);
+uint64_t users_inode(int fd); /* 0: it cannot be told */
 
 /* ---- life.c ---- */
 

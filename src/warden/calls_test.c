@@ -277,6 +277,7 @@ static bool one_fails(enum role role, unsigned at, const char *state, struct rig
     struct wire_msg spec = rig_spec("calls"),
                     end = { .verb = WIRE_BOX_DESTROY, .name.id = "calls" };
 
+    pool_empty(); /* its user namespace is made, too */
     *shared = (struct shared){ .traced = true, .cycle = true, .role = role, .at = at };
     struct rig_heard heard = ask(&spec);
     if (heard.msg.status == 0) {

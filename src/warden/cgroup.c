@@ -31,7 +31,6 @@
 #define NAME_SIZE CGROUP_NAME
 #define ASIDE "warden.self"
 #define PROBE "/probe.self"
-#define AHEAD ".ahead%u"
 
 enum controller { C_MEMORY, C_CPU, C_CPUACCT, C_PIDS, C_FREEZER, C_IO, C_COUNT };
 #define C_NEEDED C_IO /* those before it */
@@ -425,8 +424,9 @@ int cgroup_open_some(const char *mountinfo, const char *self, const char *name)
 
 void cgroup_close(bool remove)
 {
-    for (unsigned number = 0; remove && number < CGROUP_AHEAD; number++)
-        cgroup_drop_ahead(number); /* of a warden before us, too */
+    if (remove)
+        spares_drop(); /* of a warden before us, too */
+    spares_forget();
     for (unsigned i = 0; i < hierarchy_count; i++) {
         if (remove && hierarchies[i].v2 && hierarchies[i].fd >= 0)
             step_back(&hierarchies[i]);
@@ -526,48 +526,37 @@ int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_pe
     return cpu_percent ? limit_cpu(id, cpu_percent) : 0;
 }
 
-/* ---- made ahead ---- */
+/* ---- groups that are there ---- */
 
-/*
- * Groups of v1 can get another name, which is quicker than to make one; and there are five to make.
- * No process was ever in them. Before the first box there is nowhere to make any.
- */
-void cgroup_make_ahead(unsigned number)
+struct cgroup_place cgroup_dir(unsigned number)
 {
-    char name[NAME_SIZE];
-
-    snprintf(name, sizeof(name), AHEAD, number);
-    for (unsigned i = 0; i < hierarchy_count; i++)
-        if (!hierarchies[i].v2 && !hierarchies[i].rare && hierarchies[i].fd >= 0)
-            (void)!mkdirat(hierarchies[i].fd, name, 0755); /* or it is made when it is needed */
+    return number < hierarchy_count
+               ? (struct cgroup_place){ hierarchies[number].fd, hierarchies[number].v2 }
+               : (struct cgroup_place){ .fd = CGROUP_NONE };
 }
 
-void cgroup_drop_ahead(unsigned number)
+unsigned cgroup_what(unsigned number)
 {
-    char name[NAME_SIZE];
+    const unsigned bits = hierarchies[number].controllers;
 
-    snprintf(name, sizeof(name), AHEAD, number);
-    for (unsigned i = 0; i < hierarchy_count; i++)
-        if (!hierarchies[i].v2 && hierarchies[i].fd >= 0)
-            unlinkat(hierarchies[i].fd, name, AT_REMOVEDIR);
+    return (bits >> C_MEMORY & 1 ? CGROUP_MEMORY : 0) | (bits >> C_CPU & 1 ? CGROUP_CPU : 0) |
+           (bits >> C_CPUACCT & 1 ? CGROUP_CPUACCT : 0) | (bits >> C_PIDS & 1 ? CGROUP_PIDS : 0) |
+           (bits >> C_FREEZER & 1 ? CGROUP_FREEZER : 0) | (bits >> C_IO & 1 ? CGROUP_RARE : 0);
 }
 
-static int make_in(struct hierarchy *h, const char *id, int ahead)
+static int make_in(unsigned number, const char *id)
 {
-    char name[NAME_SIZE];
+    struct hierarchy *h = &hierarchies[number];
 
     if (h->fd < 0 && open_one(h, true) < 0)
         return -1;
-    snprintf(name, sizeof(name), AHEAD, (unsigned)ahead);
-    if (ahead >= 0 && !h->v2 && renameat(h->fd, name, h->fd, id) == 0)
-        return 0;
-    return mkdirat(h->fd, id, 0755);
+    return spare_take(number, id) ? 0 : mkdirat(h->fd, id, 0755);
 }
 
-int cgroup_make(const char *id, int ahead, const struct box_spec *spec)
+int cgroup_make(const char *id, const struct box_spec *spec)
 {
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if (!hierarchies[i].rare && make_in(&hierarchies[i], id, ahead) < 0)
+        if (!hierarchies[i].rare && make_in(i, id) < 0)
             return -1;
     if (has(C_IO) && cgroup_io(id, spec->io_bytes, spec->io_ops) < 0)
         return -1;
@@ -698,8 +687,8 @@ int cgroup_remove(const char *id)
     int rc = 0;
 
     for (unsigned i = 0; i < hierarchy_count; i++)
-        if (hierarchies[i].fd >= 0 && unlinkat(hierarchies[i].fd, id, AT_REMOVEDIR) < 0 &&
-            errno != ENOENT)
+        if (hierarchies[i].fd >= 0 && !spare_give(i, id) &&
+            unlinkat(hierarchies[i].fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT)
             rc = -1;
     return rc;
 }

@@ -1,4 +1,4 @@
-/* cgroup - what cgroup.c and cgroup_io.c share. */
+/* cgroup - what cgroup.c, cgroup_io.c and cgroup_spare.c share. */
 #pragma once
 
 #include "warden/box.h"
@@ -16,5 +16,22 @@ struct cgroup_place cgroup_io_place(void);
 struct cgroup_place cgroup_pids_place(void);
 /* Makes the directory of ours if it must; ENOTSUP: there is no such controller. */
 must_use int cgroup_io_open(void);
+/* The hierarchies by number, CGROUP_NONE after the last; and what is in one. */
+enum {
+    CGROUP_MEMORY = 1,
+    CGROUP_CPU = 2,
+    CGROUP_CPUACCT = 4,
+    CGROUP_PIDS = 8,
+    CGROUP_FREEZER = 16,
+    CGROUP_RARE = 32 /* limits of io, which are not set back */
+};
+struct cgroup_place cgroup_dir(unsigned number);
+unsigned cgroup_what(unsigned number);
+/* One that is ready gets this name; false: there is none. */
+must_use bool spare_take(unsigned number, const char *id);
+/* It is nobody's any more, under a name of ours; false: it is to be removed. */
+must_use bool spare_give(unsigned number, const char *id);
+void spares_drop(void);
+void spares_forget(void);
 ssize_t cgroup_read(int dir, const char *path, char *out, size_t size);
 must_use int cgroup_write(int dir, const char *path, const char *text);

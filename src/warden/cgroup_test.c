@@ -112,7 +112,7 @@ static void make_box(void)
 {
     struct box_spec none = { .memory = 0 };
 
-    CHECK_INT(cgroup_make("box1", -1, &none), 0);
+    CHECK_INT(cgroup_make("box1", &none), 0);
     FILES(BOX, "memory.max", "memory.swap.max", "cpu.max", "pids.max", "cgroup.freeze", "io.max");
 }
 
@@ -416,7 +416,7 @@ TEST(a_missing_controller_is_named)
     }
     make_v2("\n"); /* with nothing to set, nothing is set */
     CHECK_INT(open_with(v2_mount(), true), 0);
-    CHECK_INT(cgroup_make("box1", -1, &spec), 0);
+    CHECK_INT(cgroup_make("box1", &spec), 0);
     CHECK_STR(saw("v2/svc/ours/cgroup.subtree_control"), "");
     cgroup_close(false);
 }

@@ -34,7 +34,8 @@ struct bits {
 static struct slot {
     bool made; /* then: */
     struct net net;
-    int kept; /* memory for the egress process, which it finds again after its death; -1: none */
+    int kept; /* memory for the egress process, which it finds again after its death; -1: no such
+                 process was told of this box yet */
 } slots[BOX_SLOTS];
 static struct bits untold; /* slots */
 static struct bits unmade; /* of adopted boxes, whose sockets could not be made yet */
@@ -104,6 +105,17 @@ static bool tell(const struct wire_msg *msg, const int *fds, unsigned count)
     return false;
 }
 
+/* Of a size that whoever holds it cannot change. Without it, names end with the process. */
+static int kept_make(void)
+{
+    autoclose int fd = memfd_create("egress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || ftruncate(fd, EGRESS_KEPT_SIZE) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
 static bool tell_slot(uint32_t slot)
 {
     const struct box *box = table_at(slot);
@@ -116,6 +128,8 @@ static bool tell_slot(uint32_t slot)
         msg.egress.flags = slots[slot].net.steer >= 0 ? EGRESS_STEERED : 0;
         memcpy(msg.egress.name.id, box->id, BOX_ID_SIZE);
         count = net_fds(&slots[slot].net, fds);
+        if (slots[slot].kept < 0)
+            slots[slot].kept = kept_make();
         if (slots[slot].kept >= 0) {
             msg.egress.flags |= EGRESS_KEPT;
             fds[count++] = slots[slot].kept;
@@ -176,23 +190,12 @@ void net_leave(uint32_t slot)
     tell_all();
 }
 
-/* Of a size that whoever holds it cannot change. Without it, names end with the process. */
-static int kept_make(void)
-{
-    autoclose int fd = memfd_create("egress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    if (fd < 0 || ftruncate(fd, EGRESS_KEPT_SIZE) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
-        return -1;
-    return take_fd(&fd);
-}
-
 void net_keep(uint32_t slot, struct net *net)
 {
     net_leave(slot);
     if (net->dns < 0)
         return;
-    slots[slot] = (struct slot){ true, *net, kept_make() };
+    slots[slot] = (struct slot){ true, *net, -1 };
     *net = NET_NONE;
 }
 

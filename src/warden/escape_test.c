@@ -359,6 +359,26 @@ TEST(too_much_memory_is_told_from_a_kill)
     rig_close();
 }
 
+/* The same where nothing counts: it is their guards that these limits hold by. */
+TEST(without_their_guards_processes_memory_and_descriptors_have_no_end)
+{
+    rig_open();
+    struct wire_msg spec = rig_spec("free");
+    spec.spec.memory = 32u << 20;
+    spec.spec.pids = 16;
+    spec.spec.nofile = 32;
+    box_skips = BIT(BOX_STEP_ENTER_CGROUP) | BIT(BOX_STEP_RLIMITS);
+    struct rig_box box = rig_create(spec, "free");
+    box_skips = 0;
+    struct rig_ran *ran =
+        rig_sh(&box, "i=0; while [ $i -lt 40 ]; do sleep 1 & i=$((i+1)); done; wait; echo all", 0);
+    CHECK_STR(ran->out, "all\n");
+    CHECK_STR(rig_sh(&box, "head -c 48M /dev/zero | tail | wc -c", 0)->out, "50331648\n");
+    CHECK(strtoul(rig_sh(&box, "ulimit -Hn", 0)->out, NULL, 10) > 32);
+    rig_destroy(&box);
+    rig_close();
+}
+
 TEST(a_full_disk_is_full_inside)
 {
     rig_open();

@@ -87,8 +87,9 @@ static void ended(struct box *box)
     if (box->upper)
         disks_sync();
     sweep_take(&box->mounts);
+    users_keep(table_slot(box), &box->users);
     table_leave(box);
-    pool_wish();
+    pool_left();
 }
 
 static void end_try(struct box *box)
@@ -166,7 +167,7 @@ void life_create(const struct wire_msg *request)
     const struct box_spec *spec = &request->spec;
     struct box_begun begun;
     enum box_step step = BOX_STEP_SPEC;
-    struct box_ahead ahead = { -1, -1, -1 };
+    struct box_ahead ahead = { -1, -1 };
     int refused = check_new(request);
 
     if (refused == EINPROGRESS)
@@ -183,6 +184,7 @@ void life_create(const struct wire_msg *request)
     box->nested = spec->profile == SECCOMP_NESTING;
     table_set_upper(box, spec->upper);
     box->in_memory = !spec->upper && !spec->layer_count;
+    box->users_inode = users_inode(ahead.userns);
     if (box_begin(&box_host, spec, table_slot(box), &ahead, &begun, &step) < 0) {
         box->error = errno;
         box->step = step;
@@ -272,8 +274,10 @@ void life_destroy(const struct wire_msg *request)
         box->error = 0;
     }
     say_later(box, request);
-    if (box->state == BOX_RUNNING)
+    if (box->state == BOX_RUNNING) {
         box->mounts = sweep_hold(box);
+        box->users = users_hold(box);
+    }
     if (box->state != BOX_ENDING)
         end_begin(box);
 }

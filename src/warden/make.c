@@ -74,10 +74,10 @@ int box_connect(const struct box_host *host, const char *id)
     return take_fd(&fd);
 }
 
-static int prepare(const struct box_host *host, const struct box_spec *spec, int groups,
-                   struct box_fds *fds, int link[2], enum box_step *step)
+static int prepare(const struct box_host *host, const struct box_spec *spec, struct box_fds *fds,
+                   int link[2], enum box_step *step)
 {
-    TRY(BOX_STEP_CGROUP, cgroup_make(spec->id, groups, spec));
+    TRY(BOX_STEP_CGROUP, cgroup_make(spec->id, spec));
     TRY(BOX_STEP_CGROUP, cgroup_doors(spec->id, &fds->doors));
     TRY(BOX_STEP_SOCKET, fds->listen = make_listener(host, spec->id));
     TRY(BOX_STEP_SOCKET, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
@@ -180,7 +180,7 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
     for (size_t i = 0; i < ARRAY_LEN(fds.layers); i++)
         fds.layers[i] = -1;
     *out = (struct box_begun){ .pidfd = -1, .link = -1, .report = -1 };
-    int rc = prepare(host, spec, ahead->groups, &fds, link, step);
+    int rc = prepare(host, spec, &fds, link, step);
     if (rc == 0)
         rc = start(host, spec, slot, &fds, out, step);
     int error = errno;

@@ -95,15 +95,17 @@ static int make_scratch(const struct box_spec *spec)
     if (tree < 0 || at < 0 || tree_attach(tree, at) < 0)
         return -1;
     static const char *const dirs[] = { "lower", "up", "disk", "root", "up/upper", "up/work" };
+    static const char *const open_dirs[] = { "up/tmp", "up/shm" };
     autoclose int scratch = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-        if (mkdirat(scratch, dirs[i], 0755) < 0 || fchmodat(scratch, dirs[i], 0755, 0) < 0)
-            return -1;
-    return mkdirat(scratch, "up/tmp", 01777) < 0 || mkdirat(scratch, "up/shm", 01777) < 0 ||
-                   fchmodat(scratch, "up/tmp", 01777, 0) < 0 ||
-                   fchmodat(scratch, "up/shm", 01777, 0) < 0
-               ? -1
-               : 0;
+    int rc = 0;
+    mode_t before = umask(0); /* they have the modes that are named here */
+
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(dirs); i++)
+        rc = mkdirat(scratch, dirs[i], 0755);
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(open_dirs); i++)
+        rc = mkdirat(scratch, open_dirs[i], 01777);
+    umask(before);
+    return rc;
 }
 
 int tree_detach(int dir_fd)

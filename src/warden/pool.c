@@ -1,12 +1,18 @@
 /*
  * A user and a network namespace cost more than the rest of a box together, its cgroups of v1 not
- * much less. A few are made ahead, each for one free index, when nothing else is to be done; none
- * is ever used twice.
+ * much less. A few are made ahead, each for one free index, when nothing else is to be done.
+ *
+ * No network namespace is ever used twice: what was done in it may be seen in it. A user namespace
+ * is a map of ids, which the next box at the same index would get again, and a limit of 0 further
+ * ones; nobody inside can change either, and keys, which it would hold too, cannot be made inside.
+ * So that of a box that was destroyed serves the next one, unless ones inside of it were allowed.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -16,39 +22,97 @@
 
 #define POOL_SIZE CGROUP_AHEAD
 #define POOL_REST_MS 1    /* after the last request, before the pool is filled */
+#define TIDY_MS 5         /* until groups are looked at again that were not empty */
 #define POOL_PAUSE_MS 500 /* after a namespace could not be made */
 
 static struct {
     uint32_t slot;
-    struct box_ahead ahead; /* its groups have the number of its place here */
+    struct box_ahead ahead;
 } pool[POOL_SIZE];
 static unsigned pool_count, pool_size = POOL_SIZE;
-static int64_t due_ms;
+static int64_t due_ms, tidy_ms;
 static bool pool_is_on;
 
 void pool_on(bool on)
 {
     pool_is_on = on;
-    due_ms = 0;
+    due_ms = tidy_ms = 0;
 }
 
 int64_t pool_due_ms(void)
 {
-    return due_ms;
+    return !due_ms || (tidy_ms && tidy_ms < due_ms) ? tidy_ms : due_ms;
 }
+
+/* ---- user namespaces that serve again ---- */
+
+static struct {
+    uint32_t slot;
+    int fd;
+} used[USERS_MAX];
+static unsigned used_count;
+
+unsigned users_count(void)
+{
+    return used_count;
+}
+
+uint64_t users_inode(int fd)
+{
+    struct stat st;
+
+    return fd < 0 || fstat(fd, &st) < 0 ? 0 : st.st_ino;
+}
+
+int users_hold(const struct box *box)
+{
+    char path[64];
+
+    if (!box->users_inode || box->nested || box->pidfd >= 0 || box->gone || box_host.rootless)
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)box->pid);
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return users_inode(fd) == box->users_inode ? take_fd(&fd) : -1;
+}
+
+void users_keep(uint32_t slot, int *fd)
+{
+    if (*fd >= 0 && used_count < USERS_MAX && pool_is_on) {
+        used[used_count].slot = slot;
+        used[used_count++].fd = take_fd(fd);
+    }
+    close_one(fd);
+}
+
+static int users_take(uint32_t slot)
+{
+    for (unsigned i = 0; i < used_count; i++)
+        if (used[i].slot == slot) {
+            int fd = used[i].fd;
+
+            used[i] = used[--used_count];
+            return fd;
+        }
+    return -1;
+}
+
+/* ---- pairs ---- */
 
 static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box_step *step)
 {
     struct net net = NET_NONE;
     struct userns_making making;
+    autoclose int user = nested ? -1 : users_take(slot);
+    bool again = user >= 0;
 
-    *out = (struct box_ahead){ -1, -1, -1 };
+    *out = (struct box_ahead){ -1, -1 };
     *step = BOX_STEP_USERNS;
-    if (userns_begin(&box_host, slot, nested, &making) < 0)
+    if (again ? box_fault_now() : userns_begin(&box_host, slot, nested, &making) < 0)
         return -1;
     autoclose int network = box_host.rootless ? rootless_netns(&net) : netns_make(&net);
     int error = errno;
-    autoclose int user = userns_finish(&making);
+    if (!again)
+        user = userns_finish(&making);
     if (network >= 0 && user >= 0) {
         net_keep(slot, &net);
         out->userns = take_fd(&user);
@@ -86,8 +150,7 @@ static int fill_one(void)
         return 0;
     if (pair_make(table_slot(box), false, &pool[pool_count].ahead, &step) < 0)
         return -1;
-    cgroup_make_ahead(pool_count);
-    pool[pool_count].ahead.groups = (int)pool_count;
+    cgroup_make_ahead();
     table_reserve(box, true);
     pool[pool_count++].slot = table_slot(box);
     return 1;
@@ -99,12 +162,18 @@ void pool_wish(void)
         due_ms = clock_mono_ms() + POOL_REST_MS;
 }
 
+void pool_left(void)
+{
+    if (pool_is_on && !tidy_ms)
+        tidy_ms = clock_mono_ms() + POOL_REST_MS;
+    pool_wish();
+}
+
 static void give_back(unsigned keep)
 {
     while (pool_count > keep) {
         table_reserve(table_at(pool[--pool_count].slot), false);
         net_leave(pool[pool_count].slot);
-        cgroup_drop_ahead(pool_count);
         close(pool[pool_count].ahead.userns);
         close(pool[pool_count].ahead.netns);
     }
@@ -113,6 +182,8 @@ static void give_back(unsigned keep)
 void pool_empty(void)
 {
     give_back(0);
+    while (used_count)
+        close(used[--used_count].fd);
 }
 
 void boxes_pool(unsigned size)
@@ -124,6 +195,8 @@ void boxes_pool(unsigned size)
 
 void pool_run_due(int64_t now_ms)
 {
+    if (tidy_ms && tidy_ms <= now_ms)
+        tidy_ms = cgroup_tidy() ? clock_mono_ms() + TIDY_MS : 0;
     if (!due_ms || due_ms > now_ms)
         return;
     due_ms = 0;

@@ -136,9 +136,13 @@ void table_reserve(const struct box *box, bool reserved)
 
 void table_take(struct box *box, const char *id, enum box_state state)
 {
-    *box = (struct box){
-        .state = (uint8_t)state, .pidfd = -1, .link = -1, .report = -1, .mounts = -1, .status = -1
-    };
+    *box = (struct box){ .state = (uint8_t)state,
+                         .pidfd = -1,
+                         .link = -1,
+                         .report = -1,
+                         .mounts = -1,
+                         .users = -1,
+                         .status = -1 };
     memcpy(box->id, id, BOX_ID_SIZE);
     chain_in(box, BY_ID);
     table_reserve(box, true);
@@ -172,6 +176,7 @@ void table_leave(struct box *box)
     close_one(&box->link);
     close_one(&box->report);
     close_one(&box->mounts);
+    close_one(&box->users);
     chain_out(box, BY_ID);
     if (box->pid)
         chain_out(box, BY_PID);
@@ -179,7 +184,7 @@ void table_leave(struct box *box)
         chain_out(box, BY_UPPER);
     table_reserve(box, false);
     net_leave(table_slot(box));
-    *box = (struct box){ .pidfd = -1, .link = -1, .report = -1, .mounts = -1 };
+    *box = (struct box){ .pidfd = -1, .link = -1, .report = -1, .mounts = -1, .users = -1 };
     while (top && boxes[top - 1].state == BOX_FREE)
         top--;
 }

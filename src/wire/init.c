@@ -48,6 +48,8 @@ static bool exec_ok(const char *body)
     struct init_exec exec;
 
     memcpy(&exec, body, sizeof(exec));
+    if (exec.flags & INIT_SIDE && (!(exec.flags & INIT_BUILTIN) || exec.flags & INIT_TEXT_FD))
+        return false; /* there is one descriptor beside a frame */
     return exec.filec <= INIT_FILES_MAX && !(exec.filec && exec.flags & INIT_BUILTIN);
 }
 

@@ -28,7 +28,7 @@
  * heads and READY itself never change, so that any two versions can tell each other apart.
  */
 #ifndef INIT_VERSION /* a build for tests is of another release */
-#define INIT_VERSION 3
+#define INIT_VERSION 4
 #endif
 /*
  * What process 1 needs to serve as the workload's user and to look after it; the warden leaves it
@@ -90,6 +90,7 @@ enum init_exec_flag {
     INIT_AS_ROOT = 4,    /* user 0 inside, with the short capability list */
     INIT_TEXT_FD = 8,    /* the texts are in the descriptor beside the frame */
     INIT_BUILTIN = 16,   /* argv is a file operation of init's own, see below */
+    INIT_SIDE = 32,      /* the descriptor beside the frame is a stream for the operation's bytes */
 };
 
 /*
@@ -158,6 +159,7 @@ struct init_fault {
 
 struct init_range {
     uint64_t offset, len;
+    uint64_t side; /* 1: into the stream that came with the operation, not its output */
 };
 
 struct init_unpacked {

@@ -3,15 +3,17 @@
  * programs in one loop. Every line of output is a name and the microseconds of each round.
  *
  * box cycle ROUNDS STATE [NAME=COMMAND…]: create, /bin/true, destroy. `cold` takes namespaces from
- * the pool, `fresh` makes them on the way; `warm` is a command in one made before, `exec` one in
- * one that runs; `pause`; `spawn`, `vfork` and each COMMAND (words, no quotes) for comparison;
- * `inside` is vfork+exec by a program that runs in a sandbox: what is left to us is the rest.
+ * the pool, `fresh` makes that of the network on the way (those of users serve again: pool.c);
+ * `warm` is a command in one made before, `exec` one in one that runs; `pause`; `spawn`, `vfork`
+ * and each COMMAND (words, no quotes) for comparison; `inside` is vfork+exec by a program that runs
+ * in a sandbox: what is left to us is the rest.
  *
  * box loop SECONDS STATE [COMMAND…]: the number of cycles, or of runs of COMMAND.
  *
  * box many COUNT STATE: `one`: commands in one of one; `few`: one in each of MANY_EACH, when there
- * are no more; `all`: one in each of MANY_EACH of COUNT; kB of memory for each of the first
- * MANY_FEW and of all, and what is left after.
+ * are no more; `all`: one in each of MANY_EACH of COUNT; `create_at_N`: microseconds for each of
+ * the MANY_FEW before the N-th; kB of memory for each of the first MANY_FEW and of all, and what is
+ * left after.
  *
  * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
  *
@@ -30,6 +32,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -192,7 +195,8 @@ static void ask_name(uint16_t verb, const struct made *made)
 
 static void destroy(struct made *made)
 {
-    close(made->link);
+    if (made->link >= 0)
+        close(made->link);
     ask_name(WIRE_BOX_DESTROY, made);
 }
 
@@ -457,6 +461,70 @@ static double kb_each(double now)
     return count ? sorted[count / 2] : 0;
 }
 
+/*
+ * Connections to inits are the api process's: in this one, which has the warden's own descriptors,
+ * five thousand would not fit below a limit of 20,000. So another process holds them here, too.
+ */
+static void give_link(int holder, int *link)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } beside = { 0 };
+    struct iovec part = { (void *)(uintptr_t) "", 1 };
+    struct msghdr msg = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof(beside)
+    };
+    struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), link, sizeof(int));
+    if (sendmsg(holder, &msg, MSG_NOSIGNAL) < 0)
+        die("give a connection away");
+    close(*link);
+    *link = -1;
+}
+
+static pid_t holder_pid;
+
+static int start_holder(void)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        die("socketpair");
+    holder_pid = fork();
+    if (holder_pid < 0)
+        die("fork");
+    if (holder_pid > 0) {
+        close(pair[1]);
+        return pair[0];
+    }
+    dup2(pair[1], 0);
+    syscall(SYS_close_range, 3u, ~0u, 0); /* nothing of the warden's */
+    for (;;) {
+        char bytes[CMSG_SPACE(sizeof(int))], byte;
+        struct iovec part = { &byte, 1 };
+        struct msghdr msg = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = bytes, .msg_controllen = sizeof(bytes)
+        };
+
+        if (recvmsg(0, &msg, MSG_CMSG_CLOEXEC) <= 0)
+            _exit(0);
+    }
+}
+
+/* Is it one of those in which commands run when there are `count`? */
+static bool is_asked(unsigned number, unsigned count)
+{
+    for (unsigned i = 0; i < MANY_EACH; i++)
+        if (i * 7919u % count == number)
+            return true;
+    return false;
+}
+
 static unsigned left;
 static void see(const char id[BOX_ID_SIZE])
 {
@@ -470,12 +538,20 @@ static void run_many(unsigned count)
 
     if (count > BOX_SLOTS)
         exit(64);
+    int holder = start_holder();
     all[0] = create(0);
     settle();
     print_execs("one", all, 1);
-    double kb = 0, begin = now_us();
+    double kb = 0, begin = now_us(), since = begin;
     for (unsigned i = 1; i < count; i++) {
         all[i] = create(i);
+        if (i >= MANY_EACH && !is_asked(i, count))
+            give_link(holder, &all[i].link);
+        if (i % MANY_FEW == 0) { /* does making one take longer, the more there are? */
+            printf("create_at_%u %.0f\n", i, (now_us() - since) / MANY_FEW);
+            fflush(stdout);
+            since = now_us();
+        }
         if (i % MANY_STEP == 0) {
             settle();
             kb = kb_each(available_kb());
@@ -488,6 +564,7 @@ static void run_many(unsigned count)
             settle();
             print_execs("few", all, MANY_EACH);
             begin += now_us() - pause;
+            since += now_us() - pause;
         }
     }
     printf("create_ms %.0f\n", (now_us() - begin) / 1e3);
@@ -495,6 +572,8 @@ static void run_many(unsigned count)
     printf("kb_each %.1f\n", kb);
     print_execs("all", all, count);
     begin = now_us();
+    close(holder);
+    waitpid(holder_pid, NULL, 0);
     for (unsigned i = 0; i < count; i++)
         destroy(&all[i]);
     printf("destroy_ms %.0f\n", (now_us() - begin) / 1e3);

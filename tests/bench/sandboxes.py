@@ -149,7 +149,7 @@ def cycle(bench):
     against("create + exec + destroy vs bwrap", "cold", "bwrap", 0.75)
     against("  vs crun with a filter like Docker's", "cold", "crun", 0.15)
     against("  vs runc with the same", "cold", "runc", 0.08)
-    against("  namespaces made on the way, vs bwrap", "fresh", "bwrap", 0.75)
+    against("  network namespace made on the way, vs bwrap", "fresh", "bwrap", 0.75)
     tail = p99(got["cold"]) / statistics.median(got["cold"])
     bench.row("  p99 vs its own median", p99(got["cold"]) / 1000, statistics.median(got["cold"]) / 1000, tail, "<= 3 x",
               tail <= 3, "ms")

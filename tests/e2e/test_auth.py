@@ -66,7 +66,8 @@ POLICY = {
     **{f"file.{verb}": STEER | {"agent"} for verb in ("write", "append", "mkdir", "move", "remove")},
     **{f"tree.{verb}": PEOPLE | {"agent"} for verb in ("read", "manifest")},
     "tree.write": STEER | {"agent"},
-    "login.link": PEOPLE, "login.session": PEOPLE, "login.end": PEOPLE,
+    "login.link": PEOPLE, "login.session": PEOPLE, "login.tenant": PEOPLE, "tenant.list": PEOPLE,
+    "login.end": PEOPLE,
     **{f"hub.{what}": PEOPLE | {"agent"} for what in (
         "list_agents", "read_agent", "read_revocation", "list_revocations", "read_checkpoint", "list_capabilities",
         "match_capability", "read_autonomy", "read_graph", "read_history", "read_thread", "read_inbox", "list_channels",

@@ -339,7 +339,10 @@ def test_egress(server, page, box):
 
 def test_the_events_of_one(server, page, box):
     go(page, f"sandboxes/{box}/events")
+    page.wait("document.querySelector('.events .tbody [role=row]')", WAIT)
+    page.run("document.querySelector('.scroll').scrollTop = 1e6; null")  # the oldest; only what is in sight is drawn
     says(page, "sandbox.created")
+    page.run("document.querySelector('.scroll').scrollTop = 0; null")
     server.post(f"{BOXES}/{box}/pause")
     says(page, "sandbox.paused")
     server.post(f"{BOXES}/{box}/resume")
@@ -420,6 +423,34 @@ def test_only_what_the_role_may(server, chromium):
     says(looker, "What isolates it")
     assert not looker.run("document.querySelector('.actions')")
     server.delete(f"{BOXES}/{made}")
+
+
+def test_another_tenant(server, chromium):
+    """Who owns the server looks at other tenants and comes back; nobody else does, by page or by request."""
+    theirs = server.post("/api/v1/tokens", {"name": "far", "role": "admin", "tenant": "faraway"}).json()["token"]
+    made = server.post(BOXES, {"name": "far-box"}, token=theirs).json()["id"]
+    page = chromium.page()
+    dash.login(server, page)
+    fill(page, "Tenant switch", "faraway")
+    page.wait(f"document.querySelector('main')?.innerText.includes('far-box') && {field('Tenant switch')}", WAIT)
+    assert page.run(field("Tenant switch") + ".value") == "faraway"
+    fill(page, "Tenant switch", "default")
+    page.wait(f"{field('Tenant switch')}?.value === 'default' && "
+              "document.querySelector('header [role=status]')?.innerText === 'Live'", WAIT)
+    assert "far-box" not in page.text()
+    page.open("about:blank")
+    # An admin of another tenant is at home there.
+    link = server.post("/api/v1/login-links", token=theirs).json()["url_path"]
+    other = chromium.page()
+    other.open(server.url + link)
+    says(other, "faraway")
+    assert not other.run(field("Tenant switch"))
+    reply = other.run("""(async () => { const { csrf } = await (await fetch('/api/v1/session')).json();
+        return (await fetch('/api/v1/session/tenant', { method: 'POST', body: '{"tenant":"default"}',
+            headers: { 'content-type': 'application/json', 'x-atoll-csrf': csrf } })).status; })()""")
+    assert reply == 403
+    other.open("about:blank")
+    server.delete(f"{BOXES}/{made}", token=theirs)
 
 
 def test_nothing_complained(page):

@@ -1,6 +1,8 @@
 """The dashboard as a page: what agents write stays text, it works without a mouse and without eyes, large lists are
 smooth, several people see the same, and a server that was killed leaves no gap."""
 import json
+import os
+import signal
 import time
 import urllib.parse
 
@@ -241,9 +243,10 @@ def test_a_killed_server_leaves_no_gap(server, chromium):
     box = server.post(BOXES, {"name": "meanwhile"}).json()["id"]
     says(page, "meanwhile 29")
     page.wait("document.querySelector('header [role=status]').innerText === 'Live'", WAIT)
-    seen = sorted(page.run("[...document.querySelectorAll('.tbody .seq')].map((s) => Number(s.textContent))"))
     newest = server.get("/api/v1/events?limit=1").json()["head"]
-    wanted = list(range(max(first, seen[0]), newest + 1))
+    page.wait(f"document.querySelector('.tbody .seq')?.textContent === '{newest}'", WAIT)
+    seen = sorted(page.run("[...document.querySelectorAll('.tbody .seq')].map((s) => Number(s.textContent))"))
+    wanted = list(range(max(first, seen[0]), newest + 1))  # what is in sight
     assert [seq for seq in seen if seq >= wanted[0]] == wanted
     go(page, "sandboxes")
     says(page, "meanwhile")
@@ -283,3 +286,55 @@ def test_the_first_view_is_there_at_once(server, chromium):
     print(f"largest paint after {took:.0f} ms")
     assert took < 1000 * harness.SLOW
     page.open("about:blank")
+
+
+# ---- what would stop it, had it got that far ----
+
+GOT_IN = """(async () => { const add = (tag, set) => { const e = Object.assign(document.createElement(tag), set);
+        document.body.append(e); return e; };
+    add('script', { textContent: 'window.owned = 1' });
+    add('div', { innerHTML: '<img src=x onerror="window.owned = 2"><b style="color: red" id="dressed">x</b>' });
+    add('a', { href: 'javascript:window.owned=3' }).click();
+    const image = await new Promise((done) => add('img', { src: 'http://127.0.0.2:9/x.png',
+        onload: () => done('loaded'), onerror: () => done('refused') }));
+    const call = await fetch('http://127.0.0.2:9/').then(() => 'sent', () => 'refused');
+    await new Promise((done) => setTimeout(done, 200));
+    return [window.owned ?? null, image, call, getComputedStyle(document.querySelector('#dressed')).color]; })()"""
+
+
+def test_the_policy_stops_what_got_in(server, chromium):
+    """Markup in the page, as if a guard had failed: it runs nothing, loads nothing, tells nobody."""
+    page = chromium.page()
+    dash.login(server, page)
+    owned, image, call, colour = page.run(GOT_IN)
+    assert (owned, image, call) == (None, "refused", "refused") and colour != "rgb(255, 0, 0)"
+    told = " ".join(page.complaints())
+    for what in ("script-src", "style-src", "img-src", "connect-src"):
+        assert f"{what} 'self'" in told, (what, told)
+    page.open("about:blank")
+
+
+def test_a_socket_that_is_left_before_it_is_open(server, chromium):
+    """Somebody who is faster than the server is no mistake: the browser has nothing to complain about."""
+    box = server.post(BOXES, {"name": "brief"}).json()["id"]
+    terminal = server.post(f"{BOXES}/{box}/terminals", {"name": "t", "command": "exec sh"}).json()["id"]
+    page = chromium.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source="""window.opened = []; window.WebSocket =
+        class extends WebSocket { constructor(...args) { super(...args); window.opened.push(this); } };""")
+    dash.login(server, page, f"sandboxes/{box}/terminals/{terminal}")
+    says(page, "you type")
+    go(page, "sandboxes")
+    api = server.api_pid()
+    os.kill(api, signal.SIGSTOP)
+    try:
+        go(page, f"sandboxes/{box}")
+        page.wait("window.opened.some((ws) => ws.readyState === WebSocket.CONNECTING)", WAIT)
+        go(page, "events")
+        page.wait("document.querySelector('h1')?.innerText === 'Events'", WAIT)
+        time.sleep(0.3)  # until the page has said that it wants no figures any more
+    finally:
+        os.kill(api, signal.SIGCONT)
+    page.wait("window.opened.slice(1).every((ws) => ws.readyState === WebSocket.CLOSED)", WAIT)
+    assert [one for one in page.complaints() if "WebSocket" in one] == []
+    page.open("about:blank")
+    server.delete(f"{BOXES}/{box}")

@@ -1,6 +1,9 @@
 """How much a sandbox may move, and how often at once: at each limit and one beyond, across deaths of the process."""
+import contextlib
+import fcntl
 import json
 import os
+import pathlib
 import socket
 
 import egress_rig
@@ -10,6 +13,7 @@ import world
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 PROXY = (egress_rig.SELF, egress_rig.PROXY)
+LARGE = 32  # EGRESS_PIPES_LARGE
 HALF = 100_000
 LIMIT = 2 * HALF  # of an echo: so much there, so much back
 
@@ -225,6 +229,50 @@ def test_connections_at_once(here, egress):
     waiting.settimeout(10)
     assert b" 200 " in waiting.recv(100), "until one ends"
     for sock in [*socks, waiting]:
+        sock.close()
+
+
+def pipes(pid):
+    """Sizes of those that a process has."""
+    found = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{fd}"
+        with contextlib.suppress(FileNotFoundError):  # they come and go
+            name = os.readlink(path)
+            if name.startswith("pipe:") and name not in found:
+                mine = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+                found[name] = fcntl.fcntl(mine, fcntl.F_GETPIPE_SZ)
+                os.close(mine)
+    return list(found.values())
+
+
+def test_so_many_pipes_are_large(here, egress):
+    """Tunnels whose client does not read hold one each; the kernel has only so much for all of them."""
+    box, before = egress.add("one", "allow good.example:9000"), len(pipes(egress.process.pid))
+
+    def small_buffers():
+        world.enter(box.namespace)
+        pathlib.Path("/proc/sys/net/ipv4/tcp_wmem").write_text("4096 16384 32768")
+
+    def stuck():
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(10)
+        sock.connect(PROXY)
+        sock.sendall(b"CONNECT good.example:9000 HTTP/1.1\r\n\r\n")
+        assert b" 200 " in sock.recv(100)
+        sock.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            for _ in range(32):
+                sock.sendall(bytes(16384))
+        return sock
+
+    world.in_thread(small_buffers)
+    socks = [box.run(stuck) for _ in range(LARGE + 2)]
+    sizes = harness.wait_until(lambda: (got := pipes(egress.process.pid)) and len(got) >= before + LARGE + 2 and got,
+                               10, "pipes")
+    assert sizes.count(1 << 20) == LARGE and all(size <= 65536 for size in sizes if size != 1 << 20), sizes
+    for sock in socks:
         sock.close()
 
 

@@ -135,7 +135,7 @@ def test_a_request_that_is_allowed_is_composed_anew(here, egress):
 
 
 def test_records_say_what_was_asked_for(here, egress):
-    """Where that is seen, up to the question mark, cut off where there is no more room; and nothing that is malformed."""
+    """Where that is seen, up to the question mark, cut off where there is no more room; nothing that is malformed."""
     box = egress.add("one", "allow good.example", "allow good.example:9000")
     long = "/" + "x" * 300
     get(box, "http://good.example/a/b?key=secret")
@@ -436,6 +436,48 @@ def test_a_rule_taken_back_closes_its_tunnels_and_no_others(here, egress):
     assert flow[0]["revoked"] == 1
     good.close()
     other.close()
+
+
+def test_a_far_end_that_speaks_first_is_heard(here, egress):
+    """Also when it has spoken before anybody looked: what comes with the connection is not told again."""
+    here.listen(2222, lambda conn, address, port: (conn.sendall(b"hello"), conn.recv(1)))
+    box, count = egress.add("one", "allow good.example:2222"), 60
+    egress.process.send_signal(signal.SIGSTOP)
+    try:
+        socks = [box.run(lambda: socket.create_connection(PROXY, 10)) for _ in range(count)]
+        for sock in socks:
+            sock.sendall(b"CONNECT good.example:2222 HTTP/1.1\r\n\r\n")
+    finally:
+        egress.process.send_signal(signal.SIGCONT)
+    for sock in socks:
+        data = b""
+        while not data.endswith(b"\r\n\r\nhello"):
+            piece = sock.recv(100)
+            assert piece, data
+            data += piece
+        sock.close()
+
+
+def test_much_in_a_tunnel_arrives_though_nothing_follows(here, egress):
+    """More than is moved in one turn, all of it there before the first byte is taken."""
+    size = 24 << 20
+    here.listen(2222, lambda conn, address, port: (conn.recv(1), conn.sendall(bytes(size)), conn.recv(1)))
+    box = egress.add("one", "allow good.example:2222")
+
+    def inside():
+        with socket.create_connection(PROXY, 30) as sock:
+            sock.sendall(b"CONNECT good.example:2222 HTTP/1.1\r\n\r\n")
+            assert b" 200 " in sock.recv(100)
+            sock.sendall(b"x")
+            egress.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.2)  # its buffers fill meanwhile
+            egress.process.send_signal(signal.SIGCONT)
+            got = 0
+            while got < size:
+                got += len(sock.recv(1 << 20))
+            return got
+
+    assert box.run(inside) == size
 
 
 def test_what_was_said_before_a_request_counts_for_it(here, egress):

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import socket
 import subprocess
 import tarfile
 import threading
@@ -192,6 +193,71 @@ def test_sparse_five_gigabytes(box, place):
     assert box.get(place("s"), "/stat").json()["size"] == size
     assert box.get(place("s"), headers={"Range": "bytes=-4"}).body == b"\0end"
     assert box.get(place("s"), headers={"Range": f"bytes={size}-"}).status == 416
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_sizes_around_those_that_come_by_a_way_of_their_own(box, place, http2):
+    """64 KiB and more come beside the frames; whole, in part and over each protocol they are the same."""
+    data = random.Random(3).randbytes(3_000_000)
+    assert box.put(place("r"), data).status in (200, 201)
+
+    def curl(*args):
+        done = subprocess.run(["curl", "-sS", *(["--http2-prior-knowledge"] if http2 else []), *args,
+                               "-H", f"Authorization: Bearer {box.server.token}", "-H", f"Host: {box.server.host}",
+                               f"http://127.0.0.1:{box.server.port}{box.url('', place('r'))}"], capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert curl() == data
+    for size in (1, 65535, 65536, 65537, 262144, 262145, 2_999_000):
+        assert curl("-r", f"777-{776 + size}") == data[777:777 + size], size
+
+
+@contextlib.contextmanager
+def half_read(box, path):
+    """A download whose reader has had the head and a little, and has stopped."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        sock.settimeout(30 * harness.SLOW)
+        sock.connect(("127.0.0.1", box.server.port))
+        sock.sendall((f"GET {box.url('', path)} HTTP/1.1\r\nHost: {box.server.host}\r\n"
+                      f"Authorization: Bearer {box.server.token}\r\n\r\n").encode())
+        got = b""
+        while len(got) < 10000:
+            got += sock.recv(4096)
+        head, body = got.split(b"\r\n\r\n", 1)
+        assert head.startswith(b"HTTP/1.1 200") and b"content-length: 16777216" in head.lower(), head
+
+        def rest():
+            left = bytearray(body)
+            while len(left) < 16777216:
+                with contextlib.suppress(ConnectionResetError):
+                    more = sock.recv(1 << 20)
+                    left += more
+                    if more:
+                        continue
+                break
+            return left
+        yield rest
+
+
+def test_a_file_that_changes_while_it_is_read(box, place):
+    """One that shrinks ends the connection: less than was promised never looks whole. One that grows is as long as
+    it was; one that is removed is read to its end; and with its sandbox all of it ends."""
+    name = place("changes")
+    make = f"cd /workspace; head -c 16777216 /dev/zero > {name}"
+    for change, whole in ((f"truncate -s 1000000 /workspace/{name}", False),
+                          (f"echo more >> /workspace/{name}", True), (f"rm /workspace/{name}", True)):
+        box.sh(make)
+        with half_read(box, name) as rest:
+            box.sh(change)
+            got = rest()
+            assert (len(got) == 16777216) == whole and not got.strip(b"\0"), (change, len(got))
+    other = Files(box.server)
+    other.sh(make.replace(name, "f"))
+    with half_read(other, "f") as rest:
+        assert box.server.delete(f"{BOXES}/{other.id}").status == 200
+        assert len(rest()) < 16777216
 
 
 def test_a_reader_that_goes_away_ends_the_operation(box, place):

@@ -404,6 +404,8 @@ def test_pty_ws_join_type_and_close(server, agent):
         Pty(server, sid, protocol="other")
     assert refused.value.status == 400
     assert json.loads(refused.value.body) == {"error": "unsupported_subprotocol", "supported": ["pty-ws.v1"]}
+    screen = f"/api/v1/sessions/{sid}/screen"
+    harness.wait_until(lambda: b"one" in server.get(screen).body, 20 * harness.SLOW, "what it prints")
     with Pty(server, sid) as one, Pty(server, sid, protocol=None) as two:
         assert one.hello["payload"]["session"]["session_id"] == sid
         assert one.hello["payload"]["server_info"]["name"] == "atoll"
@@ -506,6 +508,17 @@ def test_nobody_attaches_by_these_either(server, agent):
     operator = server.new_token("operator")["token"]
     assert server.request("DELETE", f"/api/v1/sessions/{sid}", token=operator).status == 403  # admins only
     kill(server, "closed-doors")
+
+
+def test_one_shell_for_all_who_ask_at_once(server, agent):
+    """Asked for again before it has begun, it is the same one: nobody is told that its name is taken."""
+    for _ in range(5):
+        with hub(server) as one, hub(server) as two:
+            for ws in (one, two, one):
+                ws.send({"type": "start_shell", "agent_id": agent})
+            got = [ws.until(type="shell_started")["command_id"] for ws in (one, two, one)]
+            assert len(set(got)) == 1, got
+        kill(server, "main")
 
 
 def test_a_socket_that_closes_midway_leaves_no_trace(server, agent):

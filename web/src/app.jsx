@@ -11,9 +11,10 @@ import { Help, Palette, openHelp, openPalette } from "./palette.jsx";
 import { Questions } from "./questions.jsx";
 import { Sandboxes } from "./sandboxes.jsx";
 import { go, route, to } from "./router.js";
-import { boxName, boxes, connection, hear, logout, maySteer, session, waiting, whoami } from "./state.js";
+import { api, get } from "./api.js";
+import { boxName, connection, hear, logout, maySteer, moveTo, session, waiting, whoami } from "./state.js";
 import { nextTheme, theme } from "./theme.js";
-import { Asking, Lazy, Toasts, toast } from "./ui.jsx";
+import { Asking, Lazy, Toasts, act, toast, useLoad } from "./ui.jsx";
 
 const words = { connecting: "Connecting…", live: "Live", lost: "Connection lost, trying again…" };
 
@@ -72,7 +73,8 @@ function Watch() {
         () =>
             hear(({ type, data }) => {
                 if (type !== "ask.created") return;
-                const text = `${boxName(data.sandbox)} asks: ${describe(data)}`;
+                const who = data.sandbox ? boxName(data.sandbox) : (data.action?.agent ?? "somebody");
+                const text = `${who} asks: ${describe(data)}`;
                 toast(text, { link: to`questions`, linkText: "Answer", ms: 15000 });
                 if (document.hidden && globalThis.Notification?.permission === "granted")
                     new Notification("Atoll", { body: text, tag: data.id });
@@ -146,8 +148,33 @@ function ProjectSwitch() {
     );
 }
 
-function Header() {
+// Who owns the server looks at other tenants too; for everybody else it is the name of theirs.
+function Tenant() {
     const me = whoami.value;
+    const found = useLoad(() => get(api`tenants`).then((page) => page.items.map((one) => one.name)), [me?.tenant]);
+    const names = found.data ?? [];
+    if (names.length < 2)
+        return (
+            <span class="who quiet" title={`${me?.role} of ${me?.tenant}`}>
+                {me?.tenant === "default" ? me.role : `${me?.tenant} · ${me?.role}`}
+            </span>
+        );
+    return (
+        <select
+            class="project"
+            aria-label="Tenant switch"
+            value={me.tenant}
+            onChange={(e) => act(() => moveTo(e.currentTarget.value))}>
+            {names.map((name) => (
+                <option key={name} value={name}>
+                    {name}
+                </option>
+            ))}
+        </select>
+    );
+}
+
+function Header() {
     const [first = "sandboxes"] = route.value.parts;
     return (
         <header>
@@ -162,7 +189,7 @@ function Header() {
             </a>
             <a class="brand" href={to`sandboxes`}>
                 <img src="/assets/icon.svg" alt="" width="22" height="22" />
-                Atoll
+                <span>Atoll</span>
             </a>
             <nav class="views" aria-label="Views">
                 {views
@@ -185,9 +212,7 @@ function Header() {
             <p class={"state " + connection.value} role="status" aria-label="Connection">
                 {words[connection.value]}
             </p>
-            <span class="who quiet" title={`${me?.role} of ${me?.tenant}`}>
-                {me?.tenant} · {me?.role}
-            </span>
+            <Tenant />
             <button type="button" class="find" onClick={openPalette} title="Ctrl-K">
                 <span>Find</span> <kbd>Ctrl K</kbd>
             </button>
@@ -241,7 +266,6 @@ export function App() {
             </main>
         );
     if (state === "out") return <LoggedOut why={why} />;
-    void boxes.value.size;
     return (
         <>
             <Watch />

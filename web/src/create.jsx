@@ -223,8 +223,10 @@ function Input({ field, bad }) {
         return (
             <label class="check">
                 <input type="checkbox" name={field.name} value="1" />
-                {field.label}
-                {field.help && <small class="quiet">{field.help}</small>}
+                <span>
+                    {field.label}
+                    {field.help && <small class="quiet">{field.help}</small>}
+                </span>
             </label>
         );
     return (

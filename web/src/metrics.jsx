@@ -46,6 +46,7 @@ export function Metrics({ project }) {
             </section>
             <section class="card">
                 <h2>Who finished</h2>
+                {Object.keys(is.agent_throughput ?? {}).length === 0 && <Empty>Nobody yet.</Empty>}
                 <Facts
                     rows={Object.entries(is.agent_throughput ?? {}).map(([who, count]) => [
                         who || "nobody",

@@ -41,6 +41,9 @@ async function deny(one, at_once) {
     if (said) await act(() => decide(one, "deny", said.note), "Denied");
 }
 
+// A sandbox, or an agent of the hub.
+const whose = (one) => (one.sandbox ? boxName(one.sandbox) : (one.action?.agent ?? "somebody"));
+
 function Question({ one }) {
     const left = Date.parse(one.expires_at) - now.value;
     const key = (event) => {
@@ -69,11 +72,16 @@ function Question({ one }) {
                 class="card question"
                 tabindex={0}
                 onKeyDown={key}
-                aria-label={`Question of ${boxName(one.sandbox)}`}
+                aria-label={`Question of ${whose(one)}`}
                 data-ask={one.id}>
                 <div class="bar">
                     <h2>
-                        <a href={to`sandboxes/${one.sandbox}`}>{boxName(one.sandbox)}</a> asks: {one.kind}
+                        {one.sandbox ? (
+                            <a href={to`sandboxes/${one.sandbox}`}>{boxName(one.sandbox)}</a>
+                        ) : (
+                            <a href={to`agents/${whose(one)}`}>{whose(one)}</a>
+                        )}{" "}
+                        asks: {one.kind}
                     </h2>
                     {one.expires_at && (
                         <span class={"chip " + (left < 15000 ? "s-failed" : "")} role="timer">
@@ -81,6 +89,11 @@ function Question({ one }) {
                         </span>
                     )}
                 </div>
+                {one.action?.title && (
+                    <p class="big">
+                        {one.action.do} <a href={to`board/${one.action.project}/${one.action.task}`}>{one.action.title}</a>
+                    </p>
+                )}
                 {one.action?.host && (
                     <p class="big mono">
                         {one.action.do} {one.action.host}:{one.action.port}{" "}
@@ -178,9 +191,11 @@ export function Questions() {
                                 {over.map((one) => (
                                     <tr key={one.id}>
                                         <td>{moment(one.created_at)}</td>
-                                        <td>{boxName(one.sandbox)}</td>
+                                        <td>{whose(one)}</td>
                                         <td class="mono">
-                                            {one.action?.host ? `${one.action.host}:${one.action.port}` : one.kind}
+                                            {one.action?.host
+                                                ? `${one.action.host}:${one.action.port}`
+                                                : (one.action?.title ?? one.kind)}
                                         </td>
                                         <td>
                                             <State state={one.state} />

@@ -54,7 +54,7 @@ export function Snapshots({ box }) {
                         <li key={one.id} class="bar">
                             <b>{one.name}</b>
                             <span class="quiet">
-                                {bytes(one.bytes)}, <Age since={one.created_at} /> ago
+                                of a disk of {bytes(one.bytes)}, <Age since={one.created_at} /> ago
                                 {one.state !== "ready" && `, ${one.state}`}
                             </span>
                             {mayUse.value && (

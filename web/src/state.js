@@ -83,6 +83,13 @@ export async function begin() {
     follow(stop.signal);
 }
 
+// Another tenant is another page: everything that is shown, and the session itself, is replaced.
+export async function moveTo(tenant) {
+    await post(api`session/tenant`, { tenant });
+    location.hash = "";
+    location.reload();
+}
+
 export async function logout() {
     try {
         await post("/logout");
@@ -93,6 +100,11 @@ export async function logout() {
 }
 
 // ---- the stream ----
+
+// What events change, in one copy for all that came together.
+let draft = null;
+const rows = () => draft ?? boxes.value;
+const edit = () => (draft ??= new Map(boxes.value));
 
 function take(list) {
     if (!list.length) return;
@@ -108,6 +120,8 @@ function take(list) {
             }
         }
     }
+    if (draft) boxes.value = draft;
+    draft = null;
 }
 
 // The newest that are there already; `last` then is the place to go on from.
@@ -248,15 +262,13 @@ export function refresh(id) {
 function apply({ type, data, time }) {
     if (type === "sandbox.deleted") {
         names.delete(data.sandbox);
-        const next = new Map(boxes.value);
-        next.delete(data.sandbox);
-        boxes.value = next;
+        edit().delete(data.sandbox);
     } else if (type.startsWith("sandbox.")) {
-        const row = boxes.value.get(data.sandbox);
+        const row = rows().get(data.sandbox);
         if (data.name) names.set(data.sandbox, data.name);
         if (row)
             // what is known at once is shown at once
-            boxes.value = new Map(boxes.value).set(row.id, {
+            edit().set(row.id, {
                 ...row,
                 state: data.state ?? row.state,
                 reason: data.reason ?? null,

@@ -327,16 +327,18 @@ export function Virtual({ items, height, render, keyOf, head, label, onRange, co
                     </div>
                 </div>
                 <div role="rowgroup" class="tbody" style={{ height: `${items.length * height}px` }}>
-                    {shown.map((item, i) => (
-                        <div
-                            role="row"
-                            key={keyOf(item)}
-                            data-row={first + i}
-                            aria-rowindex={first + i + 2}
-                            style={{ height: `${height}px`, transform: `translateY(${(first + i) * height}px)` }}>
-                            {render(item)}
-                        </div>
-                    ))}
+                    <div role="presentation" class="block" style={{ transform: `translateY(${first * height}px)` }}>
+                        {shown.map((item, i) => (
+                            <div
+                                role="row"
+                                key={keyOf(item)}
+                                data-row={first + i}
+                                aria-rowindex={first + i + 2}
+                                style={{ height: `${height}px` }}>
+                                {render(item)}
+                            </div>
+                        ))}
+                    </div>
                 </div>
             </div>
         </div>

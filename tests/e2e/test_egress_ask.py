@@ -1,0 +1,102 @@
+"""Mode `ask`, from a program in a sandbox to a person and back, in the closed world: the connection waits, somebody
+decides exactly once, and until then nothing is looked up."""
+import concurrent.futures
+import os
+import time
+
+import egress_box
+import harness
+import pytest
+import world
+from harness import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+ASKS = "/api/v1/asks"
+ASKED = ["curl", "-sS", "-m", "120", "-o", "/dev/null", "-w", "%{http_code}"]
+
+
+@pytest.fixture(scope="module")
+def here():
+    with world.World() as made:
+        made.zone.update({"*.ok.example": ["45.1.0.1"]})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(here):
+    made = egress_box.start_server()
+    yield made
+    harness.delete_boxes(made)
+    made.stop()
+
+
+def begin(server, box, host):
+    """A request that waits inside; its command."""
+    reply = server.post(f"{box.base}/execs", {"argv": [*ASKED, f"http://{host}/"]})
+    assert reply.status == 201, reply
+    return f"{box.base}/execs/{reply.json()['id']}"
+
+
+def status(server, command):
+    """What the program was told, once it was."""
+    done = wait_until(lambda: (got := server.get(f"{command}?wait=2000").json())["state"] == "exited" and got,
+                      60 * harness.SLOW, "the end of the request")
+    return done["output"]
+
+
+def pending(server, box, host):
+    def found():
+        return [a for a in server.get(f"{ASKS}?state=pending").json()["items"]
+                if a["sandbox"] == box.id and a["action"]["host"] == host]
+
+    return wait_until(found, 20 * harness.SLOW, "the question")[0]
+
+
+def decide(server, ask, verdict):
+    return server.post(f"{ASKS}/{ask['id']}/decision", {"verdict": verdict, "hash": ask["hash"]}).status
+
+
+def test_it_waits_until_somebody_allows_it(here, server):
+    """By the command line; and the next connection is a new question."""
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 600, "deny": ["no.ok.example"]})
+    command = begin(server, box, "one.ok.example")
+    ask = pending(server, box, "one.ok.example")
+    assert ask["kind"] == "egress" and ask["action"]["port"] == 80 and ask["state"] == "pending"
+    assert server.get(command).json()["state"] == "running"
+    assert not [name for name, _ in here.lookups if name == "one.ok.example"], "not before somebody has decided"
+    server.cli("ask", "allow", ask["id"], check=True)
+    assert status(server, command) == "200"
+    again = begin(server, box, "one.ok.example")
+    second = pending(server, box, "one.ok.example")
+    assert second["id"] != ask["id"]
+    assert decide(server, second, "deny") == 200 and status(server, again) == "403"
+    assert box.sh(" ".join([*ASKED, "http://no.ok.example/"])) == "403", "what a rule denies is not asked"
+    verdicts = wait_until(lambda: (got := [r["verdict"] for r in server.get(
+        f"{box.base}/egress/records").json()["items"]]) and len(got) >= 3 and got, 10, "records")
+    assert verdicts == ["allowed", "denied", "denied"]
+
+
+def test_many_decide_and_one_has(server):
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 600})
+    commands = [begin(server, box, "many.ok.example") for _ in range(3)]
+    ask = pending(server, box, "many.ok.example")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda i: decide(server, ask, "allow" if i % 2 else "deny"), range(8)))
+    assert told.count(200) >= 1 and set(told) <= {200, 409}
+    state = server.get(f"{ASKS}/{ask['id']}").json()["state"]
+    want = {"allowed": "200", "denied": "403"}[state]
+    # All of those that got 200 had said the same; and so is every connection told that asked.
+    assert all((code == 200) == (("denied", "allowed")[i % 2] == state) for i, code in enumerate(told)), told
+    assert {status(server, command) for command in commands} == {want}
+
+
+def test_without_an_answer_it_is_denied(here, server):
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 1})
+    begun = time.monotonic()
+    assert status(server, begin(server, box, "late.ok.example")) == "403"
+    assert time.monotonic() - begun > 1
+    ask, = [a for a in server.get(ASKS).json()["items"] if a["sandbox"] == box.id]
+    assert wait_until(lambda: server.get(f"{ASKS}/{ask['id']}").json()["state"] != "pending", 20, "its end")
+    assert server.get(f"{ASKS}/{ask['id']}").json()["state"] == "expired"
+    assert decide(server, ask, "allow") == 409, "too late"
+    assert not [name for name, _ in here.lookups if name == "late.ok.example"]
