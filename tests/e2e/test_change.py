@@ -1,5 +1,5 @@
-"""A change of a sandbox is stored, and then true: what cannot be stored is neither shown nor enforced, and an answer to a
-program's question is stored together with the rule that it adds, or not at all."""
+"""A change of a sandbox is stored, and then true: what cannot be stored is neither shown nor enforced, and an answer to
+a program's question is stored together with the rule that it adds, or not at all."""
 import contextlib
 import os
 import random
@@ -25,7 +25,8 @@ def server(start_server):
 
 @pytest.fixture
 def box(server):
-    reply = server.post(BOXES, {"storage": "memory", "memory": 64 << 20, "pids": 50, "egress": {"allow": ["a.example"]}})
+    reply = server.post(BOXES, {"storage": "memory", "memory": 64 << 20, "pids": 50,
+                                "egress": {"allow": ["a.example"]}})
     assert reply.status == 201, reply
     yield reply.json()["id"]
     assert server.delete(f"{BOXES}/{reply.json()['id']}").status in (200, 404)
@@ -85,7 +86,8 @@ def test_what_is_not_stored_is_neither_shown_nor_enforced(server, box):
         assert server.post(f"{BOXES}/{box}/egress/rules", {"rule": "c.example"}).status >= 400
         assert seen(server, box) == before
     wait_until(lambda: not may_have(server, box, 80), 20, "the old limit to be back")
-    assert server.request("PATCH", f"{BOXES}/{box}", json={"pids": 200, "egress": {"allow": ["b.example"]}}).status == 200
+    wish = {"pids": 200, "egress": {"allow": ["b.example"]}}
+    assert server.request("PATCH", f"{BOXES}/{box}", json=wish).status == 200
     after = seen(server, box)
     assert (after[1], after[3], after[4]) == (200, ["b.example"], ["b.example"])
     assert may_have(server, box, 80)
@@ -130,7 +132,7 @@ def test_an_answer_and_its_rule_are_stored_together(server, box):
     with refusing(server, box):
         reply = server.post(f"{ASKS}/{ask}/decision", {"verdict": "allow"})
         assert reply.status >= 400, reply
-        assert server.get(f"{ASKS}/{ask}").json()["state"] == "pending", "the rule was not stored, so nothing is decided"
+        assert server.get(f"{ASKS}/{ask}").json()["state"] == "pending", "without its rule nothing is decided"
         assert rules(server, box) == ["a.example"]
     assert server.post(f"{ASKS}/{ask}/decision", {"verdict": "allow"}).status == 200
     assert server.get(f"{ASKS}/{ask}").json()["state"] == "allowed"
