@@ -91,7 +91,8 @@ function Question({ one }) {
                 </div>
                 {one.action?.title && (
                     <p class="big">
-                        {one.action.do} <a href={to`board/${one.action.project}/${one.action.task}`}>{one.action.title}</a>
+                        {one.action.do}{" "}
+                        <a href={to`board/${one.action.project}/${one.action.task}`}>{one.action.title}</a>
                     </p>
                 )}
                 {one.action?.host && (
