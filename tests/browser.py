@@ -52,7 +52,10 @@ class Page:
         got = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in got:
             raise RuntimeError(got["exceptionDetails"].get("exception", {}).get("description", "script failed"))
-        return got["result"].get("value")
+        value = got["result"].get("value")
+        if value == {}:  # which is how an element comes, and would count as nothing
+            raise RuntimeError(f"an element is no value; ask whether it is there: {script}")
+        return value
 
     def wait(self, script, seconds=15):
         """Until the expression is true, or an element; while the page loads it may well throw."""
