@@ -449,7 +449,8 @@ def test_exec_by_grpc_waits_for_who_reads_late(server, client):
         got = call(M["ExecRequest"](agent_id=client.agent, command="seq", args=["-w", "1000000"]), metadata=token,
                    timeout=120 * harness.SLOW)
         harness.wait_until(lambda: [c for c in server.get(commands).json()["items"]
-                                    if c["command"].startswith("seq") and c["state"] == "exited"], 60 * harness.SLOW, "its end")
+                                    if c["command"].startswith("seq") and c["state"] == "exited"],
+                           60 * harness.SLOW, "its end")
         data = b"".join(o.data for o in got if o.stream == 1)
     assert data == b"".join(b"%07d\n" % i for i in range(1, 1000001))
 
