@@ -109,7 +109,13 @@ void box_died(struct boxes *boxes, const struct box_died *news)
 
     if (box_name_ok(&news->name))
         box = map_get(&boxes->by_id, str_of(news->name.id));
-    if (!box || !sandbox_lives(box->state) || box->busy)
+    if (!box || !sandbox_lives(box->state))
+        return;
+    if (box->busy == box_busy_changed) { /* when that is over */
+        box->died = true;
+        box->death = *news;
+    }
+    if (box->busy)
         return; /* whoever is busy with it learns it from the answer */
     if (news->oom_kills)
         snprintf(reason, sizeof(reason), "out of memory: its process 1 was killed");
@@ -150,13 +156,19 @@ static void begin(struct box *box, uint16_t verb, struct box_op *op,
 
 void change_told(struct box *box, struct box_op *op, const struct err *err)
 {
+    bool died = box->died;
+
     box->busy = NULL;
+    box->died = false;
     if (op)
         op->done(op, err);
     else if (err)
         log_warn("a sandbox does not change by itself now", kv_str("sandbox", box->id),
                  kv_str("error", err->msg));
-    box_woken(box, err);
+    if (died)
+        box_died(box->boxes, &box->death);
+    else
+        box_woken(box, err);
 }
 
 /* The warden does not know it any more: it died, and nobody could listen. */

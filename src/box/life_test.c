@@ -888,6 +888,33 @@ TEST(a_change_that_is_not_stored_is_taken_back)
     down();
 }
 
+TEST(a_death_during_a_change_counts_when_that_is_over)
+{
+    struct wire_msg died = { .verb = WIRE_BOX_DIED, .died = { .code = -1, .signal = 9 } };
+    struct sandbox_patch patch = { .ttl_ms = 3600000 };
+    struct box_op *op;
+    struct err err;
+
+    model_up();
+    struct box *box = create_one(&on_disk);
+    CHECK_OK(box_patch(box, &patch, 1 << PATCH_TTL, op = call(), &err), &err);
+    memcpy(died.died.name.id, box->id, strlen(box->id));
+    model_box_end(model_box(box->id));
+    boxes_heard(boxes, &died, NULL, 0);
+    CHECK_STR(state_of(box), "running"); /* its row is on its way */
+    model_run();
+    CHECK(went_well(op));
+    CHECK_STR(state_of(box), "stopped");
+    CHECK(strstr(box->reason, "signal 9") != NULL);
+    CHECK_OK(box_start(box, op = call(), &err), &err); /* and that death is over */
+    model_run();
+    CHECK(went_well(op));
+    CHECK_OK(box_patch(box, &patch, 1 << PATCH_TTL, op = call(), &err), &err);
+    model_run();
+    CHECK_STR(state_of(box), "running");
+    down();
+}
+
 /* ---- idle ---- */
 
 static struct box *idle_one(const char *action, int64_t after_ms)

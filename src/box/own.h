@@ -150,6 +150,8 @@ struct box {
     uint32_t must, lost; /* enum box_lost: may not be without, is without */
     int64_t created_ms, changed_ms, expires_ms;
     const char *busy; /* what is being done to it, or NULL */
+    bool died;        /* while BUSY_CHANGED: `death` says how */
+    struct box_died death;
     struct timer ttl;
     uint64_t disk;         /* its root; 0: memory */
     struct helper *helper; /* it is one of ours; NULL: it is somebody's */
@@ -293,6 +295,8 @@ void box_lost(struct box *box, const char *reason);
 void box_died(struct boxes *boxes, const struct box_died *news);
 /* Its init does what no init of ours would do. */
 void box_condemn(struct box *box, const char *why);
+/* What box_patch is busy with: nobody asks its process 1 anything, so nobody hears of its end. */
+extern const char box_busy_changed[];
 /* Busy with `busy` from now on, or a refusal. */
 must_use int box_may_begin(struct box *box, enum sandbox_state to, const char *busy,
                            struct err *err);

@@ -231,6 +231,8 @@ static void merge(struct sandbox_spec *spec, const struct sandbox_patch *patch, 
         spec->egress = patch->egress;
 }
 
+const char box_busy_changed[] = "being changed";
+
 int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t present,
               struct box_op *op, struct err *err)
 {
@@ -256,7 +258,7 @@ int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t prese
             return -1;
         }
     }
-    box->busy = "being changed";
+    box->busy = box_busy_changed;
     if (!has(p, PATCH_DISK) || !disk)
         patch_limits(
             p); /* never tells the caller before it returns: a store or a question follows */
