@@ -265,7 +265,7 @@ def test_a_clean_end_leaves_nothing(start_server, sig):
     left = {p.name for p in server.state.iterdir()}
     assert left - {"boxes", "images"} == {"lock", "admin.token", "egress.key", "data"}  # those two as root only
     data = {p.name for p in (server.state / "data").iterdir()}
-    assert data <= {"atoll.db", "atoll.db.lock", "secrets.key", "backups", "spool", "links"}
+    assert data <= {"atoll.db", "atoll.db.lock", "secrets.key", "backups", "spool", "links", "doctor.json"}
     leaks = server.cli("doctor", "--leaks")
     assert leaks.returncode in (0, 1) and str(server.state) not in leaks.stdout, leaks
     server.process = None
