@@ -590,6 +590,8 @@ def test_secrets(client):
 def test_the_server_itself(client):
     assert client.health().status == "ok" and client.version()["api"] == "v1"
     assert "atoll_" in client.metrics() and "login=" in client.login_link().url_path
+    assert "seccomp" in [one["name"] for one in client.api.doctor_read()["items"]]
+    assert "memory" in [one["name"] for one in client.api.limits_read()["items"]]
     assert client.audit.verify().ok and client.audit.list(limit=1)[0]["seq"] > 0
     assert client.backups.create("sdk-backup").bytes > 0
     with client.backups.download("sdk-backup") as copy:

@@ -421,6 +421,10 @@ check("the server itself", async () => {
     assert.equal((await client.health()).status, "ok");
     assert.deepEqual(await client.version(), { version: atoll.API_VERSION, api: "v1" });
     assert.ok((await client.metrics()).includes("atoll_"));
+    type Named = { items: { name: string }[] };
+    const names = async (list: Promise<unknown>) => ((await list) as Named).items.map((one) => one.name);
+    assert.ok((await names(client.api.doctorRead())).includes("seccomp"));
+    assert.ok((await names(client.api.limitsRead())).includes("memory"));
     assert.ok((await client.loginLink()).url_path.includes("login="));
     assert.ok((await client.audit.verify()).ok && (await client.audit.list({ limit: 1 })).length === 1);
     await client.backups.create("ts-backup");
