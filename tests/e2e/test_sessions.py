@@ -66,6 +66,11 @@ def session(server, **wish):
     return reply.json()
 
 
+def shows(server, sid, text):
+    """Waits until its screen does: who joins before gets its frames in another order."""
+    harness.wait_until(lambda: text in server.get(f"/api/v1/sessions/{sid}/screen").body, 20 * harness.SLOW, "its screen")
+
+
 def kill(server, name):
     assert server.delete(f"/api/v1/agents/{AGENT}/sessions/{name}").status == 204
 
@@ -236,6 +241,7 @@ def test_joining_roles_and_frames(server, agent):
                    session_name="formal")
     sid = made["session_id"]
     assert made["join_message"] == {"type": "join_session", "session_id": sid, "role": "controller"}
+    shows(server, sid, b"one")
     with hub(server) as one, hub(server) as two:
         one.send({"type": "join_session", "session_id": sid, "role": "controller", "replay_from": 0})
         assert one.until(type="session_joined")["role"] == "controller"
@@ -404,8 +410,7 @@ def test_pty_ws_join_type_and_close(server, agent):
         Pty(server, sid, protocol="other")
     assert refused.value.status == 400
     assert json.loads(refused.value.body) == {"error": "unsupported_subprotocol", "supported": ["pty-ws.v1"]}
-    screen = f"/api/v1/sessions/{sid}/screen"
-    harness.wait_until(lambda: b"one" in server.get(screen).body, 20 * harness.SLOW, "what it prints")
+    shows(server, sid, b"one")
     with Pty(server, sid) as one, Pty(server, sid, protocol=None) as two:
         assert one.hello["payload"]["session"]["session_id"] == sid
         assert one.hello["payload"]["server_info"]["name"] == "atoll"
