@@ -68,7 +68,8 @@ def session(server, **wish):
 
 def shows(server, sid, text):
     """Waits until its screen does: who joins before gets its frames in another order."""
-    harness.wait_until(lambda: text in server.get(f"/api/v1/sessions/{sid}/screen").body, 20 * harness.SLOW, "its screen")
+    screen = f"/api/v1/sessions/{sid}/screen"
+    harness.wait_until(lambda: text in server.get(screen).body, 20 * harness.SLOW, "its screen")
 
 
 def kill(server, name):
