@@ -425,7 +425,7 @@ static int put_secret(struct db *db, void *ctx, struct err *err)
     query_i64(q, 2, 7);
     query_blob(q, 3, put->blob, put->len);
     query_str(q, 4, STR_NONE);
-    for (int turn = 0; turn <= put->again; turn++)
+    for (int turn = 0; turn < (put->again ? 2 : 1); turn++)
         CHECK_OK(query_run(q, err), err);
     if (event_add(db, "default", "put", put->name, STR("{}"), err) < 0 ||
         audit_add(db, &(struct audit){ .tenant = "default", .action = put->name }, err) < 0)
