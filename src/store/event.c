@@ -5,6 +5,7 @@
  *
  * An event is one allocation: the struct and behind it its texts.
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -135,6 +136,7 @@ static int insert_all(struct db *db, const struct event *const *events, unsigned
 {
     for (unsigned count; left; left -= count, events += count) {
         count = rows_at_once(left);
+        assert(count <= left);
         if (insert(db, events, count, err) < 0)
             return -1;
     }
