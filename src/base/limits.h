@@ -88,9 +88,11 @@
 #define SECRET_GRACE_MAX_S 86400
 
 /* Store, events */
-#define STORE_BATCH_MAX 256              /* calls sharing one commit */
-#define STORE_REDO_MAX (8ll << 20)       /* bytes that they bound; then it commits */
-#define STORE_QUEUE_MAX 4096             /* waiting calls; then 503 */
+#define STORE_BATCH_MAX 256        /* calls sharing one commit */
+#define STORE_REDO_MAX (8ll << 20) /* bytes that they bound; then it commits */
+#define STORE_QUEUE_MAX 4096       /* waiting calls; then 503 */
+#define STATE_LOCK_WAIT_MS 5000    /* for what a killed server left behind to end */
+#define STATE_LOCK_LOOK_MS 20
 #define STORE_BUSY_MS 5000               /* for a lock that another program holds */
 #define STORE_CHECK_NOW_MAX (32ll << 20) /* file size: up to this, checked before it is served */
 #define STORE_LOG_FRAMES 4096            /* pages in the log: then they are moved between batches */

@@ -13,11 +13,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "host/leaks.h"
@@ -108,6 +112,38 @@ static int in_use(const char *dir, struct err *err)
                    pid, dir);
 }
 
+/* Is whoever wrote itself into the file there no more? */
+static bool owner_gone(int fd)
+{
+    char text[32] = "";
+    int64_t pid;
+
+    if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
+        return false;
+    struct str rest = str_of(text);
+    return str_to_i64(str_cut(&rest, '\n'), &pid) && pid > 0 && pid <= INT_MAX &&
+           kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+/*
+ * A server that was killed may leave a child that it had just made, with the lock, for a moment.
+ * What holds it after its owner has ended is waited for; a server that runs is not.
+ */
+static int lock(int fd)
+{
+    for (int left = STATE_LOCK_WAIT_MS;; left -= STATE_LOCK_LOOK_MS) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return -1;
+        if (left <= 0 || !owner_gone(fd)) {
+            errno = EWOULDBLOCK;
+            return -1;
+        }
+        poll(NULL, 0, STATE_LOCK_LOOK_MS);
+    }
+}
+
 static int take_lock(int dir_fd, const char *dir, int *out, struct err *err)
 {
     autoclose int fd = openat(dir_fd, STATE_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -115,7 +151,7 @@ static int take_lock(int dir_fd, const char *dir, int *out, struct err *err)
 
     if (fd < 0)
         return err_sys(err, "open %s/%s", dir, STATE_LOCK);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+    if (lock(fd) < 0)
         return errno == EWOULDBLOCK ? in_use(dir, err)
                                     : err_sys(err, "lock %s/%s", dir, STATE_LOCK);
     int len = snprintf(text, sizeof(text), "%d\n", getpid());

@@ -399,6 +399,20 @@ def test_a_second_server_is_told_who_has_the_state(server):
     assert server.is_ready() and server.socket_path.exists()
 
 
+def test_what_a_killed_server_left_with_the_lock_is_waited_for(start_server):
+    """A child that it had just made may hold the lock for a moment; nobody is told of a server that is gone."""
+    server = start_server()
+    server.stop(remove=False)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with open(server.state / "lock", "w") as lock:
+        print(gone.pid, file=lock, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        threading.Timer(0.5, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+        server.start()
+    assert server.get("/healthz").status == 200
+
+
 def test_a_port_in_use_is_named(server):
     status, log = first_start([], port=server.port)
     assert status == 3 and f"127.0.0.1:{server.port}" in log
