@@ -175,6 +175,42 @@ static int write_v2(const struct cgroup_place *place, const char *id, const char
     return cgroup_write(place->fd, path, text);
 }
 
+/* The line at *at, ended here; *at goes to the next. NULL: there is none. */
+static char *line_next(char **at)
+{
+    char *line = *at, *end = strchrnul(line, '\n');
+
+    *at = *end ? end + 1 : end;
+    *end = 0;
+    return *line ? line : NULL;
+}
+
+static bool among(const struct disks *disks, const char *dev)
+{
+    for (unsigned i = 0; i < disks->count; i++)
+        if (strcmp(disks->dev[i], dev) == 0)
+            return true;
+    return false;
+}
+
+/* Disks that went away keep their limits, and may come back: what is set counts for them too. */
+static void disks_held(const struct cgroup_place *place, const char *id, struct disks *disks)
+{
+    static char text[65536];
+    char path[CGROUP_NAME];
+
+    for (size_t i = 0; i < (place->v2 ? 1 : ARRAY_LEN(ways)); i++) {
+        snprintf(path, sizeof(path), "%.32s/%s", id, place->v2 ? "io.max" : ways[i].v1);
+        if (cgroup_read(place->fd, path, text, sizeof(text)) <= 0)
+            continue;
+        for (char *at = text, *line; (line = line_next(&at)) && disks->count < DISKS_MAX;) {
+            line[strcspn(line, " ")] = 0;
+            if (strlen(line) < DEV_SIZE && !among(disks, line))
+                snprintf(disks->dev[disks->count++], DEV_SIZE, "%s", line);
+        }
+    }
+}
+
 int cgroup_io(const char *id, uint64_t bytes, uint64_t ops)
 {
     static struct disks disks;
@@ -187,6 +223,7 @@ int cgroup_io(const char *id, uint64_t bytes, uint64_t ops)
     const struct cgroup_place place = cgroup_io_place();
     if (!place.v2 && group_make(&place, id) < 0)
         return -1;
+    disks_held(&place, id, &disks);
     for (unsigned i = 0; i < disks.count; i++)
         if ((place.v2 ? write_v2 : write_v1)(&place, id, disks.dev[i], values) < 0 &&
             errno != ENODEV) /* gone since it was looked for */
@@ -195,16 +232,6 @@ int cgroup_io(const char *id, uint64_t bytes, uint64_t ops)
 }
 
 /* ---- reading ---- */
-
-/* The line at *at, ended here; *at goes to the next. NULL: there is none. */
-static char *line_next(char **at)
-{
-    char *line = *at, *end = strchrnul(line, '\n');
-
-    *at = *end ? end + 1 : end;
-    *end = 0;
-    return *line ? line : NULL;
-}
 
 /* The least that a disk has; UINT64_MAX: none has any. */
 static uint64_t least(const struct cgroup_place *place, const char *id, const struct way *way)

@@ -197,6 +197,9 @@ TEST(v2_io_is_limited_for_every_disk_and_read_back)
     FILES(BOX, "io.max");
     CHECK_INT(cgroup_io("box1", BOX_IO_FREE, BOX_IO_FREE), 0);
     CHECK_STR(saw(BOX "/io.max"), "254:0 rbps=max wbps=max riops=max wiops=max");
+    put(BOX "/io.max", "7:3 rbps=1048576 wbps=max riops=max wiops=max\n"); /* it is away now */
+    CHECK_INT(cgroup_io("box1", BOX_IO_FREE, 0), 0);
+    CHECK(strncmp(saw(BOX "/io.max"), "7:3 rbps=max wbps=max", 21) == 0); /* over the other's */
     put(BOX "/io.max", "254:0 rbps=2097152 wbps=1048576 riops=max wiops=max\n"
                        "7:0 rbps=1048576 wbps=1048576 riops=max wiops=70\n");
     cgroup_applied("box1", &applied);
