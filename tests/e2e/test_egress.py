@@ -65,8 +65,18 @@ def test_who_am_i(server, box):
 
 
 def egress_of(server):
-    return next(pid for pid in harness.descendants(server.warden_pid)
-                if harness.pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "atoll-egress")
+    """The process, once it has its name; others come and go meanwhile."""
+    def found():
+        for pid in harness.descendants(server.warden_pid):
+            try:
+                if harness.pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "atoll-egress":
+                    return pid
+            except OSError:
+                pass
+        return None
+
+    harness.wait_until(found, 10 * harness.SLOW, "the egress process")
+    return found()
 
 
 def test_a_killed_proxy_is_back_within_a_second(start_server):
