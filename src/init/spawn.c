@@ -100,6 +100,8 @@ static bool below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == 0);
 }
 
+#define CWD_TRIES 100
+
 /*
  * Looked up as the user, from our own (the root), through no magic link; and what it turned out to
  * be is judged.
@@ -109,8 +111,12 @@ static int enter_cwd(struct spawn *spawn)
     struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                             .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
     char path[4096];
-    int dir = (int)syscall(SYS_openat2, AT_FDCWD, spawn->cwd, &how, sizeof(how));
+    int dir, tries = CWD_TRIES;
 
+    /* With ".." in a path the kernel gives up when anybody anywhere renames just then. */
+    do
+        dir = (int)syscall(SYS_openat2, AT_FDCWD, spawn->cwd, &how, sizeof(how));
+    while (dir < 0 && errno == EAGAIN && --tries);
     if (dir < 0 || fchdir(dir) < 0 || syscall(SYS_getcwd, path, sizeof(path)) < 0)
         return fail(spawn, INIT_STEP_CWD, errno);
     if (path[0] != '/' || below(path, "/proc") || below(path, "/sys") || below(path, "/dev"))
