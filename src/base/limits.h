@@ -187,6 +187,7 @@
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
 #define EXEC_HOLD_MS 10     /* for a command to end, and share a commit with its start */
+#define END_LAZY_MS 3       /* that an end which was told waits for others to share its commit */
 #define ENDS_MAX 256        /* ends that were told and are not stored; others wait for the store */
 #define END_PLACE_SIZE 4096 /* of each, with its command; what is longer waits too */
 #define EXEC_START_MS 10000 /* for an init to say that a command has started */

@@ -353,6 +353,7 @@ void exec_store_end(struct box_exec *exec)
     exec->end_due = false;
     change->write = row_exec_update;
     change->settled = end_stored;
+    change->lazy_ms = exec->end_place ? END_LAZY_MS : 0;
     change_submit(change);
 }
 
@@ -394,8 +395,11 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end)
     exec->end = *end;
     leave(exec, EXEC_EXITED);
     exec_counted(EXECS_EXITED);
-    if (end_keep(exec))
+    if (end_keep(exec)) { /* nobody waits for the store any more */
         tell_end(exec);
+        if (exec->held)
+            exec->held->lazy_ms = END_LAZY_MS;
+    }
     exec_store_start(exec);
     exec_store_end(exec);
 }

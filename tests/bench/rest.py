@@ -1,7 +1,7 @@
 """Sandboxes through the REST API, beside the same done in one process (tests/bench/box.c).
 
-The client is one kept connection and bytes made by hand, because a library's own time would be counted as the
-server's; for single commands it is a program (kept.c), because Python's would be too. Every change is on disk before
+The client is one kept connection and bytes made by hand, sent by a small program (kept.c), because the time of a
+library or an interpreter would be counted as the server's. Every change is on disk before
 it is answered, except what a command leaves: the disk's own time is printed beside.
 """
 import json
@@ -18,7 +18,6 @@ BOXES = "/api/v1/sandboxes"
 LIMITS = {"storage": "memory", "memory": 256 << 20, "pids": 64, "disk": 64 << 20, "inodes": 4096,
           "cpu_percent": 200, "nofile": 1024}
 TRUE = {"argv": ["/bin/true"]}
-PAUSE_SECONDS = 0.005  # as box.c: what the kernel still clears away of the last one is not this one's cost
 ADOPTED = 100
 
 
@@ -31,9 +30,7 @@ class Kept:
         self.head = f"HTTP/1.1\r\nHost: {server.host}\r\nAuthorization: Bearer {server.token}\r\n"
 
     def ask(self, method, path, body=None):
-        data = b"" if body is None else json.dumps(body).encode()
-        more = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n" if data else ""
-        self.sock.sendall(f"{method} {path} {self.head}{more}\r\n".encode() + data)
+        self.sock.sendall(request(self, method, path, body))
         got = b""
         while b"\r\n\r\n" not in got:
             got += self.more()
@@ -69,42 +66,33 @@ def commits(server):
                if line.startswith("atoll_store_commits_total"))
 
 
-def timed(fn, *args):
-    begin = time.perf_counter()
-    got = fn(*args)
-    return (time.perf_counter() - begin) * 1e6, got
-
-
-def whole(kept):
-    made = kept.ask("POST", BOXES, LIMITS)["id"]
-    done = kept.ask("POST", f"{BOXES}/{made}/execs?wait=20000", TRUE)
-    kept.ask("DELETE", f"{BOXES}/{made}")
-    if done["exit_code"] != 0:
-        raise AssertionError(f"/bin/true: {done}")
-
-
 def run_true(kept, made):
     if kept.ask("POST", f"{BOXES}/{made}/execs?wait=20000", TRUE)["exit_code"] != 0:
         raise AssertionError("/bin/true failed")
 
 
-def run_trues(bench, server, kept, made, rounds):
-    """The same by tests/bench/kept.c: microseconds of each; the first few are not counted."""
-    body = json.dumps(TRUE).encode()
-    request = (f"POST {BOXES}/{made}/execs?wait=20000 {kept.head}Content-Type: application/json\r\n"
-               f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+def request(kept, method, path, body=None):
+    data = b"" if body is None else json.dumps(body).encode()
+    more = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n" if data else ""
+    return f"{method} {path} {kept.head}{more}\r\n".encode() + data
+
+
+def rounds_of(bench, server, requests, rounds):
+    """Asked by tests/bench/kept.c: microseconds of each round; the first few are not counted."""
     done = subprocess.run([bench.build / "bench" / "kept", str(server.port), str(rounds + 3), '"exit_code":0'],
-                          input=request, check=True, capture_output=True)
+                          input=b"\0".join(requests), check=True, capture_output=True)
     return [float(v) for v in done.stdout.split()][3:]
 
 
-def measure(fn, rounds, *args):
-    """Microseconds of each; the first few are not counted."""
-    got = []
-    for _ in range(rounds + 3):
-        time.sleep(PAUSE_SECONDS)
-        got.append(timed(fn, *args)[0])
-    return got[3:]
+def run_trues(bench, server, kept, made, rounds):
+    return rounds_of(bench, server, [request(kept, "POST", f"{BOXES}/{made}/execs?wait=20000", TRUE)], rounds)
+
+
+def wholes(bench, server, kept, rounds):
+    """Made, a command run, destroyed."""
+    return rounds_of(bench, server, [request(kept, "POST", BOXES, LIMITS),
+                                     request(kept, "POST", f"{BOXES}/@/execs?wait=20000", TRUE),
+                                     request(kept, "DELETE", f"{BOXES}/@")], rounds)
 
 
 def sync_ms(bench, name):
@@ -129,9 +117,9 @@ def api(bench):
             own = box(bench, "cycle", each)
             got["cold"] += own["cold"]
             got["exec"] += own["exec"]
-            got["unready"] += measure(whole, each, kept["unready"])
+            got["unready"] += wholes(bench, servers["unready"], kept["unready"], each)
             before = commits(servers["rest"])
-            got["rest"] += measure(whole, each, kept["rest"])
+            got["rest"] += wholes(bench, servers["rest"], kept["rest"], each)
             between = commits(servers["rest"])
             got["rest_exec"] += run_trues(bench, servers["rest"], kept["rest"], held, each)
             per_round += (between - before) / (each + 3) / bench.rounds
