@@ -241,6 +241,7 @@ static void put_field_rows(const struct field *fields, bool request, struct buf 
         [F_BOOL] = "boolean",  [F_ENUM] = "enum",     [F_STRINGS] = "strings",
         [F_MAP] = "map",       [F_OBJECT] = "object", [F_LIST] = "list",
         [F_JSON] = "any",      [F_TIME] = "time",     [F_NAIVE] = "time",
+        [F_MAYBE] = "boolean",
     };
 
     buf_puts(out, "| field | type | meaning |\n|---|---|---|\n");

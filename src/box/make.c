@@ -89,6 +89,7 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
     to->storage = sandbox_on_disk(from) ? "disk" : "memory";
     to->image = text_copy(arena, from->image);
     to->from_snapshot = NULL;
+    to->warm = NULL;
     to->template = text_copy(arena, from->template);
     to->parent = text_copy(arena, from->parent);
     to->env = pairs_copy(arena, from->env);

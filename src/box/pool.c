@@ -361,6 +361,8 @@ struct box *pool_take(struct boxes *boxes, const struct sandbox_spec *spec, cons
 {
     if (spec->nofile != SANDBOX_NOFILE || spec->sys || spec->nesting) /* settled at birth */
         return NULL;
+    if (spec->warm && !*spec->warm)
+        return NULL;
     list_each (pos, &boxes->pools) {
         struct pool *pool = list_entry(pos, struct pool, node);
 
@@ -400,10 +402,10 @@ static int ask_template(struct boxes *boxes, const char *tenant, struct pool_wis
     if (template_apply(boxes, tenant, &spec, &arena, err) < 0)
         return -1;
     if (spec.from_snapshot || spec.nesting || spec.sys || spec.nofile ||
-        (spec.tier && strcmp(spec.tier, "T3") != 0))
+        (spec.warm && !*spec.warm) || (spec.tier && strcmp(spec.tier, "T3") != 0))
         return err_field(err, "template",
-                         "what begins with a snapshot, or asks for nesting, sys, nofile or "
-                         "another tier, is made when it is wanted");
+                         "what begins with a snapshot, or asks for nesting, sys, nofile, another "
+                         "tier or none out of a pool, is made when it is wanted");
     wish->image = spec.image;
     wish->user = spec.user;
     wish->storage = spec.storage ? spec.storage : disks_work(boxes) ? "disk" : "memory";

@@ -251,6 +251,7 @@ int template_apply(struct boxes *boxes, const char *tenant, struct sandbox_spec 
     OTHERWISE(sys);
     OTHERWISE(nesting);
     OTHERWISE(tier);
+    OTHERWISE(warm);
 #undef OTHERWISE
     if (!spec->image && !spec->from_snapshot) { /* two ways to say one thing */
         spec->image = from->image;

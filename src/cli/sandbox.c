@@ -169,6 +169,8 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
         json_kv_bool(json, "nesting", true);
     if (cli_has(cli, "sys"))
         json_kv_bool(json, "sys", true);
+    if (cli_has(cli, "cold"))
+        json_kv_bool(json, "warm", false);
     if (cli_has(cli, "name"))
         json_kv_text(json, "name", cli_text(cli, "name"));
     if (cli_has(cli, "user"))

@@ -31,6 +31,7 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         { "tier", "TIER", "How strongly it is isolated: T3, or T1, which is --nesting (T3)" },     \
         { "nesting", NULL, "Let tools inside make sandboxes of their own" },                       \
         { "sys", NULL, "A read-only /sys" },                                                       \
+        { "cold", NULL, "Make it anew, though a pool may have one that fits" },                    \
         { "allow", "RULE", "A host it may reach; may repeat" },                                    \
         { "deny", "RULE", "A host it may not reach; may repeat" },                                 \
         { "pack", "NAME", "A pack of hosts it may reach (see egress packs); may repeat" },         \

@@ -52,7 +52,7 @@ static int template_show_run(struct cli *cli, struct err *err)
     return cli_details(
         cli, json_get(reply, "spec"),
         "image,from_snapshot,user,storage,memory,disk,pids,cpu_percent,io_bytes,io_ops,inodes,"
-        "nofile,ttl_ms,idle,env,labels,volumes,files,tier,nesting,sys");
+        "nofile,ttl_ms,idle,env,labels,volumes,files,tier,nesting,sys,warm");
 }
 
 const struct command cmd_template_show = {

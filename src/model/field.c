@@ -118,6 +118,17 @@ static int take_bool(const struct decoder *d, const struct place *place, const s
     return 0;
 }
 
+static int take_maybe(const struct decoder *d, const struct place *place, const struct json *value,
+                      const bool **out)
+{
+    bool *said = arena_new(d->arena, bool);
+
+    if (take_bool(d, place, value, said) < 0)
+        return -1;
+    *out = said;
+    return 0;
+}
+
 static int take_enum(const struct decoder *d, const struct place *place, const struct json *value,
                      const struct field *field, const char **out)
 {
@@ -239,6 +250,8 @@ static int take_value(const struct decoder *d, const struct place *place, const 
         return take_double(d, place, value, field, slot);
     case F_BOOL:
         return take_bool(d, place, value, slot);
+    case F_MAYBE:
+        return take_maybe(d, place, value, slot);
     case F_ENUM:
         return take_enum(d, place, value, field, slot);
     case F_STRINGS:
@@ -320,6 +333,14 @@ static void put_text(struct json_out *out, const char *text)
         json_put_null(out);
 }
 
+static void put_maybe(struct json_out *out, const bool *said)
+{
+    if (said)
+        json_put_bool(out, *said);
+    else
+        json_put_null(out);
+}
+
 static void put_time(struct json_out *out, int64_t wall_ms)
 {
     char text[CLOCK_TEXT_SIZE];
@@ -383,6 +404,9 @@ static void put_value(struct json_out *out, const struct field *field, const voi
         break;
     case F_BOOL:
         json_put_bool(out, *(const bool *)slot);
+        break;
+    case F_MAYBE:
+        put_maybe(out, *(const bool *const *)slot);
         break;
     case F_STRINGS:
         put_strings(out, *(const char *const *const *)slot);

@@ -21,6 +21,7 @@ enum field_type {
     F_INT,     /* int64_t; min and max apply */
     F_DOUBLE,  /* double; min and max apply */
     F_BOOL,    /* bool */
+    F_MAYBE,   /* const bool *; NULL when absent */
     F_ENUM,    /* const char *, one of choices ("a|b|c") */
     F_STRINGS, /* const char ** NULL-terminated; min and max count the items */
     F_MAP,     /* struct field_pair *, ended by a NULL key; string values, max counts them */

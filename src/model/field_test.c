@@ -41,6 +41,7 @@ struct spec {
     const struct json *extra;
     const char *password;
     int64_t created_at;
+    const bool *maybe;
 };
 
 static const struct field spec_fields[] = {
@@ -59,6 +60,7 @@ static const struct field spec_fields[] = {
     FIELD(spec, extra, F_JSON, 0),
     FIELD(spec, password, F_STRING, F_SECRET),
     FIELD(spec, created_at, F_TIME, 0),
+    FIELD(spec, maybe, F_MAYBE, 0),
     { 0 },
 };
 
@@ -120,6 +122,18 @@ TEST(presence_tells_zero_from_not_given)
     CHECK_OK(decode(&arena, "{\"name\":\"ab\"}", &spec, NULL, &err), &err);
 }
 
+TEST(a_maybe_tells_no_from_unsaid)
+{
+    autoarena struct arena arena = { 0 };
+    struct spec unsaid = { 0 }, no = { 0 }, yes = { 0 };
+    struct err err = { 0 };
+
+    CHECK_OK(decode(&arena, "{\"name\":\"ab\"}", &unsaid, NULL, &err), &err);
+    CHECK_OK(decode(&arena, "{\"name\":\"ab\",\"maybe\":false}", &no, NULL, &err), &err);
+    CHECK_OK(decode(&arena, "{\"name\":\"ab\",\"maybe\":true}", &yes, NULL, &err), &err);
+    CHECK(!unsaid.maybe && no.maybe && !*no.maybe && yes.maybe && *yes.maybe);
+}
+
 struct refusal {
     const char *text, *field, *why;
 };
@@ -165,6 +179,7 @@ static const struct refusal refusals[] = {
     /* booleans */
     { "{\"name\":\"ab\",\"tty\":1}", "tty", "must be true or false, not integer" },
     { "{\"name\":\"ab\",\"tty\":null}", "tty", "must be true or false, not null" },
+    { "{\"name\":\"ab\",\"maybe\":null}", "maybe", "must be true or false, not null" },
     /* lists of strings */
     { "{\"name\":\"ab\",\"argv\":\"ls\"}", "argv", "must be an array, not string" },
     { "{\"name\":\"ab\",\"argv\":[]}", "argv", "at least 1 items" },
@@ -326,19 +341,20 @@ TEST(every_type_is_written)
                          .ports = { ports, 2 },
                          .extra = extra,
                          .password = "pw",
-                         .created_at = 1 };
+                         .created_at = 1,
+                         .maybe = &(bool){ false } };
     autofree char *full = encoded(&spec);
     CHECK_STR(full,
               "{\"id\":\"sb1\",\"name\":\"n\",\"mode\":\"fast\",\"free_text\":null,\"any_int\":-1,"
               "\"below_zero\":0,\"ratio\":2.0,\"tty\":true,\"argv\":[\"a\",\"b\"],\"env\":{"
               "\"K\\\"\":\"v\"},\"limits\":{\"memory\":5,\"cpu\":0.5},\"ports\":[{\"number\":80,"
               "\"protocol\":\"tcp\"},{\"number\":53,\"protocol\":null}],\"extra\":{\"a\":[1]},"
-              "\"password\":\"pw\",\"created_at\":\"1970-01-01T00:00:00.001Z\"}");
+              "\"password\":\"pw\",\"created_at\":\"1970-01-01T00:00:00.001Z\",\"maybe\":false}");
     autofree char *empty = encoded(&(struct spec){ 0 });
     CHECK_STR(empty,
               "{\"id\":null,\"name\":null,\"mode\":null,\"free_text\":null,\"any_int\":0,"
               "\"below_zero\":0,\"ratio\":0.0,\"tty\":false,\"argv\":[],\"env\":{},\"limits\":null,"
-              "\"ports\":[],\"extra\":null,\"password\":null,\"created_at\":null}");
+              "\"ports\":[],\"extra\":null,\"password\":null,\"created_at\":null,\"maybe\":null}");
 }
 
 /* ---- schemas ---- */
@@ -396,6 +412,7 @@ TEST(a_request_schema_says_what_is_taken)
     check_part(got, "below_zero", "{\"type\":\"integer\",\"minimum\":-5,\"maximum\":0}");
     check_part(got, "ratio", "{\"type\":\"number\"}");
     check_part(got, "tty", "{\"type\":\"boolean\"}");
+    check_part(got, "maybe", "{\"type\":\"boolean\"}");
     check_part(
         got, "argv",
         "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":4096},\"minItems\":1,"
@@ -431,6 +448,7 @@ TEST(a_reply_schema_says_what_is_given)
     check_part(got, "mode",
                "{\"type\":[\"string\",\"null\"],\"enum\":[\"fast\",\"slow\",\"very slow\",null]}");
     check_part(got, "below_zero", "{\"type\":\"integer\"}");
+    check_part(got, "maybe", "{\"type\":[\"boolean\",\"null\"]}");
     check_part(got, "argv", "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}");
     check_part(got, "created_at", "{\"type\":[\"string\",\"null\"],\"format\":\"date-time\"}");
     check_part(got, "limits",

@@ -189,6 +189,9 @@ const struct field sandbox_spec_fields[] = {
           .help = "How strongly it is isolated, in one word. T3 (unless said): namespaces, no "
                   "capabilities, seccomp, Landlock, and no way out but through policy. T1: the "
                   "same as nesting. The others are not offered, and refused"),
+    FIELD(sandbox_spec, warm, F_MAYBE, 0,
+          .help = "false: it is made anew, though a pool has one that fits. true unless said; null "
+                  "where a template leaves it open"),
     FIELD(sandbox_spec, parent, F_STRING, F_READONLY, .help = "The sandbox whose files it has"),
     { 0 },
 };

@@ -77,6 +77,7 @@ struct sandbox_spec {
     struct egress_spec *egress; /* or NULL: its own layer of what it may reach */
     const char *tier;           /* "T1" or "T3", as the layers say, once it is settled */
     bool sys, nesting;
+    const bool *warm; /* or NULL: true; whether one out of a pool will do, not kept */
 };
 
 extern const struct field sandbox_spec_fields[]; /* decodes a request, encodes the row */

@@ -84,6 +84,9 @@ static void put_field_type(struct json_out *out, const struct field *field, bool
     case F_BOOL:
         put_type(out, "boolean", false);
         break;
+    case F_MAYBE:
+        put_type(out, "boolean", !request);
+        break;
     case F_ENUM:
         put_type(out, "string", !request);
         put_choices(out, field, !request);

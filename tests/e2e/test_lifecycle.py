@@ -398,6 +398,34 @@ def test_a_warm_sandbox_is_taken_with_its_wishes(start_server):
         assert server.delete(f"{BOXES}/{box}").status == 200
 
 
+def test_one_is_made_anew_on_request(start_server):
+    server = start_server(args=["--pool-default", "1"])
+    harness.wait_until(lambda: ready(server) == 1, 10, "a warm one")
+    (warm,) = (path.name for path in (server.state / "boxes").iterdir())
+    templates = "/api/v1/templates"
+    assert server.request("PUT", f"{templates}/anew", json={"storage": "memory", "warm": False}).status == 200
+    assert server.request("PUT", f"{templates}/any", json={"storage": "memory"}).status == 200
+    assert server.get(f"{templates}/anew").json()["spec"]["warm"] is False
+    assert server.get(f"{templates}/any").json()["spec"]["warm"] is None
+    for wish in ({"storage": "memory", "warm": False}, {"template": "anew"}, {"template": "any", "warm": False}):
+        reply = server.post(BOXES, wish)
+        assert reply.status == 201 and reply.json()["start"] == "cold" and reply.json()["id"] != warm, reply
+        assert server.delete(f"{BOXES}/{reply.json()['id']}").status == 200
+    made = json.loads(server.cli("create", "--storage", "memory", "--cold", "--json", check=True).stdout)
+    assert made["start"] == "cold" and ready(server) == 1
+    # A word of the creation says more than its template.
+    box = server.post(BOXES, {"template": "anew", "warm": True}).json()
+    assert box["start"] == "warm" and box["id"] == warm
+    harness.wait_until(lambda: ready(server) == 1, 10, "another")
+    assert server.post(BOXES, {"storage": "memory", "warm": True}).json()["start"] == "warm"
+    reply = server.post(BOXES, {"warm": "no"})
+    assert reply.status == 400 and reply.error["field"] == "warm", reply
+    reply = server.request("PUT", "/api/v1/pools/anew", json={"size": 1, "template": "anew"})
+    assert reply.status == 400 and reply.error["field"] == "template", reply
+    for box in server.get(BOXES).json()["items"]:
+        assert server.delete(f"{BOXES}/{box['id']}").status == 200
+
+
 def test_pools_are_set_and_kept(start_server):
     server = start_server(args=["--pool-default", "0"])
     assert json.loads(server.cli("pool", "set", "roots", "--size", "1", "--user", "root", "--storage", "disk",

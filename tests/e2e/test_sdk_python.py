@@ -558,6 +558,8 @@ def test_ports_and_processes(box):
 def test_pools(client):
     assert client.pools.set("sdk-pool", 1, storage="memory").size == 1
     assert "sdk-pool" in [p.name for p in client.pools.list()]
+    with client.sandboxes.create(storage="memory", warm=False) as box:
+        assert box.info.start == "cold"
     client.pools.set("sdk-pool", 0)
 
 

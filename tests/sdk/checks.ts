@@ -400,6 +400,9 @@ check("the other nouns", async () => {
     await client.templates.delete("ts-wish");
     await client.pools.set("ts-pool", { size: 1, storage: "memory" });
     assert.ok((await client.pools.list()).some((p) => p.name === "ts-pool"));
+    const anew = await client.sandboxes.create({ storage: "memory", warm: false });
+    assert.equal(anew.info.start, "cold");
+    await anew.delete();
     await client.pools.set("ts-pool", { size: 0 });
     await client.secrets.put("ts-key", "hush");
     const bound = await client.secrets.put("ts-token", "hush-hush", { hosts: ["api.example.com"] });

@@ -282,6 +282,9 @@ export interface SandboxSpec {
     /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
      *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
     tier?: "T0" | "T1" | "T2" | "T3" | "T4" | "vm";
+    /** false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
+     *  open */
+    warm?: boolean;
 }
 
 export interface SandboxInfoVolume {
@@ -1005,6 +1008,9 @@ export interface TemplateInfoSpec {
     /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
      *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
     tier: string;
+    /** false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
+     *  open */
+    warm: boolean | null;
     /** The sandbox whose files it has */
     parent: string;
 }

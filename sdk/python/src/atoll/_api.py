@@ -207,13 +207,14 @@ class Api(Caller):
                        files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                        egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                        sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
-                       options: Optional[Options] = None) -> models.SandboxInfo:
+                       warm: Optional[bool] = None, options: Optional[Options] = None) -> models.SandboxInfo:
         """Make a sandbox; answered when it runs."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
                 "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
-                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier}
+                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier,
+                "warm": warm}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
     def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
@@ -613,14 +614,15 @@ class Api(Caller):
                      files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                      egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                      sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
-                     options: Optional[Options] = None) -> models.TemplateInfo:
+                     warm: Optional[bool] = None, options: Optional[Options] = None) -> models.TemplateInfo:
         """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
         Sandboxes made of it before do not change."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
                 "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
-                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier}
+                "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier,
+                "warm": warm}
         return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
                           options)
 

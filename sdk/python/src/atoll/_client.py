@@ -49,6 +49,7 @@ class Sandboxes:
                files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                sys: Optional[bool] = None, tier: Optional[Tier] = None, template: Optional[str] = None,
+               warm: Optional[bool] = None,
                idempotency_key: Optional[str] = None) -> Sandbox:
         """Makes one, which runs when this returns. Limits are bytes, times milliseconds; what is not said is as
         the template says, if there is one."""
@@ -57,7 +58,7 @@ class Sandboxes:
             io_bytes=io_bytes, io_ops=io_ops,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
             from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, egress=egress,
-            nesting=nesting, sys=sys, tier=tier, template=template,
+            nesting=nesting, sys=sys, tier=tier, template=template, warm=warm,
             options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
 
     def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
@@ -145,14 +146,15 @@ class Templates:
             volumes: Optional[Sequence[models.VolumeMount]] = None,
             files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
             egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
-            sys: Optional[bool] = None, tier: Optional[Tier] = None) -> models.TemplateInfo:
+            sys: Optional[bool] = None, tier: Optional[Tier] = None,
+            warm: Optional[bool] = None) -> models.TemplateInfo:
         """Makes or changes one; sandboxes made of it before stay as they are."""
         return self._api.template_set(
             template, name=None, template=None, binds=None, image=image, user=user, storage=storage, memory=memory,
             pids=pids, cpu_percent=cpu_percent, io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
             nofile=nofile, ttl_ms=ttl_ms, env=env,
             labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, egress=egress,
-            nesting=nesting, sys=sys, tier=tier)
+            nesting=nesting, sys=sys, tier=tier, warm=warm)
 
     def get(self, template: str) -> models.TemplateInfo:
         return self._api.template_read(template)

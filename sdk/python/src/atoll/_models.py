@@ -872,6 +872,9 @@ class TemplateInfoSpec(Model):
     # How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
     # and no way out but through policy. T1: the same as nesting. The others are not offered, and refused
     tier: str = ""
+    # false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
+    # open
+    warm: Optional[bool] = None
     # The sandbox whose files it has
     parent: str = ""
     _special: ClassVar[Special] = {
