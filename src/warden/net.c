@@ -21,10 +21,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define BACKLOG 256
+#define OWN_NETWORK "/proc/self/ns/net"
 #define LOOPBACK_INDEX 1 /* in every network namespace */
 
 /* ---- the route ---- */
@@ -177,7 +179,7 @@ static int steer_to(int listener)
     autoclose int program = had.program < 0 && map >= 0 ? program_for(map) : had.program;
     autoclose int here = program < 0 || map_put(map, listener) < 0
                              ? -1
-                             : open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+                             : open(OWN_NETWORK, O_RDONLY | O_CLOEXEC);
 
     if (here < 0)
         return -1;
@@ -305,13 +307,26 @@ int net_make(struct net *out)
     return 0;
 }
 
+int net_enter(int netns)
+{
+    struct stat before, after;
+
+    if (stat(OWN_NETWORK, &before) < 0 || setns(netns, CLONE_NEWNET) < 0 ||
+        stat(OWN_NETWORK, &after) < 0)
+        return -1;
+    if (before.st_ino != after.st_ino)
+        return 0;
+    errno = EXDEV;
+    return -1;
+}
+
 int net_make_in(int netns, struct net *out)
 {
-    autoclose int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    autoclose int home = open(OWN_NETWORK, O_RDONLY | O_CLOEXEC);
 
-    if (home < 0 || setns(netns, CLONE_NEWNET) < 0)
+    if (home < 0)
         return -1;
-    int rc = net_make(out), error = errno;
+    int rc = net_enter(netns) < 0 ? -1 : net_make(out), error = errno;
     if (setns(home, CLONE_NEWNET) < 0)
         abort(); /* never go on in a stranger's network */
     errno = error;

@@ -36,7 +36,12 @@ struct net {
  * rights to load programs there is a listener for each port that counts instead.
  */
 must_use int net_make(struct net *out);
-/* The same in that of a process; not for a warden that an ordinary user started. */
+/*
+ * Into the network of a process, which is never the one that we are in: that is the host's, and a
+ * route that leads everything here would cut it off. EXDEV then.
+ */
+must_use int net_enter(int netns);
+/* net_make in that of a process; not for a warden that an ordinary user started. */
 must_use int net_make_in(int netns, struct net *out);
 void net_close(struct net *net);
 /* Programs without a box, kept for the next ones: two descriptors each. */

@@ -128,6 +128,26 @@ TEST(a_program_is_used_again_for_another_box)
     inside(used_again);
 }
 
+/* In a network of this test's own, which stands for the host's. */
+static void same_network(struct net *net)
+{
+    struct net more = NET_NONE;
+
+    net_close(net);
+    CHECK(unshare(CLONE_NEWNET) == 0 && loopback_up() == 0);
+    autoclose int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    CHECK(here >= 0 && net_make_in(here, &more) < 0 && errno == EXDEV && more.dns < 0);
+    CHECK(client("10.1.2.3", 80) < 0 && errno == ENETUNREACH); /* no route was left */
+    CHECK(unshare(CLONE_NEWNET) == 0);
+    CHECK(net_make_in(here, &more) == 0);
+    net_close(&more);
+}
+
+TEST(the_hosts_own_network_is_left_alone)
+{
+    inside(same_network);
+}
+
 static void own_servers(struct net *net)
 {
     int local = server("127.0.0.1", 5000), any = server("0.0.0.0", 5001);

@@ -76,7 +76,7 @@ static _Noreturn void netns_child(int talk, int pidfd)
     int fds[NET_LISTENERS + 1];
     char byte;
 
-    if (pidfd >= 0 ? setns(pidfd, CLONE_NEWNET) < 0 : loopback_up() < 0)
+    if (pidfd >= 0 ? net_enter(pidfd) < 0 : loopback_up() < 0)
         msg.status = errno;
     else if (net_make(&net) < 0)
         msg.number = (uint32_t)errno;
