@@ -292,7 +292,8 @@ $(BUILD)/test/store/crash_liar_test: $(LIAR)/crash_test.o $(LIAR)/store.o $(BUIL
 TEST_PROGRAMS += $(LIAR)/atoll $(LIAR)/atoll-warden
 TESTS += $(BUILD)/test/store/crash_liar_test
 
-# An egress process whose guards can be left out one by one, to prove that each is needed (egress/guard.h).
+# Programs whose guards can be left out one by one, to prove that each is needed (base/guard.h): an egress process, and
+# a process 1 for the tests of the warden that are named here.
 UNGUARDED := $(BUILD)/unguarded
 UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn dial http judge reach self)
 $(UNGUARDED)/%.o: src/egress/%.c $(BUILD)/flags
@@ -302,11 +303,21 @@ $(UNGUARDED)/atoll: $(BUILD)/obj/main.o $(UNGUARDED_OBJ) $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 TEST_PROGRAMS += $(UNGUARDED)/atoll
+$(UNGUARDED)/musl/%.o: src/%.c $(BUILD)/musl/flags | $(BUILD)/musl/include/linux
+	@mkdir -p $(@D)
+	@$(MUSL_CC) $(CPPFLAGS) -DATOLL_UNGUARDED -isystem $(BUILD)/musl/include $(MUSL_CFLAGS) -MMD -MP -c $< -o $@
+$(UNGUARDED)/atoll-init: $(INIT_SRC:src/%.c=$(UNGUARDED)/musl/%.o)
+	$(musl_link)
+$(UNGUARDED)/init_image.o: src/warden/init_image.S $(UNGUARDED)/atoll-init
+	@strip -o $(UNGUARDED)/init.stripped $(UNGUARDED)/atoll-init
+	@$(CC) -DINIT_FILE='"$(UNGUARDED)/init.stripped"' -c $< -o $@
+UNGUARDED_TESTS := $(patsubst %,$(BUILD)/test/warden/%_test,guards rootless)
+$(UNGUARDED_TESTS): $(UNGUARDED)/init_image.o
+$(filter-out $(UNGUARDED_TESTS),$(WARDEN_TESTS)): $(BUILD)/musl/init_image.o
 
 # (Private: what these are made from, the stamp of the flags above all, must not see it.)
-$(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): private CPPFLAGS += -DATOLL_FAULTS
-$(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/musl/init_image.o \
-                                  $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
+$(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): private CPPFLAGS += -DATOLL_FAULTS -DATOLL_UNGUARDED
+$(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
                                   | $(BUILD)/atoll-warden $(BUILD)/probe
 	@mkdir -p $(@D)
 	@echo "  LD   $@"

@@ -19,12 +19,12 @@
 #include <sys/socket.h>
 
 #include "base/buf.h"
+#include "base/guard.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "egress/creds.h"
 #include "egress/egress.h"
-#include "egress/guard.h"
 #include "egress/kept.h"
 #include "egress/names.h"
 #include "egress/trust.h"

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/guard.h"
 #include "tree/tree.h"
 #include "wire/init.h"
 
@@ -39,7 +40,7 @@ void out_ack(struct out *out, uint64_t position);
 size_t out_next(const struct out *out, size_t max, const char **data);
 static inline bool out_full(const struct out *out)
 {
-    return out->end - out->begin >= INIT_RING_SIZE;
+    return guard(output_pause) && out->end - out->begin >= INIT_RING_SIZE;
 }
 
 /* ---- exec.c: one command ---- */

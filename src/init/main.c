@@ -198,7 +198,8 @@ static void set_up(void)
     if (chdir("/") < 0) /* where looking up a working directory begins */
         _exit(70);
     umask(022); /* for commands, too */
-    prctl(PR_SET_DUMPABLE, 0);
+    if (guard(dumpable))
+        prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_PDEATHSIG, 0); /* from here on we outlive the warden */
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);

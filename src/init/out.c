@@ -48,7 +48,7 @@ static bool grow(struct out *out)
 {
     uint32_t cap = out->cap ? out->cap * 2 : RING_LEAST;
 
-    if (cap > INIT_RING_SIZE)
+    if (cap > INIT_RING_SIZE && guard(output_ring))
         return false;
     char *mem = ring_new(cap);
     if (!mem)

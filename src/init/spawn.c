@@ -81,10 +81,12 @@ static int become_user(struct spawn *spawn)
 {
     if (syscall(SYS_getuid) == INIT_AGENT_UID) /* there is nobody else here: wire/box.h */
         return spawn->as_root ? fail(spawn, INIT_STEP_USER, EPERM) : 0;
-    if (keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
+    if (guard(command_caps) && keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
-    if (spawn->as_root)
-        return spawn->builtin && hold_caps(ROOT_CAPS) < 0 ? fail(spawn, INIT_STEP_USER, errno) : 0;
+    if (spawn->as_root || !guard(agent))
+        return spawn->builtin && guard(operation_caps) && hold_caps(ROOT_CAPS) < 0
+                   ? fail(spawn, INIT_STEP_USER, errno)
+                   : 0;
     /* Raw: the library's versions would look for other threads in the shared memory. */
     if (leave_groups() < 0 ||
         syscall(SYS_setresgid, INIT_AGENT_UID, INIT_AGENT_UID, INIT_AGENT_UID) < 0 ||
@@ -109,7 +111,8 @@ static bool below(const char *path, const char *dir)
 static int enter_cwd(struct spawn *spawn)
 {
     struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+                            .resolve =
+                                guard(cwd_lookup) ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : 0 };
     char path[4096];
     int dir, tries = CWD_TRIES;
 
@@ -119,7 +122,8 @@ static int enter_cwd(struct spawn *spawn)
     while (dir < 0 && errno == EAGAIN && --tries);
     if (dir < 0 || fchdir(dir) < 0 || syscall(SYS_getcwd, path, sizeof(path)) < 0)
         return fail(spawn, INIT_STEP_CWD, errno);
-    if (path[0] != '/' || below(path, "/proc") || below(path, "/sys") || below(path, "/dev"))
+    if (guard(cwd_judged) &&
+        (path[0] != '/' || below(path, "/proc") || below(path, "/sys") || below(path, "/dev")))
         return fail(spawn, INIT_STEP_CWD, EACCES);
     return 0;
 }
@@ -176,12 +180,13 @@ int spawn_become(struct spawn *spawn)
     if (take_stdio(spawn) < 0 || become_user(spawn) < 0 || enter_cwd(spawn) < 0)
         return -1;
     uint32_t which;
-    int refused = files_enter(spawn->files, &which);
+    int refused = guard(file_rules) ? files_enter(spawn->files, &which) : 0;
     if (refused)
         return fail(spawn, INIT_STEP_FILES + which, refused);
     if (spawn->side && dup2(spawn->side, SPAWN_SIDE) < 0)
         return fail(spawn, INIT_STEP_SPAWN, errno);
-    syscall(SYS_close_range, spawn->side ? SPAWN_SIDE + 1 : 3, ~0u, 0);
+    if (guard(descriptors))
+        syscall(SYS_close_range, spawn->side ? SPAWN_SIDE + 1 : 3, ~0u, 0);
     if (spawn->nofile) {
         struct rlimit limit = { spawn->nofile, spawn->nofile };
 

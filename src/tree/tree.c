@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "base/guard.h"
+
 int tree_fail(struct tree_fail *fail, enum tree_why why, int error, const char *path)
 {
     fail->why = why;
@@ -69,16 +71,17 @@ int tree_open(int dir, const char *path, int flags, mode_t mode)
                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
-static uint64_t any_resolve = RESOLVE_NO_MAGICLINKS;
+static uint64_t beneath; /* RESOLVE_BENEATH, or nothing */
 
 void tree_stay_beneath(void)
 {
-    any_resolve |= RESOLVE_BENEATH;
+    beneath = guard(file_beneath) ? RESOLVE_BENEATH : 0;
 }
 
 int tree_open_any(const char *path, int flags, mode_t mode)
 {
-    return open_how(AT_FDCWD, path, flags, mode, any_resolve);
+    return open_how(AT_FDCWD, path, flags, mode,
+                    beneath | (guard(file_magic) ? RESOLVE_NO_MAGICLINKS : 0));
 }
 
 bool tree_place_ok(int fd)
@@ -90,7 +93,7 @@ bool tree_place_ok(int fd)
     if (fstatfs(fd, &at) < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(none); i++)
-        if ((unsigned long)at.f_type == none[i])
+        if ((unsigned long)at.f_type == none[i] && guard(file_place))
             return false;
     return true;
 }

@@ -26,6 +26,7 @@
 #include <sys/types.h>
 
 #include "base/auto.h"
+#include "base/guard.h"
 #include "wire/box.h"
 #include "wire/wire.h"
 
@@ -78,7 +79,8 @@ struct box_host {
 
 static inline uint32_t box_uid_first(const struct box_host *host, uint32_t slot)
 {
-    return host->uids == 1 ? host->uid_first : host->uid_first + slot * host->uids;
+    return host->uids == 1 ? host->uid_first
+                           : host->uid_first + (guard(own_ids) ? slot * host->uids : 0);
 }
 
 /* ---- cgroup.c: v1, hybrid and v2 behind one interface ---- */

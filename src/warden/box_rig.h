@@ -161,6 +161,12 @@ static inline void rig_destroy(struct rig_box *box)
     close(box->link);
 }
 
+/* These guards (base/guard.h) are left out from here on. */
+static inline void rig_without(const char *guards)
+{
+    CHECK(setenv("ATOLL_WITHOUT", guards, 1) == 0);
+}
+
 /* What a test that failed has left running ends before the next one, and with the program. */
 static inline void rig_clear(void)
 {
@@ -169,6 +175,7 @@ static inline void rig_clear(void)
     rig_count = 0;
     box_fault_in = 0;
     box_skips = 0;
+    rig_without("");
     for (struct rig_heard heard = rig_ask(&list); heard.msg.rows.count; heard = rig_ask(&list))
         rig_name(WIRE_BOX_DESTROY, heard.msg.rows.rows[0].id);
 }
@@ -300,6 +307,27 @@ static inline struct rig_ran *rig_sh(struct rig_box *box, const char *script, ui
     const char *texts[] = { "/bin/sh", "-c", script, "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "/tmp" };
 
     return rig_finish(box, rig_start(box, texts, 3, 1, flags));
+}
+
+/* `script` under `rules` ("r/opt w/srv"), as agent or root. */
+static inline struct rig_ran *rig_ruled(struct rig_box *box, const char *rules, const char *script,
+                                        uint32_t flags)
+{
+    struct init_exec exec = { .flags = flags, .argc = 3, .timeout_ms = 60000 };
+    static char text[16384];
+    int len = snprintf(text, sizeof(text), "/bin/sh%c-c%c%s%c", 0, 0, script, 0);
+
+    for (const char *at = rules; *at; at += strspn(at, " ")) {
+        int size = (int)strcspn(at, " ");
+
+        len += snprintf(text + len, sizeof(text) - (size_t)len, "%.*s%c", size, at, 0);
+        at += size;
+        exec.filec++;
+    }
+    len += snprintf(text + len, sizeof(text) - (size_t)len, "/tmp%c", 0);
+    exec.text_len = (uint32_t)len;
+    rig_send(box, INIT_EXEC, ++box->execs, &exec, sizeof(exec), text, (size_t)len);
+    return rig_finish(box, box->execs);
 }
 
 /* ---- escapes ---- */

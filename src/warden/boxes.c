@@ -147,7 +147,8 @@ static int init_memfd(void)
     size_t len = (size_t)((uintptr_t)init_image_end - (uintptr_t)init_image);
 
     if (fd < 0 || fchmod(fd, 0555) < 0 || write(fd, init_image, len) != (ssize_t)len ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        (guard(init_sealed) &&
+         fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0))
         return -1;
     return take_fd(&fd);
 }

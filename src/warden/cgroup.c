@@ -519,11 +519,11 @@ static int limit_cpu(const char *id, uint32_t percent)
 
 int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent)
 {
-    if (pids && set_num(C_PIDS, id, "pids.max", pids) < 0)
+    if (pids && guard(pids_max) && set_num(C_PIDS, id, "pids.max", pids) < 0)
         return -1;
-    if (memory && limit_memory(id, memory) < 0)
+    if (memory && guard(memory_max) && limit_memory(id, memory) < 0)
         return -1;
-    return cpu_percent ? limit_cpu(id, cpu_percent) : 0;
+    return cpu_percent && guard(cpu_max) ? limit_cpu(id, cpu_percent) : 0;
 }
 
 /* ---- groups that are there ---- */

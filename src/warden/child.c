@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/guard.h"
 #include "seccomp/seccomp.h"
 #include "warden/box.h"
 #include "wire/init.h"
@@ -35,7 +36,7 @@ static int drop_caps(uint64_t mask)
     };
 
     for (unsigned long cap = 0; cap < 64; cap++)
-        if (!(mask >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+        if (!(mask >> cap & 1) && guard(bounding) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
             if (errno == EINVAL && cap > CAP_LAST_CAP)
                 break;
             if (errno != EINVAL)
@@ -43,7 +44,7 @@ static int drop_caps(uint64_t mask)
         }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -1;
-    return (int)syscall(SYS_capset, &head, data);
+    return guard(capset) ? (int)syscall(SYS_capset, &head, data) : 0;
 }
 
 static int set_limit(int which, rlim_t value)
@@ -68,11 +69,12 @@ static int set_limits(const struct box_spec *spec)
 {
     /* A core size of 1 also keeps a piped core handler of the host from being started; 0 does not.
      */
-    return set_limit(RLIMIT_CORE, 1) < 0 || set_limit(RLIMIT_NOFILE, spec->nofile) < 0 ||
+    return set_limit(RLIMIT_CORE, guard(core) ? 1 : RLIM_INFINITY) < 0 ||
+                   set_limit(RLIMIT_NOFILE, guard(nofile) ? spec->nofile : RLIM_INFINITY) < 0 ||
                    set_limit(RLIMIT_MEMLOCK, 8u << 20) < 0 ||
                    set_limit(RLIMIT_MSGQUEUE, 819200) < 0 ||
-                   set_limit(RLIMIT_SIGPENDING, 4096) < 0 || set_limit(RLIMIT_NICE, 0) < 0 ||
-                   set_limit(RLIMIT_RTPRIO, 0) < 0
+                   set_limit(RLIMIT_SIGPENDING, guard(sigpending) ? 4096 : RLIM_INFINITY) < 0 ||
+                   set_limit(RLIMIT_NICE, 0) < 0 || set_limit(RLIMIT_RTPRIO, 0) < 0
                ? -1
                : 0;
 }
@@ -87,8 +89,8 @@ static int enter_landlock(int abi, bool nesting)
     static const uint64_t rights[] = { 0, 0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff, 0xffff };
     struct {
         uint64_t fs, net, scoped;
-    } attr = { .fs = nesting ? 0 : rights[abi < 6 ? abi : 6],
-               .scoped = abi >= 6 ? LANDLOCK_SCOPES_ : 0 };
+    } attr = { .fs = nesting || !guard(landlock_files) ? 0 : rights[abi < 6 ? abi : 6],
+               .scoped = abi >= 6 && guard(landlock_scopes) ? LANDLOCK_SCOPES_ : 0 };
     size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
 
     if (!attr.fs && !attr.scoped)
@@ -135,7 +137,7 @@ static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int
         return -1;
     *init_at = 5;
     *report_at = 6;
-    return (int)syscall(SYS_close_range, 7u, ~0u, 0);
+    return guard(inherited) ? (int)syscall(SYS_close_range, 7u, ~0u, 0) : 0;
 }
 
 /* It begins with the warden's own score, which is the lowest on the machine. */
@@ -205,7 +207,6 @@ static void default_signals(uint64_t ignored)
 int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
               struct box_fds *fds, enum box_step *step)
 {
-    static char *const env[] = { NULL };
     char name[sizeof(host->name)], id[BOX_ID_SIZE];
     char *const argv[] = { (char *)"atoll-init", name, id, NULL };
     int init_at = -1;
@@ -236,6 +237,6 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi, spec->profile == SECCOMP_NESTING));
     TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
-    TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, env, AT_EMPTY_PATH));
+    TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, guard_env(), AT_EMPTY_PATH));
     return -1;
 }

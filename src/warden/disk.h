@@ -102,9 +102,6 @@ void inject_size(struct box *box, const struct wire_msg *request);
 must_use int target_make(int root, const char *path);
 
 #ifdef ATOLL_FAULTS
-/* Guards that a test leaves out, to see what misses them. */
-enum { INJECT_SKIP_LINKS = 1, INJECT_SKIP_SAFE = 2 };
-extern uint32_t inject_skips;
 extern bool disk_full_quotas;
 #endif
 

@@ -3,8 +3,6 @@
  * both users; every limit holds; and for each guard a box is made without it, in which the probe
  * that watches it must see the difference. So no probe holds by accident.
  */
-#include <sys/un.h>
-
 #include "seccomp/seccomp.h"
 #include "warden/disk_rig.h"
 
@@ -507,44 +505,6 @@ TEST(pipes_are_memory_of_the_box)
     CHECK_INT(rig_sh(&box, "exit 3", 0)->code, 3);
     CHECK(rig_name(WIRE_BOX_STAT, "pipes").msg.usage.memory < 32u << 20);
     rig_destroy(&box);
-    rig_close();
-}
-
-/* ---- sockets without a name in any file system ---- */
-
-static int knock(uint64_t skips, const char *name)
-{
-    char script[256];
-
-    box_skips = skips;
-    struct rig_box box = rig_create(rig_spec("probe"), "probe");
-    box_skips = 0;
-    snprintf(script, sizeof(script),
-             "perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0) or exit 9;"
-             " exit(connect($s, pack(q(Sa*), AF_UNIX, qq(\\0%s))) ? 0 : $!{EPERM} ? 2 : 1)'",
-             name);
-    int code = rig_sh(&box, script, INIT_AS_ROOT)->code;
-    rig_destroy(&box);
-    return code;
-}
-
-TEST(abstract_sockets_of_the_host_are_out_of_reach)
-{
-    struct sockaddr_un at = { .sun_family = AF_UNIX };
-    autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char name[32];
-
-    rig_open();
-    snprintf(name, sizeof(name), "atoll-escape-%d", (int)getpid());
-    memcpy(at.sun_path + 1, name, strlen(name));
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 && listen(fd, 8) == 0);
-    CHECK_INT(knock(0, name), 1);
-    /* Two guards, and each holds without the other. */
-    if (box_host.landlock_abi >= 6)
-        CHECK_INT(knock(BIT(BOX_STEP_ENTER_NETNS), name), 2);
-    CHECK_INT(knock(BIT(BOX_STEP_LANDLOCK), name), 1);
-    CHECK_INT(knock(BIT(BOX_STEP_ENTER_NETNS) | BIT(BOX_STEP_LANDLOCK), name), 0);
     rig_close();
 }
 

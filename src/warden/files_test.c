@@ -1,30 +1,10 @@
 /* Rules about files, from inside: what a command can open that has some, by whatever way. */
 #include "warden/disk_rig.h"
 
-/* `script` under `rules` ("r/opt w/srv"), as agent or root. */
-static struct rig_ran *ruled(struct rig_box *box, const char *rules, const char *script,
-                             uint32_t flags)
-{
-    struct init_exec exec = { .flags = flags, .argc = 3, .timeout_ms = 60000 };
-    static char text[16384];
-    int len = snprintf(text, sizeof(text), "/bin/sh%c-c%c%s%c", 0, 0, script, 0);
-
-    for (const char *at = rules; *at; at += strspn(at, " ")) {
-        int size = (int)strcspn(at, " ");
-
-        len += snprintf(text + len, sizeof(text) - (size_t)len, "%.*s%c", size, at, 0);
-        at += size;
-        exec.filec++;
-    }
-    len += snprintf(text + len, sizeof(text) - (size_t)len, "/tmp%c", 0);
-    exec.text_len = (uint32_t)len;
-    rig_send(box, INIT_EXEC, ++box->execs, &exec, sizeof(exec), text, (size_t)len);
-    return rig_finish(box, box->execs);
-}
-
 #define check_ruled(box, rules, script, flags)                                                     \
     do {                                                                                           \
-        struct rig_ran *ran_ = ruled(box, rules, "PATH=/usr/bin:/bin; set -e\n" script, flags);    \
+        struct rig_ran *ran_ =                                                                     \
+            rig_ruled(box, rules, "PATH=/usr/bin:/bin; set -e\n" script, flags);                   \
         if (ran_->code != 0 || ran_->error)                                                        \
             test_fail(__FILE__, __LINE__, "code %d, error %d in step %u: %s", ran_->code,          \
                       ran_->error, ran_->step, ran_->out);                                         \
@@ -122,20 +102,20 @@ TEST(a_rule_that_cannot_be_is_named)
 {
     rig_open();
     struct rig_box box = made();
-    struct rig_ran *ran = ruled(&box, "r/srv w/srv/none R/srv", "true", 0);
+    struct rig_ran *ran = rig_ruled(&box, "r/srv w/srv/none R/srv", "true", 0);
 
     CHECK_INT(ran->error, ENOENT);
     CHECK_INT(ran->step, INIT_STEP_FILES + 1);
-    ran = ruled(&box, "r/srv R/proc/self/root", "true", 0); /* would be everything */
+    ran = rig_ruled(&box, "r/srv R/proc/self/root", "true", 0); /* would be everything */
     CHECK_INT(ran->error, ELOOP);
     CHECK_INT(ran->step, INIT_STEP_FILES + 1);
     check_sh(&box, "mkdir -p /opt/in && chmod 700 /opt", INIT_AS_ROOT);
-    ran = ruled(&box, "r/opt/in", "true", 0); /* looked up as the user */
+    ran = rig_ruled(&box, "r/opt/in", "true", 0); /* looked up as the user */
     CHECK_INT(ran->error, EACCES);
     CHECK_INT(ran->step, INIT_STEP_FILES);
-    ran = ruled(&box, "rsrv", "true", 0);
+    ran = rig_ruled(&box, "rsrv", "true", 0);
     CHECK(ran->error == EINVAL && ran->step == INIT_STEP_TEXT);
-    ran = ruled(&box, "x/srv", "true", 0);
+    ran = rig_ruled(&box, "x/srv", "true", 0);
     CHECK(ran->error == EINVAL && ran->step == INIT_STEP_TEXT);
     rig_destroy(&box);
     rig_close();

@@ -25,13 +25,6 @@
 
 #define AGENT 1000
 
-#ifdef ATOLL_FAULTS
-uint32_t inject_skips;
-#define skipped(what) (inject_skips & (what))
-#else
-#define skipped(what) false
-#endif
-
 /* What the next child works on: it is born with a copy. */
 static struct {
     pid_t pid;
@@ -44,8 +37,6 @@ static struct {
 
 static int open_part(int at, const char *part)
 {
-    if (skipped(INJECT_SKIP_LINKS))
-        return openat(at, part, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return open_beneath(at, part, O_PATH | O_DIRECTORY);
 }
 
@@ -88,8 +79,7 @@ static int source_tree(const struct box_mount *mount)
 {
     bool ticket = mount->flags & BOX_MOUNT_TICKET;
     uid_t to = todo.first + (mount->flags & BOX_MOUNT_AS_ROOT ? 0 : AGENT);
-    uint64_t attrs = (skipped(INJECT_SKIP_SAFE) ? 0 : MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) |
-                     (mount->flags & BOX_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
+    uint64_t attrs = mount_safe() | (mount->flags & BOX_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
     autoclose int tree =
         ticket ? fcntl(todo.dir.fd, F_DUPFD_CLOEXEC, 0) : disks_tree(mount->disk, false);
 

@@ -49,9 +49,9 @@ TEST(without_its_guard_a_mount_would_be_unsafe)
     uint8_t ticket[16];
 
     CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
-    inject_skips = INJECT_SKIP_SAFE;
+    rig_without("nosuid,nodev");
     CHECK_INT(mount_ticket("box", ticket, "/mnt", 0), 0);
-    inject_skips = 0;
+    rig_without("");
     if (strstr(mount_options(box.pid, "/mnt"), "nosuid"))
         test_skip("the temporary directory is on a file system without setuid programs");
     rig_destroy(&box);
@@ -89,9 +89,9 @@ TEST(targets_that_lead_elsewhere_are_refused)
     CHECK(!mount_options(box.pid, "/workspace"));
     CHECK_INT(mount_disk("box", 77, "/mnt", 0), ENOENT);
     CHECK_INT(mount_disk("nobox", 5, "/mnt", 0), ENOENT);
-    inject_skips = INJECT_SKIP_LINKS; /* and without the guard it is elsewhere */
+    rig_without("links"); /* and without the guard it is elsewhere */
     CHECK_INT(mount_disk("box", 5, "/tmp/link", 0), 0);
-    inject_skips = 0;
+    rig_without("");
     CHECK(mount_options(box.pid, "/workspace") != NULL);
     rig_destroy(&box);
     CHECK_INT(rig_left(state).dirs, 0);
@@ -144,9 +144,9 @@ TEST(a_target_that_is_swapped_meanwhile_leads_nowhere)
     disk_made(5, 0, 0);
     CHECK_INT(race(&landed), 0);
     CHECK(landed > 0);
-    inject_skips = INJECT_SKIP_LINKS; /* the race is real */
+    rig_without("links"); /* the race is real */
     CHECK(race(&landed) > 0);
-    inject_skips = 0;
+    rig_without("");
     rig_close();
 }
 

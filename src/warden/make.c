@@ -114,7 +114,9 @@ static _Noreturn void be_child(const struct box_host *host, const struct box_spe
 static int start(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                  struct box_fds *fds, struct box_begun *out, enum box_step *step)
 {
-    struct clone_args args = { .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+    struct clone_args args = { .flags = (guard(own_pids) ? CLONE_NEWPID : 0) |
+                                        (guard(own_ipc) ? CLONE_NEWIPC : 0) |
+                                        (guard(own_uts) ? CLONE_NEWUTS : 0) | CLONE_PIDFD |
                                         CLONE_CLEAR_SIGHAND,
                                .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
                                .exit_signal = SIGCHLD };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/guard.h"
 
 #ifndef MOVE_MOUNT_T_EMPTY_PATH
 #define MOVE_MOUNT_T_EMPTY_PATH 0x40
@@ -75,6 +76,12 @@ static inline int tree_attach(int tree, int target)
                         MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
 }
 
+/* Of every mount that a box can write to: no program runs as its owner, no file is a device. */
+static inline unsigned mount_safe(void)
+{
+    return (guard(nosuid) ? MOUNT_ATTR_NOSUID : 0) | (guard(nodev) ? MOUNT_ATTR_NODEV : 0);
+}
+
 /* What is reached from `root` without leaving it and without any symlink. */
 static inline int open_beneath(int root, const char *path, int flags)
 {
@@ -82,5 +89,7 @@ static inline int open_beneath(int root, const char *path, int flags)
                             .resolve =
                                 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
 
+    if (!guard(links))
+        return openat(root, path, flags | O_CLOEXEC);
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 }

@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "base/guard.h"
 #include "base/limits.h"
 #include "seccomp/seccomp.h"
 #include "warden/disk.h"
@@ -87,10 +88,11 @@ static int make_scratch(const struct box_spec *spec)
 
     snprintf(size, sizeof(size), "%llu", (unsigned long long)(spec->upper ? BOX_SHM : spec->disk));
     snprintf(inodes, sizeof(inodes), "%u", spec->upper ? BOX_SHM_INODES : spec->inodes);
-    if (fs < 0 || fs_string(fs, "size", size) < 0 || fs_string(fs, "nr_inodes", inodes) < 0 ||
+    if (fs < 0 || (guard(disk_bytes) && fs_string(fs, "size", size) < 0) ||
+        (guard(disk_inodes) && fs_string(fs, "nr_inodes", inodes) < 0) ||
         fs_string(fs, "mode", "0755") < 0 || fs_create(fs) < 0)
         return -1;
-    autoclose int tree = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    autoclose int tree = fs_mount(fs, mount_safe());
     autoclose int at = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (tree < 0 || at < 0 || tree_attach(tree, at) < 0)
         return -1;
@@ -134,9 +136,7 @@ static int attach_layers(const struct box_spec *spec, const struct box_fds *fds)
 
         snprintf(path, sizeof(path), LAYER_PATH, i);
         if (mkdir(path, 0755) < 0 ||
-            attach_mapped(fds->layers[i], path,
-                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
-                          fds->userns) < 0)
+            attach_mapped(fds->layers[i], path, mount_safe() | MOUNT_ATTR_RDONLY, fds->userns) < 0)
             return -1;
     }
     return 0;
@@ -175,7 +175,7 @@ static int attach_disk(int tree, int userns)
 {
     if (clear_mark(tree) < 0)
         return -1;
-    return attach_mapped(tree, "/run/disk", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
+    return attach_mapped(tree, "/run/disk", mount_safe(), userns);
 }
 
 /* Overlay writes with the rights of whoever mounted it, and this one would be above all quotas. */
@@ -214,7 +214,7 @@ static int make_overlay(const struct box_spec *spec, uid_t first, bool rootless)
     fs_return();
     if (rc < 0)
         return -1;
-    autoclose int tree = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    autoclose int tree = fs_mount(fs, mount_safe());
     autoclose int at = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
     return tree < 0 || at < 0 ? -1 : tree_attach(tree, at);
 }
@@ -274,7 +274,7 @@ int dev_make(bool with_nodes)
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         if (mkdirat(tree, dirs[i], 0755) < 0)
             return -1;
-    if (tree_attrs(tree, MOUNT_ATTR_RDONLY, -1) < 0)
+    if (guard(dev_fixed) && tree_attrs(tree, MOUNT_ATTR_RDONLY, -1) < 0)
         return -1;
     return take_fd(&tree);
 }
@@ -296,7 +296,7 @@ static int attach_upper(const struct box_host *host, const struct box_fds *fds, 
     if (!host->rootless) {
         autoclose int up = tree_clone(AT_FDCWD, "/run/up");
 
-        return attach_mapped(up, "/run/up", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, fds->userns);
+        return attach_mapped(up, "/run/up", mount_safe(), fds->userns);
     }
     static const char *const own[] = { "/run/up/upper", "/run/up/tmp", "/run/up/shm" };
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
@@ -323,7 +323,7 @@ static int make_masks(const struct root *root)
                                         "sys/devices/virtual/block",
                                         "sys/devices/virtual/powercap" };
 
-    for (size_t i = 0; i < ARRAY_LEN(read_only); i++) {
+    for (size_t i = 0; guard(proc_sys) && i < ARRAY_LEN(read_only); i++) {
         autoclose int tree = tree_clone(root->fd, read_only[i]);
 
         if (tree < 0 && errno == ENOENT)
@@ -390,7 +390,7 @@ static int attach_tool(int tree, const struct root *root)
     struct stat st;
 
     if (run < 0 ||
-        tree_attrs(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, -1) < 0)
+        tree_attrs(tree, mount_safe() | (guard(tool_fixed) ? MOUNT_ATTR_RDONLY : 0), -1) < 0)
         return -1;
     fs_become(root->first);
     autoclose int made = openat(run, "atoll", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
@@ -409,14 +409,13 @@ static int attach_tool(int tree, const struct root *root)
 static int make_root(const struct box_host *host, const struct box_spec *spec,
                      const struct box_fds *fds, uid_t uid_first, enum box_step *step)
 {
-    const uint64_t safe = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-
     TRY(BOX_STEP_SCRATCH, make_scratch(spec));
     if (spec->layer_count)
         TRY(BOX_STEP_LOWER, attach_layers(spec, fds));
     else
-        TRY(BOX_STEP_LOWER, attach_mapped(fds->lower, "/run/lower", safe | MOUNT_ATTR_RDONLY,
-                                          host->rootless ? -1 : fds->userns));
+        TRY(BOX_STEP_LOWER,
+            attach_mapped(fds->lower, "/run/lower", mount_safe() | MOUNT_ATTR_RDONLY,
+                          host->rootless ? -1 : fds->userns));
     TRY(BOX_STEP_UPPER, attach_upper(host, fds, uid_first));
     if (spec->upper)
         TRY(BOX_STEP_UPPER, attach_disk(fds->upper, fds->userns));
@@ -466,9 +465,10 @@ int box_mounts_early(const struct box_spec *spec, struct box_fds *fds, enum box_
 int box_mounts(const struct box_host *host, const struct box_spec *spec, const struct box_fds *fds,
                uid_t uid_first, enum box_step *step)
 {
-    static const char *const pts[][2] = {
-        { "mode", "0620" }, { "ptmxmode", "0666" }, { "max", "64" }, { NULL, NULL }
-    };
+    const char *const pts[][2] = { { "mode", "0620" },
+                                   { "ptmxmode", "0666" },
+                                   { "max", guard(ptys) ? "64" : "4096" },
+                                   { NULL, NULL } };
     autoclose int fd = -1, shm = -1;
 
     if (make_root(host, spec, fds, uid_first, step) < 0)
@@ -477,7 +477,7 @@ int box_mounts(const struct box_host *host, const struct box_spec *spec, const s
     const struct root root = { fd, uid_first };
     if (!spec->layer_count) {
         TRY(BOX_STEP_USR,
-            tree_attrs(fds->usr, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY, -1));
+            tree_attrs(fds->usr, mount_safe() | (guard(usr_fixed) ? MOUNT_ATTR_RDONLY : 0), -1));
         TRY(BOX_STEP_USR, attach_at(fds->usr, &root, "usr"));
     } else {
         TRY(BOX_STEP_ROOT, make_places(&root));

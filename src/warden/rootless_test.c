@@ -242,6 +242,22 @@ TEST(with_one_id_there_is_an_agent_and_no_root)
     rig_close();
 }
 
+/* Process 1 has the agent's own id here: that it is not to be looked into is all that keeps it. */
+TEST(the_agent_looks_into_process_1_only_without_its_guard)
+{
+    static const char *const without[] = { "", "dumpable" };
+
+    for (int i = 0; i < 2; i++) {
+        rig_without(without[i]);
+        open_with(0);
+        struct rig_box box = rig_create(rig_spec("probe"), "probe");
+        CHECK_INT(rig_sh(&box, "head -c 1 /proc/1/maps", 0)->code == 0, i);
+        rig_destroy(&box);
+        rig_close();
+    }
+    rig_without("");
+}
+
 /* ---- faults and ends ---- */
 
 TEST(every_step_that_fails_is_undone_for_an_ordinary_user)

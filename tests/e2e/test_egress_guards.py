@@ -1,6 +1,6 @@
 """Each guard of the egress process is needed: an attack that it stops succeeds without it.
 
-build/unguarded/atoll is the same program, except that one guard (egress/guard.h) can be left out. Every attack is made
+build/unguarded/atoll is the same program, except that one guard (base/guard.h) can be left out. Every attack is made
 twice: against all guards, where it must fail, and without the one that it is about, where it must succeed. So no
 attack is one that could never have worked, and no guard one that another makes needless.
 """

@@ -1,0 +1,564 @@
+/*
+ * Every guard of a sandbox is needed: an attack that it stops succeeds without it.
+ *
+ * An attack is made in real boxes, with all guards (base/guard.h) standing, where it must fail, and
+ * without those that it is about, where it must succeed: so no attack is one that could never have
+ * worked. Several that stand behind one another are left out together, and each of them alone as
+ * well, where the others must hold. A step of the making (enum box_step) counts as one of them.
+ * What a step does as a whole is also shown by escape_test.c, what mounts into a box that runs do
+ * by inject_test.c, and process 1 where it has no user of its own by rootless_test.c.
+ * tests/e2e/test_box_guards.py looks for guards that no attack names.
+ */
+#include <glob.h>
+#include <sys/shm.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+
+#include "warden/box_rig.h"
+#include "warden/mount.h"
+
+#define BIT(step) (UINT64_C(1) << (step))
+
+/* ---- an attack and its proof ---- */
+
+/* With the rig open on `state`: did it succeed? */
+typedef bool attack_fn(const char *state);
+
+static uint64_t left_out; /* steps, of the boxes that an attack makes */
+
+static struct rig_box made_of(struct wire_msg spec)
+{
+    box_skips = left_out;
+    struct rig_box box = rig_create(spec, "probe");
+    box_skips = 0;
+    return box;
+}
+
+static struct rig_box made(void)
+{
+    return made_of(rig_spec("probe"));
+}
+
+static bool succeeds(attack_fn *attack, const char *guards, uint64_t steps)
+{
+    if (rig_state >= 0) { /* a test that failed */
+        rig_at_exit();
+        rig_state = -1;
+    }
+    rig_without(guards); /* before the rig is open: some are for all boxes */
+    left_out = steps;
+    bool did = attack(rig_open());
+    rig_close();
+    rig_without("");
+    left_out = 0;
+    return did;
+}
+
+static void prove(attack_fn *attack, const char *guards, uint64_t steps)
+{
+    if (succeeds(attack, "", 0))
+        test_fail(__FILE__, __LINE__, "it succeeds although all guards stand");
+    if (steps && *guards && succeeds(attack, "", steps))
+        test_fail(__FILE__, __LINE__, "it succeeds with %s", guards);
+    for (const char *at = guards; (steps || strchr(guards, ',')) && *at; at += *at == ',') {
+        size_t len = strcspn(at, ",");
+        char alone[64];
+
+        snprintf(alone, sizeof(alone), "%.*s", (int)len, at);
+        at += len;
+        if (succeeds(attack, alone, 0))
+            test_fail(__FILE__, __LINE__, "it succeeds without %s alone", alone);
+    }
+    if (!succeeds(attack, guards, steps))
+        test_fail(__FILE__, __LINE__, "it fails without %s, too", guards);
+}
+
+#define ATTACK(name, guards, steps)                                                                \
+    static bool name##_(const char *state);                                                        \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        prove(name##_, guards, steps);                                                             \
+    }                                                                                              \
+    static bool name##_(__attribute__((unused)) const char *state)
+
+/* Does this script, in a box of its own, end with 0? */
+static bool did_in(struct rig_box box, const char *script, uint32_t flags)
+{
+    struct rig_ran *ran = rig_sh(&box, script, flags);
+    bool done = ran->code == 0 && !ran->error;
+
+    rig_destroy(&box);
+    return done;
+}
+
+/* Is a command with these texts (argv…, cwd) let begin, and ends with 0? */
+static bool began(struct rig_box *box, const char *const *texts, unsigned argc, uint32_t flags)
+{
+    struct rig_ran *ran = rig_finish(box, rig_start(box, texts, argc, 0, flags));
+
+    return !ran->error && ran->code == 0;
+}
+
+static bool probe_breaks(const char *name, uint32_t flags)
+{
+    struct rig_box box = made();
+    char line[64];
+
+    rig_bring_probe(&box);
+    snprintf(line, sizeof(line), "BROKEN %s ", name);
+    bool broken = strstr(rig_probe(&box, flags)->out, line) != NULL;
+    rig_destroy(&box);
+    return broken;
+}
+
+/* ---- who a command is ---- */
+
+ATTACK(root_has_more_capabilities_than_its_short_list, "bounding,capset", 0)
+{
+    struct rig_box box = made();
+    struct rig_ran *ran = rig_sh(&box, "sed -n 's/^CapEff:.//p' /proc/self/status", INIT_AS_ROOT);
+    uint64_t caps = strtoull(ran->out, NULL, 16);
+
+    CHECK(ran->code == 0 && caps);
+    rig_destroy(&box);
+    return caps >> 21 & 1; /* CAP_SYS_ADMIN */
+}
+
+ATTACK(root_looks_into_process_1, "command_caps", 0)
+{
+    return did_in(made(), "head -c 1 /proc/1/maps", INIT_AS_ROOT);
+}
+
+ATTACK(an_operation_of_roots_looks_into_process_1, "operation_caps,file_place", 0)
+{
+    const char *texts[] = { "read", "/proc/1/maps", "/" };
+    struct rig_box box = made();
+    bool done = began(&box, texts, 2, INIT_BUILTIN | INIT_AS_ROOT);
+
+    rig_destroy(&box);
+    return done;
+}
+
+ATTACK(an_agent_is_root, "agent", 0)
+{
+    return did_in(made(), "test $(id -u) = 0", 0);
+}
+
+/* Who may is not asked when setuid is dead; the filter and the rules cannot do without this. */
+ATTACK(a_program_of_roots_makes_the_agent_root, "nosuid",
+       BIT(BOX_STEP_NNP) | BIT(BOX_STEP_LANDLOCK) | BIT(BOX_STEP_SECCOMP))
+{
+    struct rig_box box = made();
+
+    CHECK_INT(rig_sh(&box,
+                     "for d in /tmp /workspace; do cp /usr/bin/id $d/id && chmod 4755 $d/id; done",
+                     INIT_AS_ROOT)
+                  ->code,
+              0);
+    return did_in(box, "test $(/tmp/id -u) = 0 && test $(/workspace/id -u) = 0", 0);
+}
+
+ATTACK(two_boxes_have_the_same_ids, "own_ids", 0)
+{
+    struct wire_msg spec = rig_spec("other");
+    struct rig_box box = made(), other = rig_create(spec, "other");
+    uint32_t first = rig_name(WIRE_BOX_APPLIED, "probe").msg.applied.uid_first,
+             second = rig_name(WIRE_BOX_APPLIED, "other").msg.applied.uid_first;
+
+    rig_destroy(&box);
+    rig_destroy(&other);
+    return first == second;
+}
+
+/* ---- what it sees of the host ---- */
+
+ATTACK(processes_of_the_host_are_in_sight, "own_pids", 0)
+{
+    char script[64];
+
+    snprintf(script, sizeof(script), "test -d /proc/%d", (int)getpid());
+    return did_in(made(), script, 0);
+}
+
+ATTACK(memory_that_programs_of_the_host_share_is_read, "own_ipc", 0)
+{
+    int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0666);
+    char *at = id < 0 ? NULL : shmat(id, NULL, 0), script[128];
+
+    CHECK(at && at != (void *)-1);
+    shmctl(id, IPC_RMID, NULL); /* gone with the last who has it */
+    memcpy(at, "secret", 6);
+    snprintf(script, sizeof(script),
+             "perl -e 'shmread(%d, my $got, 0, 6) or exit 1; exit($got ne q(secret))'", id);
+    bool done = did_in(made(), script, 0);
+    shmdt(at);
+    return done;
+}
+
+/* In a box without a namespace for it, its name is the host's: here, one of this program's own. */
+ATTACK(the_host_is_renamed, "own_uts", 0)
+{
+    static bool own;
+    char name[65] = "";
+
+    CHECK(own || unshare(CLONE_NEWUTS) == 0);
+    own = true;
+    CHECK(sethostname("outside", 7) == 0);
+    struct rig_box box = made();
+    rig_destroy(&box);
+    CHECK(gethostname(name, sizeof(name)) == 0);
+    return strcmp(name, "outside") != 0;
+}
+
+ATTACK(a_socket_of_the_host_without_a_file_is_reached, "landlock_scopes", BIT(BOX_STEP_ENTER_NETNS))
+{
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char name[32], script[256];
+
+    if (box_host.landlock_abi < 6)
+        test_skip("Landlock knows no scopes here");
+    snprintf(name, sizeof(name), "atoll-escape-%d", (int)getpid());
+    memcpy(at.sun_path + 1, name, strlen(name));
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 && listen(fd, 8) == 0);
+    snprintf(script, sizeof(script),
+             "perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0) or exit 9;"
+             " exit(!connect($s, pack(q(Sa*), AF_UNIX, qq(\\0%s))))'",
+             name);
+    return did_in(made(), script, INIT_AS_ROOT);
+}
+
+/* Those that every machine has, of what is covered; of the rest most show a box only its own. */
+ATTACK(what_tells_of_the_host_is_read, "", BIT(BOX_STEP_MASKS))
+{
+    static const char *const looks[] = { "head -c 9 /proc/interrupts", "head -c 9 /proc/softirqs",
+                                         "head -c 9 /proc/kallsyms", "ls -A /sys/fs" };
+    struct wire_msg spec = rig_spec("probe");
+    unsigned count = 0;
+
+    spec.spec.flags = BOX_WITH_SYS;
+    struct rig_box box = made_of(spec);
+    for (size_t i = 0; i < ARRAY_LEN(looks); i++) {
+        struct rig_ran *ran = rig_sh(&box, looks[i], 0);
+
+        CHECK_INT(ran->code, 0); /* an empty file, or an empty directory */
+        count += ran->len > 0;
+    }
+    rig_destroy(&box);
+    CHECK(count == 0 || count == ARRAY_LEN(looks));
+    return count;
+}
+
+ATTACK(settings_of_the_kernel_open_for_writing, "proc_sys", 0)
+{
+    return probe_breaks("proc_sys", INIT_AS_ROOT);
+}
+
+/* ---- what the host left open ---- */
+
+#define LEAK 200
+#define LEAKED "/proc/self/fd/200"
+
+/* A directory of the host that the warden has open and forgot to close, with a file in it. */
+static ino_t leak(const char *state)
+{
+    char path[4096];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/open", state);
+    CHECK(chmod(state, 0755) == 0 && mkdir(path, 0755) == 0);
+    autoclose int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(dir >= 0 && fchmod(dir, 0755) == 0 && dup2(dir, LEAK) == LEAK && fstat(dir, &st) == 0);
+    autoclose int file = openat(dir, "secret", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    CHECK(file >= 0 && fchmod(file, 0644) == 0);
+    return st.st_ino;
+}
+
+ATTACK(a_descriptor_of_the_host_is_there, "inherited,descriptors", 0)
+{
+    leak(state);
+    bool done = did_in(made(), "test -L " LEAKED, 0);
+
+    close(LEAK);
+    return done;
+}
+
+ATTACK(a_file_of_the_host_is_read_by_a_descriptor, "inherited,descriptors,landlock_files", 0)
+{
+    leak(state);
+    bool done = did_in(made(), "cat " LEAKED "/secret", 0);
+
+    close(LEAK);
+    return done;
+}
+
+ATTACK(a_command_begins_in_a_directory_of_the_host, "inherited,cwd_lookup,cwd_judged", 0)
+{
+    const char *texts[] = { "/usr/bin/stat", "-c", "%i", ".", LEAKED };
+    ino_t there = leak(state);
+    struct rig_box box = made();
+    struct rig_ran *ran = rig_finish(&box, rig_start(&box, texts, 4, 0, 0));
+    bool done = !ran->error && strtoull(ran->out, NULL, 10) == there;
+
+    rig_destroy(&box);
+    close(LEAK);
+    return done;
+}
+
+ATTACK(a_command_begins_behind_a_magic_link, "cwd_lookup", 0)
+{
+    const char *texts[] = { "/usr/bin/true", "/proc/self/cwd" };
+    struct rig_box box = made();
+    bool done = began(&box, texts, 1, 0);
+
+    rig_destroy(&box);
+    return done;
+}
+
+ATTACK(a_command_begins_among_the_kernels_own, "cwd_judged", 0)
+{
+    static const char *const places[] = { "/proc", "/proc/1", "/dev", "/dev/shm", "/tmp/link" };
+    struct rig_box box = made();
+    unsigned count = 0;
+
+    CHECK_INT(rig_sh(&box, "ln -s ../proc/sys /tmp/link", 0)->code, 0);
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        const char *texts[] = { "/usr/bin/true", places[i] };
+
+        count += began(&box, texts, 1, 0);
+    }
+    rig_destroy(&box);
+    CHECK(count == 0 || count == ARRAY_LEN(places));
+    return count;
+}
+
+/* Nobody inside can reach it; this is what is left if somebody did. */
+ATTACK(the_program_of_process_1_is_written, "init_sealed", 0)
+{
+    return pwrite(box_host.init_fd, "\x7f", 1, 0) == 1; /* the byte that is there */
+}
+
+/* ---- what is mounted ---- */
+
+ATTACK(a_device_among_files_is_opened, "nodev", 0)
+{
+    struct rig_box box = made();
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/root/tmp/zero", (int)box.pid);
+    fs_become(rig_name(WIRE_BOX_APPLIED, "probe").msg.applied.uid_first);
+    int rc = mknod(path, S_IFCHR | 0666, makedev(1, 5)); /* as an image could have brought it */
+    fs_return();
+    CHECK(rc == 0 && chmod(path, 0666) == 0);
+    return did_in(box, "test $(head -c 3 /tmp/zero | wc -c) = 3", 0);
+}
+
+/* With the host's own ids, as root: opened, and nothing written. */
+ATTACK(programs_of_the_host_open_for_writing, "usr_fixed", BIT(BOX_STEP_ENTER_USERNS))
+{
+    return did_in(made(), ": >> /usr/lib/os-release", INIT_AS_ROOT);
+}
+
+ATTACK(a_name_is_made_in_dev, "dev_fixed", BIT(BOX_STEP_ENTER_USERNS))
+{
+    return did_in(made(), ": > /dev/evil", INIT_AS_ROOT);
+}
+
+ATTACK(our_own_program_opens_for_writing, "tool_fixed", BIT(BOX_STEP_ENTER_USERNS))
+{
+    struct wire_msg spec = rig_spec("probe");
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/tool", state);
+    autoclose int tool = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0755);
+    CHECK(tool >= 0);
+    boxes_tool(tool);
+    spec.spec.flags = BOX_WITH_TOOL;
+    bool done = did_in(made_of(spec), ": >> /run/atoll", INIT_AS_ROOT);
+    boxes_tool(-1);
+    return done;
+}
+
+/* An image that has a link where /dev belongs leads the mount elsewhere. */
+ATTACK(a_link_in_an_image_leads_a_mount_elsewhere, "links", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+    char path[4096];
+    glob_t found;
+
+    snprintf(path, sizeof(path), "%s/images/host-*/dev", state);
+    CHECK(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1);
+    CHECK(rmdir(found.gl_pathv[0]) == 0 && symlink("etc", found.gl_pathv[0]) == 0);
+    globfree(&found);
+    struct rig_heard heard = rig_ask(&spec);
+    if (heard.msg.status) {
+        CHECK_INT(heard.msg.created.step, BOX_STEP_DEV);
+        return false;
+    }
+    return did_in(rig_made("probe", &heard), "test -c /etc/null", 0);
+}
+
+/* ---- limits ---- */
+
+ATTACK(more_processes_than_it_may_have, "pids_max", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.pids = 16;
+    return did_in(made_of(spec), "i=0; while [ $i -lt 40 ]; do sleep 0.3 & i=$((i+1)); done; wait",
+                  0);
+}
+
+ATTACK(more_memory_than_it_may_have, "memory_max", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.memory = 32u << 20;
+    return did_in(made_of(spec), "test $(head -c 48M /dev/zero | tail | wc -c) = 50331648", 0);
+}
+
+ATTACK(more_memory_in_pipes_than_it_may_have, "memory_max", 0)
+{
+    static const char script[] =
+        "perl -e 'use Fcntl; my @k; my $sum = 0; my $block = q(x) x 65536;"
+        " while (@k < 48) { pipe(my $r, my $w) or last; push @k, [$r, $w];"
+        "  fcntl($w, 1031, 1 << 20); fcntl($w, F_SETFL, O_NONBLOCK);"
+        "  while (my $n = syswrite($w, $block)) { $sum += $n } } exit($sum < 40 << 20)'";
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.memory = 32u << 20;
+    return did_in(made_of(spec), script, 0);
+}
+
+ATTACK(more_of_a_processor_than_it_may_have, "cpu_max", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+    const char *texts[] = { "/bin/sh", "-c", "while :; do :; done", "/" };
+
+    spec.spec.cpu_percent = 5;
+    struct rig_box box = made_of(spec);
+    rig_start(&box, texts, 3, 0, 0);
+    uint64_t used = 0;
+    for (int i = 0; i < 60 && used < 150000; i++) { /* of 30 ms that it has */
+        usleep(10000);
+        used = rig_name(WIRE_BOX_STAT, "probe").msg.usage.cpu_us;
+    }
+    rig_destroy(&box);
+    return used >= 150000;
+}
+
+ATTACK(more_bytes_than_it_may_keep, "disk_bytes", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.disk = 4u << 20;
+    return did_in(made_of(spec),
+                  "for d in /tmp /workspace /dev/shm; do"
+                  " head -c 8M /dev/zero > $d/f && full=no; rm $d/f; done; test \"$full\"",
+                  0);
+}
+
+ATTACK(more_files_than_it_may_keep, "disk_inodes", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.inodes = 200;
+    return did_in(made_of(spec), "cd /tmp; i=0; while [ $i -lt 300 ]; do : > n$i; i=$((i+1)); done",
+                  0);
+}
+
+ATTACK(more_terminals_than_it_may_have, "ptys", 0)
+{
+    return did_in(made(),
+                  "perl -e 'my @k; for (1..65) { open(my $f, q(+<), q(/dev/ptmx)) or exit 1;"
+                  " push @k, $f }'",
+                  0);
+}
+
+ATTACK(more_descriptors_than_it_may_have, "nofile", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.nofile = 32;
+    return did_in(made_of(spec),
+                  "ulimit -n $(ulimit -Hn); perl -e 'my @k; for (1..40) {"
+                  " open(my $f, q(<), q(/dev/null)) or exit 1; push @k, $f }'",
+                  0);
+}
+
+ATTACK(more_timers_than_it_may_have, "sigpending", 0)
+{
+    return probe_breaks("timers", 0);
+}
+
+ATTACK(a_memory_image_is_left, "core", 0)
+{
+    return probe_breaks("no_core", 0);
+}
+
+/* Nobody reads what a command prints: process 1 stops reading, and would not hold it all. */
+ATTACK(output_that_nobody_reads_fills_process_1, "output_pause,output_ring", 0)
+{
+    const char *texts[] = { "/usr/bin/yes", "/" };
+    struct rig_box box = made();
+    uint64_t used = 0;
+
+    rig_start(&box, texts, 1, 0, 0);
+    for (int i = 0; i < 60 && used < 32u << 20; i++) {
+        usleep(10000);
+        used = rig_name(WIRE_BOX_STAT, "probe").msg.usage.memory;
+    }
+    rig_destroy(&box);
+    return used >= 32u << 20;
+}
+
+/* ---- files ---- */
+
+ATTACK(a_file_that_no_rule_names_is_read, "file_rules", 0)
+{
+    struct rig_box box = made();
+
+    CHECK_INT(rig_sh(&box, "echo secret > /workspace/f", 0)->code, 0);
+    bool done = rig_ruled(&box, "r/home", "exec /bin/cat /workspace/f", 0)->code == 0;
+    rig_destroy(&box);
+    return done;
+}
+
+/* An operation with these arguments, after `script`. */
+static bool operated(const char *script, const char *const *texts, unsigned argc)
+{
+    struct rig_box box = made();
+
+    CHECK_INT(rig_sh(&box, script, 0)->code, 0);
+    bool done = began(&box, texts, argc, INIT_BUILTIN);
+    rig_destroy(&box);
+    return done;
+}
+
+ATTACK(an_operation_goes_through_a_magic_link, "file_magic", 0)
+{
+    return operated("true", (const char *[]){ "stat", "/proc/self/root/tmp", "1", "/" }, 3);
+}
+
+ATTACK(an_operation_reaches_the_kernels_own_files, "file_place", 0)
+{
+    return operated("true", (const char *[]){ "stat", "/proc/version", "1", "/" }, 3);
+}
+
+ATTACK(an_operation_opens_a_device, "file_kind", 0)
+{
+    return operated("true", (const char *[]){ "read", "/dev/zero", "/" }, 2);
+}
+
+ATTACK(an_operation_leaves_its_directory_by_a_link, "file_beneath", 0)
+{
+    return operated("mkdir /tmp/a && ln -s ../b /tmp/a/link && : > /tmp/b",
+                    (const char *[]){ "beneath", "/tmp/a", "stat", "link", "1", "/" }, 5);
+}
+
+ATTACK(an_operation_leaves_its_directory_by_dots, "file_beneath", 0)
+{
+    return operated("mkdir /tmp/a && : > /tmp/b",
+                    (const char *[]){ "beneath", "/tmp/a", "stat", "../b", "1", "/" }, 5);
+}
