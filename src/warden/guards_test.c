@@ -111,6 +111,66 @@ static bool probe_breaks(const char *name, uint32_t flags)
     return broken;
 }
 
+/* ---- the probes ---- */
+
+/*
+ * What tests/escape/probe.c tries is refused because of guards: where none stands (but for the
+ * namespaces that keep the probes harmless), all of it is let through. Not here:
+ */
+static const char *const not_let_through[] = {
+    "load_module",
+    "load_module_fd",
+    "kexec",
+    "alg",
+    "rxrpc",     /* not in every kernel */
+    "real_time", /* by default, nothing in a cgroup may */
+    "message_queues",
+    "lock_memory", /* limits that the host may have itself */
+    "become_root", /* of the agent: an_agent_is_root */
+    "only_stdio",
+    "stdio_is_no_file", /* where nothing leaks: what the host left open */
+    "kill_1",
+    "other_processes", /* the pid namespace: own_pids */
+    "few_devices",
+    "no_secrets",
+    "mounts_tell_nothing", /* no guard: nothing else is put there */
+};
+
+TEST(no_probe_holds_by_accident)
+{
+    const uint64_t steps = BIT(BOX_STEP_SECCOMP) | BIT(BOX_STEP_NNP) | BIT(BOX_STEP_LANDLOCK) |
+                           BIT(BOX_STEP_CAPS) | BIT(BOX_STEP_MASKS) | BIT(BOX_STEP_ENTER_NETNS) |
+                           BIT(BOX_STEP_CGROUPNS) | BIT(BOX_STEP_RLIMITS) | BIT(BOX_STEP_OOM) |
+                           BIT(BOX_STEP_HOSTNAME) | BIT(BOX_STEP_ENTER_USERNS);
+    const char *texts[] = { "/run/atoll", "/" };
+    struct wire_msg spec = rig_spec("probe");
+
+    rig_without("usr_fixed,dev_fixed,sys_fixed,proc_sys,nosuid,command_caps");
+    rig_open();
+    /* As our own program is: without ids of its own, a box has nothing that it may write to. */
+    autoclose int probe = rig_open_probe();
+    boxes_tool(probe);
+    spec.spec.flags = BOX_WITH_SYS | BOX_WITH_TOOL;
+    box_skips = steps;
+    struct rig_box box = rig_create(spec, "probe");
+    box_skips = 0;
+    struct rig_ran *ran = rig_finish(&box, rig_start(&box, texts, 1, 0, INIT_AS_ROOT));
+    CHECK(strstr(ran->out, " probes, "));
+    for (char *line = ran->out; (line = strstr(line, "held ")); line++) {
+        bool known = false;
+
+        for (size_t i = 0; i < ARRAY_LEN(not_let_through); i++)
+            known |= strncmp(line + 5, not_let_through[i], strlen(not_let_through[i])) == 0 &&
+                     line[5 + strlen(not_let_through[i])] == '\n';
+        if (!known)
+            test_fail(__FILE__, __LINE__, "held without any guard: %.40s", line);
+    }
+    rig_destroy(&box);
+    boxes_tool(-1);
+    rig_close();
+    rig_without("");
+}
+
 /* ---- who a command is ---- */
 
 ATTACK(root_has_more_capabilities_than_its_short_list, "bounding,capset", 0)
@@ -397,6 +457,15 @@ ATTACK(a_link_in_an_image_leads_a_mount_elsewhere, "links", 0)
         return false;
     }
     return did_in(rig_made("probe", &heard), "test -c /etc/null", 0);
+}
+
+ATTACK(what_the_kernel_shows_of_devices_opens_for_writing, "sys_fixed", BIT(BOX_STEP_ENTER_USERNS))
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.flags = BOX_WITH_SYS;
+    return did_in(made_of(spec), "find /sys/kernel /sys/module -writable -type f | grep -q .",
+                  INIT_AS_ROOT);
 }
 
 /* ---- limits ---- */

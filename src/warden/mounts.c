@@ -458,7 +458,8 @@ int box_mounts_early(const struct box_spec *spec, struct box_fds *fds, enum box_
 {
     TRY(BOX_STEP_PROC, fds->proc = make_fs("proc", CLOSED, NULL));
     if (spec->flags & BOX_WITH_SYS)
-        TRY(BOX_STEP_SYS, fds->sys = make_fs("sysfs", CLOSED | MOUNT_ATTR_RDONLY, NULL));
+        TRY(BOX_STEP_SYS,
+            fds->sys = make_fs("sysfs", CLOSED | (guard(sys_fixed) ? MOUNT_ATTR_RDONLY : 0), NULL));
     return 0;
 }
 
