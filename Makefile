@@ -292,14 +292,18 @@ $(BUILD)/test/store/crash_liar_test: $(LIAR)/crash_test.o $(LIAR)/store.o $(BUIL
 TEST_PROGRAMS += $(LIAR)/atoll $(LIAR)/atoll-warden
 TESTS += $(BUILD)/test/store/crash_liar_test
 
-# Programs whose guards can be left out one by one, to prove that each is needed (base/guard.h): an egress process, and
-# a process 1 for the tests of the warden that are named here.
+# Programs whose guards can be left out one by one, to prove that each is needed (base/guard.h): an egress process
+# and an unpacker, and a process 1 for the tests of the warden that are named here.
 UNGUARDED := $(BUILD)/unguarded
 UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn dial http judge reach self)
 $(UNGUARDED)/%.o: src/egress/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@$(CC) $(CPPFLAGS) -DATOLL_UNGUARDED $(CFLAGS) -MMD -MP -c $< -o $@
-$(UNGUARDED)/atoll: $(BUILD)/obj/main.o $(UNGUARDED_OBJ) $(BUILD)/libatoll.a
+UNGUARDED_IMAGE := $(patsubst %,$(UNGUARDED)/image/%.o,inspect layer name stream)
+$(UNGUARDED)/image/%.o: src/image/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) -DATOLL_UNGUARDED $(CFLAGS) -MMD -MP -c $< -o $@
+$(UNGUARDED)/atoll: $(BUILD)/obj/main.o $(UNGUARDED_OBJ) $(UNGUARDED_IMAGE) $(BUILD)/libatoll.a
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 TEST_PROGRAMS += $(UNGUARDED)/atoll

@@ -4,8 +4,11 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import subprocess
 import tarfile
+
+import harness
 
 
 def entry(name, content=None, **attributes):
@@ -83,3 +86,45 @@ def docker(layers, arch="amd64", tag="test:latest", **config):
     names = [f"{i:064x}/layer.tar" for i in range(len(layers))]
     return tar(*[entry(n, layer) for n, layer in zip(names, layers)], entry(name, settings),
                entry("manifest.json", json.dumps([{"Config": name, "RepoTags": [tag], "Layers": names}])))
+
+
+class Unpacker:
+    """The program that unpacks, on plain directories; without some of its guards, perhaps (base/guard.h)."""
+
+    def __init__(self, base, without=""):
+        self.base, self.count = base, 0
+        self.program, self.env = harness.BIN, dict(os.environ)
+        if without:
+            self.program, self.env["ATOLL_WITHOUT"] = harness.BUILD / "unguarded" / "atoll", without
+
+    def run(self, *args, **more):
+        done = subprocess.run([self.program, "helper", *args], env=self.env, capture_output=True, **more)
+        answer = json.loads(done.stdout)
+        assert (done.returncode != 0) == ("error" in answer) and done.stderr == b"", done
+        return answer
+
+    def inspect(self, data):
+        """(directory of the upload, answer)"""
+        self.count += 1
+        place = self.base / f"in{self.count}"
+        place.mkdir()
+        return place, self.run("inspect", place, "amd64", input=data)
+
+    def layer(self, place, *numbers):
+        """(tree, answer) of one, or of several in one directory"""
+        self.count += 1
+        out = self.base / f"out{self.count}"
+        out.mkdir()
+        return out, self.run("unpack", place, out, *map(str, numbers))
+
+    def tree(self, data):
+        place, answer = self.inspect(data)
+        if "error" in answer:
+            return None, answer
+        return self.layer(place, 0)
+
+    def refused(self, data):
+        """The error of a tar, from whichever of the two steps it comes."""
+        error = self.tree(data)[1].get("error")
+        assert error, "was taken"
+        return error["code"], error["message"]

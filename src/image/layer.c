@@ -63,7 +63,9 @@ int layer_open(int root, const char *path, int flags)
 {
     struct open_how how = {
         .flags = (unsigned)(flags | O_CLOEXEC),
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+        .resolve = guard(layer_links) ? RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                            RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
+                                      : 0,
     };
 
     return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
@@ -188,7 +190,8 @@ static int open_parent(struct layer *tree, const char *path, struct err *err)
 
 static bool keep_xattr(const char *name)
 {
-    return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
+    return !guard(attributes) ||
+           (strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0);
 }
 
 static int put_xattrs(struct layer *tree, int fd, const char *what, struct archive_entry *entry,
@@ -220,7 +223,7 @@ static int put_owner(struct layer *tree, int dir, const char *name, struct archi
 {
     int64_t uid = archive_entry_uid(entry), gid = archive_entry_gid(entry);
 
-    if (uid < 0 || uid >= UIDS || gid < 0 || gid >= UIDS)
+    if ((uid < 0 || uid >= UIDS || gid < 0 || gid >= UIDS) && guard(owner))
         return err_set(err, ERR_INVALID, "%s belongs to %lld:%lld; a sandbox has ids up to %d",
                        name_show(name), (long long)uid, (long long)gid, UIDS - 1);
     if (tree->owners && fchownat(dir, name, (uid_t)uid, (gid_t)gid, AT_SYMLINK_NOFOLLOW) < 0)
@@ -250,7 +253,7 @@ static int put_time(int dir, const char *name, struct timespec when, struct err 
 /* Makes the name free. A directory goes only when it is empty, or from a layer further down. */
 static int make_room(const struct layer *tree, int dir, const char *name, struct err *err)
 {
-    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+    if (!guard(exclusive) || unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR)
         return layer_fail(err, "replace", name);
@@ -285,7 +288,7 @@ static int copy_content(struct layer *tree, struct image_stream *stream, int fd,
     int64_t at;
     int rc;
 
-    if (size < 0 || (uint64_t)size > tree->limits->bytes - tree->counts.bytes)
+    if (size < 0 || ((uint64_t)size > tree->limits->bytes - tree->counts.bytes && guard(bytes)))
         return err_set(err, ERR_LIMIT, "the files of a layer may have %llu bytes; %s passes that",
                        (unsigned long long)tree->limits->bytes, name_show(name));
     tree->counts.bytes += (uint64_t)size;
@@ -306,7 +309,7 @@ static mode_t file_mode(struct layer *tree, struct archive_entry *entry)
 
     if (mode & (S_ISUID | S_ISGID))
         tree->counts.setuid++;
-    return mode & ~(mode_t)(S_ISUID | S_ISGID);
+    return guard(setuid) ? mode & ~(mode_t)(S_ISUID | S_ISGID) : mode;
 }
 
 static int add_file(struct layer *tree, struct image_stream *stream, int dir, const char *name,
@@ -315,7 +318,8 @@ static int add_file(struct layer *tree, struct image_stream *stream, int dir, co
     if (make_room(tree, dir, name, err) < 0)
         return -1;
     autoclose int fd =
-        openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        openat(dir, name,
+               O_WRONLY | O_CREAT | (guard(exclusive) ? O_EXCL | O_NOFOLLOW : 0) | O_CLOEXEC, 0600);
 
     if (fd < 0)
         return layer_fail(err, "make", name);
@@ -417,7 +421,7 @@ static int add_whiteout(struct layer *tree, int dir, const struct image_name *na
     }
     if (strncmp(gone, WHITEOUT, strlen(WHITEOUT)) == 0)
         return 0; /* aufs' own books */
-    if (!*gone || strcmp(gone, ".") == 0 || strcmp(gone, "..") == 0)
+    if ((!*gone || strcmp(gone, ".") == 0 || strcmp(gone, "..") == 0) && guard(whiteout))
         return err_set(err, ERR_INVALID, "%s hides nothing that has a name", name_show(name->base));
     tree->counts.whiteouts++;
     if (is_opaque(dir) || mknodat(dir, gone, S_IFCHR, makedev(0, 0)) == 0)
@@ -451,7 +455,7 @@ static int place(struct layer *tree, struct image_stream *stream, int dir,
         return add_dir(tree, dir, name, entry, err);
     if (!*name->base)
         return err_set(err, ERR_INVALID, "the root is no directory");
-    if (is_mount_point(name))
+    if (is_mount_point(name) && guard(mount_point))
         return err_set(err, ERR_UNPROCESSABLE, "/%s is %s; every sandbox needs a directory there",
                        name->base, type == AE_IFLNK ? "a symbolic link" : "no directory");
     if (hardlink)

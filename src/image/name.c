@@ -36,10 +36,10 @@ int name_parse(struct image_name *name, const char *text, struct err *err)
 
         if (!part.n || str_is(part, "."))
             continue;
-        if (str_is(part, ".."))
+        if (str_is(part, "..") && guard(dots))
             return err_set(err, ERR_INVALID, "a name that leads out of the archive: %s",
                            name_show(text));
-        if (++depth > IMAGE_DEPTH_MAX)
+        if (++depth > IMAGE_DEPTH_MAX && guard(depth))
             return err_set(err, ERR_INVALID, "more than %d directories deep: %s", IMAGE_DEPTH_MAX,
                            name_show(text));
         if (add_part(name, &len, part, err) < 0)

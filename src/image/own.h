@@ -1,6 +1,7 @@
 /* Inside of the image room. */
 #pragma once
 
+#include "base/guard.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/map.h"
