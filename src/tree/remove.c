@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/guard.h"
 #include "tree/tree.h"
 
 #define RETRIES_MAX 16
@@ -46,7 +47,8 @@ static int down(struct removal *removal, int from, const char *name)
     }
     if (fstat(from, &st) < 0)
         return -1;
-    int fd = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(from, name,
+                    O_RDONLY | O_DIRECTORY | O_CLOEXEC | (guard(remove_links) ? O_NOFOLLOW : 0));
     if (fd < 0)
         return -1;
     removal->levels[removal->depth++] = (struct level){ st.st_dev, st.st_ino };
@@ -64,7 +66,7 @@ static int up(struct removal *removal)
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return -1;
-    if (st.st_dev != from->dev || st.st_ino != from->ino) {
+    if ((st.st_dev != from->dev || st.st_ino != from->ino) && guard(remove_up)) {
         errno = ESTALE;
         return -1;
     }

@@ -15,20 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/guard.h"
 #include "tree/tar.h"
 
 #define CHUNK 65536
 #define LOOK_BACK 256
-
-#ifdef ATOLL_FAULTS
-/* Tests leave one guard out and see that it was needed. */
-extern unsigned untar_without;
-#define WITHOUT(guard) (untar_without & (guard))
-unsigned untar_without;
-#else
-#define WITHOUT(guard) false
-#endif
-enum { UNTAR_CLEAN = 1, UNTAR_BENEATH = 2, UNTAR_EXCLUSIVE = 4, UNTAR_MODE = 8, UNTAR_LINK = 16 };
 
 /* A directory that was made here, for the end. */
 struct made {
@@ -133,7 +124,7 @@ static int contents(struct unpacker *un, uint64_t size, int fd)
 
 static int open_beneath(const struct unpacker *un, const char *path, int flags)
 {
-    if (WITHOUT(UNTAR_BENEATH))
+    if (!guard(untar_beneath))
         return openat(un->root, path, flags | O_CLOEXEC);
     return tree_open(un->root, path, flags, 0);
 }
@@ -247,14 +238,14 @@ static int enter_parent(struct unpacker *un, const char **name)
 
 static int clear_place(struct unpacker *un, const char *name)
 {
-    if (WITHOUT(UNTAR_EXCLUSIVE) || unlinkat(un->parent, name, 0) == 0 || errno == ENOENT)
+    if (!guard(untar_exclusive) || unlinkat(un->parent, name, 0) == 0 || errno == ENOENT)
         return 0;
     return fail(un, errno == EISDIR ? TREE_KIND : TREE_SYSTEM, errno);
 }
 
 static uint32_t nine_bits(uint32_t mode)
 {
-    return WITHOUT(UNTAR_MODE) ? mode & 07777 : mode & 0777;
+    return guard(untar_mode) ? mode & 0777 : mode & 07777;
 }
 
 static void set_times(int fd, int64_t mtime)
@@ -266,7 +257,7 @@ static void set_times(int fd, int64_t mtime)
 
 static int take_file(struct unpacker *un, const char *name)
 {
-    int only = WITHOUT(UNTAR_EXCLUSIVE) ? 0 : O_EXCL | O_NOFOLLOW;
+    int only = guard(untar_exclusive) ? O_EXCL | O_NOFOLLOW : 0;
 
     if (clear_place(un, name) < 0)
         return -1;
@@ -319,15 +310,15 @@ static int take_hard_link(struct unpacker *un, const char *name)
     enum tree_why why = TREE_OUTSIDE;
     struct stat st;
 
-    if (!WITHOUT(UNTAR_LINK) && tar_path_clean(un->head.link, &why) <= 0)
+    if (guard(untar_link) && tar_path_clean(un->head.link, &why) <= 0)
         return fail(un, why, EXDEV);
     char *slash = strrchr(un->head.link, '/');
     const char *last = slash ? slash + 1 : un->head.link;
     if (slash)
         *slash = 0;
-    autoclose int dir = WITHOUT(UNTAR_LINK)
-                            ? openat(un->root, slash ? un->head.link : ".", O_PATH | O_CLOEXEC)
-                            : open_beneath(un, slash ? un->head.link : ".", O_PATH | O_DIRECTORY);
+    autoclose int dir = guard(untar_link)
+                            ? open_beneath(un, slash ? un->head.link : ".", O_PATH | O_DIRECTORY)
+                            : openat(un->root, slash ? un->head.link : ".", O_PATH | O_CLOEXEC);
     if (dir < 0)
         return fail(un, errno == ELOOP || errno == EXDEV ? TREE_OUTSIDE : TREE_SYSTEM, errno);
     if (fstatat(dir, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -345,7 +336,7 @@ static int take_entry(struct unpacker *un)
 {
     enum tree_why why = TREE_OUTSIDE;
     const char *name;
-    int rc = WITHOUT(UNTAR_CLEAN) ? 1 : tar_path_clean(un->head.path, &why);
+    int rc = guard(untar_clean) ? tar_path_clean(un->head.path, &why) : 1;
 
     if (rc < 0)
         return fail(un, why, why == TREE_LIMIT ? ENAMETOOLONG : EXDEV);

@@ -1,9 +1,9 @@
 /*
  * tree: archives and walks against hostile names, hostile neighbours and a naive model. The
- * unpacker is compiled into this program with its guards as switches: each attack that a guard
- * stops must succeed without it.
+ * unpacker is compiled into this program with its guards as switches (base/guard.h): each attack
+ * that a guard stops must succeed without it.
  */
-#define ATOLL_FAULTS
+#define ATOLL_UNGUARDED
 #include "tree/tar_in.c"
 
 #include <dirent.h>
@@ -18,6 +18,11 @@
 #include "tree/sha.h"
 
 static char base[64];
+
+static void unpack_without(const char *guards)
+{
+    CHECK(setenv("ATOLL_WITHOUT", guards, 1) == 0);
+}
 
 static void remove_base(void)
 {
@@ -234,7 +239,7 @@ static int unpack_into(int dir, const struct buf *archive, struct tree_fail *fai
 /* An attack on the directory `out`, from an archive unpacked into `in`, both in `dir`. */
 struct attack {
     const char *name;
-    unsigned guard; /* without which it works */
+    const char *guards; /* without which it works, and with any of which it does not */
     enum tree_why why;
     struct {
         char type;
@@ -243,27 +248,27 @@ struct attack {
 };
 
 static const struct attack attacks[] = {
-    { "dots", UNTAR_CLEAN | UNTAR_BENEATH, TREE_OUTSIDE, { { '0', "../out/x", "", "evil" } } },
+    { "dots", "untar_clean,untar_beneath", TREE_OUTSIDE, { { '0', "../out/x", "", "evil" } } },
     { "its own link",
-      UNTAR_BENEATH,
+      "untar_beneath",
       TREE_OUTSIDE,
       { { '2', "l", "../out", "" }, { '0', "l/x", "", "evil" } } },
     { "a directory behind a link",
-      UNTAR_BENEATH,
+      "untar_beneath",
       TREE_OUTSIDE,
       { { '2', "l", "../out", "" }, { '5', "l/x", "", "" } } },
     { "directories on the way",
-      UNTAR_BENEATH,
+      "untar_beneath",
       TREE_OUTSIDE,
       { { '2', "l", "../out", "" }, { '0', "l/x/y", "", "evil" } } },
     { "a file through a link",
-      UNTAR_EXCLUSIVE,
+      "untar_exclusive",
       TREE_SYSTEM,
       { { '2', "l", "../out/x", "" }, { '0', "l", "", "evil" } } },
-    { "a hard link out", UNTAR_LINK, TREE_OUTSIDE, { { '1', "h", "../out/secret", "" } } },
+    { "a hard link out", "untar_link", TREE_OUTSIDE, { { '1', "h", "../out/secret", "" } } },
 };
 
-static void run_attack(const struct attack *attack, unsigned without)
+static void run_attack(const struct attack *attack, const char *without, bool succeeds)
 {
     autobuf struct buf archive = { 0 };
     struct tree_fail failure = { 0 };
@@ -278,14 +283,14 @@ static void run_attack(const struct attack *attack, unsigned without)
         add(&archive, attack->entries[i].type, attack->entries[i].name, attack->entries[i].link,
             attack->entries[i].data);
     add_end(&archive);
-    untar_without = without;
+    unpack_without(without);
     int rc = unpack_into(in, &archive, &failure);
-    untar_without = 0;
+    unpack_without("");
     CHECK(fstatat(dir, "out/secret", &st, 0) == 0);
     bool escaped = there(dir, "out/x") || st.st_nlink > 1;
-    if (escaped != (without != 0))
-        test_fail(__FILE__, __LINE__, "%s without %u: escaped %d", attack->name, without, escaped);
-    if (without)
+    if (escaped != succeeds)
+        test_fail(__FILE__, __LINE__, "%s without %s: escaped %d", attack->name, without, escaped);
+    if (*without)
         return;
     if (attack->why == TREE_SYSTEM) { /* replaced, not followed */
         CHECK_INT(rc, 0);
@@ -300,14 +305,23 @@ static void run_attack(const struct attack *attack, unsigned without)
 TEST(nothing_is_unpacked_outside_and_every_guard_is_needed)
 {
     for (size_t i = 0; i < ARRAY_LEN(attacks); i++) {
-        run_attack(&attacks[i], 0);
-        run_attack(&attacks[i], attacks[i].guard);
+        const char *guards = attacks[i].guards;
+
+        run_attack(&attacks[i], "", false);
+        if (strchr(guards, ',')) {
+            char first[32];
+
+            snprintf(first, sizeof(first), "%.*s", (int)strcspn(guards, ","), guards);
+            run_attack(&attacks[i], first, false);
+            run_attack(&attacks[i], strchr(guards, ',') + 1, false);
+        }
+        run_attack(&attacks[i], guards, true);
     }
 }
 
 TEST(setuid_is_cleared)
 {
-    for (unsigned without = 0; without <= UNTAR_MODE; without += UNTAR_MODE) {
+    for (int without = 0; without < 2; without++) {
         autobuf struct buf archive = { 0 };
         struct tree_fail failure;
         char path[4096];
@@ -317,9 +331,10 @@ TEST(setuid_is_cleared)
         add_raw(&archive, '0', "f", "", 06755, 0);
         add_raw(&archive, '5', "d", "", 07777, 0);
         add_end(&archive);
-        untar_without = without;
+        if (without)
+            unpack_without("untar_mode");
         CHECK_INT(unpack_into(dir, &archive, &failure), 0);
-        untar_without = 0;
+        unpack_without("");
         CHECK(fstatat(dir, "f", &st, 0) == 0);
         CHECK_INT(st.st_mode & 07777, without ? 06755 : 0755);
         CHECK(fstatat(dir, "d", &st, 0) == 0);
@@ -366,7 +381,7 @@ static ssize_t get_and_swap(void *ctx, void *out, size_t len)
     return get_buf(ctx, out, len);
 }
 
-static unsigned swap_race(unsigned without)
+static unsigned swap_race(const char *without)
 {
     autobuf struct buf archive = { 0 };
     struct tree_fail failure;
@@ -386,7 +401,7 @@ static unsigned swap_race(unsigned without)
     add(&archive, '1', "d/h", "first", "");
     add(&archive, '0', "d/z/f", "", "evil");
     add_end(&archive);
-    untar_without = without;
+    unpack_without(without);
     for (int i = 0; i < 20000; i++) {
         struct feed feed = { buf_view(&archive), TAR_BLOCK };
         struct tree_source source = { get_and_swap, &feed };
@@ -400,15 +415,15 @@ static unsigned swap_race(unsigned without)
                 CHECK_INT(tree_remove(dir, file, &failure), 0);
         }
     }
-    untar_without = 0;
+    unpack_without("");
     CHECK(done > 0); /* the guard does not refuse everything */
     return escapes;
 }
 
 TEST(swapping_directories_for_links_never_leads_out)
 {
-    CHECK_INT(swap_race(0), 0);
-    CHECK(swap_race(UNTAR_BENEATH) > 1000);
+    CHECK_INT(swap_race(""), 0);
+    CHECK(swap_race("untar_beneath") > 1000);
 }
 
 /* A tree is removed while somebody swaps what is in it for links to what must stay. */

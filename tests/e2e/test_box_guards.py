@@ -18,13 +18,13 @@ def guards():
 
 
 def left_out():
-    """What is named by an attack, or by another test of the warden."""
+    """What is named by an attack, or by another test in C."""
     named = set()
-    for path in (SRC / "warden").glob("*_test.c"):
+    for path in [*(SRC / "warden").glob("*_test.c"), *(SRC / "tree").glob("*_test.c")]:
         text = path.read_text()
-        lists = re.findall(r'\bATTACK\(\w+,\s*"([\w,]*)"', text) + re.findall(r'\brig_without\("([\w,]*)"\)', text)
-        lists += re.findall(r'\bwithout\[\] = \{ "", "(\w+)" \}', text)
-        named |= {name for names in lists for name in names.split(",") if name}
+        for pattern in (r'\bATTACK\(\w+,\s*"([\w,]*)"', r'without\("([\w,]*)"\)', r'\bwithout\[\] = \{ "", "(\w+)" \}',
+                        r'"(untar_[\w,]+)"'):
+            named |= {name for names in re.findall(pattern, text) for name in names.split(",") if name}
     return named
 
 
