@@ -181,7 +181,8 @@ static int finish(int parent, const char *making, const struct disk_wish *wish)
     autoclose int disk = disk_open_name(parent, making);
 
     disk_name(wish->id, name);
-    if (disk < 0 || box_fault_now() || set_limit(disk, wish->bytes) < 0 || box_fault_now())
+    if (disk < 0 || box_fault_now() || (guard(disk_quota) && set_limit(disk, wish->bytes) < 0) ||
+        box_fault_now())
         return -1;
     return (int)syscall(SYS_renameat2, parent, making, parent, name, RENAME_NOREPLACE);
 }

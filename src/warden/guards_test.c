@@ -12,9 +12,8 @@
 #include <glob.h>
 #include <sys/shm.h>
 #include <sys/sysmacros.h>
-#include <sys/un.h>
 
-#include "warden/box_rig.h"
+#include "warden/disk_rig.h"
 #include "warden/mount.h"
 
 #define BIT(step) (UINT64_C(1) << (step))
@@ -468,6 +467,41 @@ ATTACK(what_the_kernel_shows_of_devices_opens_for_writing, "sys_fixed", BIT(BOX_
                   INIT_AS_ROOT);
 }
 
+/* What every box has of its own is covered by a directory of somebody's. */
+ATTACK(a_mount_covers_what_is_the_boxs_own, "target", 0)
+{
+    struct rig_box box = made();
+    uint8_t ticket[16];
+
+    CHECK_INT(door_leave_path(state, test_dir(), O_RDONLY | O_DIRECTORY, ticket), 0);
+    bool done = mount_ticket("probe", ticket, "/proc", 0) == 0;
+    rig_destroy(&box);
+    return done;
+}
+
+/* ---- what the warden believes ---- */
+
+/* A name that leads out of where boxes are kept. */
+ATTACK(a_wish_names_a_place_elsewhere, "wish", 0)
+{
+    char id[BOX_ID_SIZE], path[4096];
+    struct rig_heard news;
+
+    snprintf(id, sizeof(id), "../evil%d", (int)getpid());
+    struct wire_msg spec = rig_spec(id);
+    struct rig_heard heard = rig_ask(&spec);
+    if (heard.msg.status)
+        return false;
+    struct rig_box box = rig_made(id, &heard);
+    snprintf(path, sizeof(path), "%s/boxes/%s", state, id);
+    bool there = access(path, F_OK) == 0;
+    kill(box.pid, SIGKILL); /* a name like this cannot be asked for */
+    CHECK(rig_wait(WIRE_BOX_DIED, 0, test_patience(5000), &news));
+    close(box.pidfd);
+    close(box.link);
+    return there;
+}
+
 /* ---- limits ---- */
 
 ATTACK(more_processes_than_it_may_have, "pids_max", 0)
@@ -526,6 +560,12 @@ ATTACK(more_bytes_than_it_may_keep, "disk_bytes", 0)
                   "for d in /tmp /workspace /dev/shm; do"
                   " head -c 8M /dev/zero > $d/f && full=no; rm $d/f; done; test \"$full\"",
                   0);
+}
+
+ATTACK(more_bytes_than_its_disk_has, "disk_quota", 0)
+{
+    disk_made(1, 8 * MIB, 0);
+    return did_in(box_on("probe", 1), "head -c 24M /dev/zero > /workspace/f && sync", 0);
 }
 
 ATTACK(more_files_than_it_may_keep, "disk_inodes", 0)

@@ -155,9 +155,9 @@ void inject_mount(struct box *box, const struct wire_msg *request)
 {
     const struct box_mount *mount = &request->mount;
     bool ticket = mount->flags & BOX_MOUNT_TICKET;
-    int error = !box_mount_ok(mount) ? EINVAL
-                : ticket             ? door_take(mount->ticket, &todo.dir)
-                                     : disks_ready(request);
+    int error = !box_mount_ok(mount) && guard(target) ? EINVAL
+                : ticket                              ? door_take(mount->ticket, &todo.dir)
+                                                      : disks_ready(request);
 
     if (error == EINPROGRESS)
         return; /* heard again when there are disks */

@@ -157,8 +157,9 @@ int record_process(const struct box_record *record)
 
     /* First the descriptor, then the look: so it is this process that was looked at. */
     autoclose int pidfd = (int)syscall(SYS_pidfd_open, record->pid, 0);
-    if (pidfd < 0 || record_of(record->pid, &now) < 0 || now.start != record->start ||
-        now.pidns != record->pidns || memcmp(now.boot, record->boot, sizeof(now.boot)) != 0 ||
+    if (pidfd < 0 || record_of(record->pid, &now) < 0 ||
+        (now.start != record->start && guard(record_start)) || now.pidns != record->pidns ||
+        memcmp(now.boot, record->boot, sizeof(now.boot)) != 0 ||
         syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0)
         return -1;
     return take_fd(&pidfd);
