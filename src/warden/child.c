@@ -60,9 +60,9 @@ static int set_limit(int which, rlim_t value)
 /* Where no cgroup counts: for each process, and for each user inside. */
 static int set_substitutes(const struct box_spec *spec, uint32_t lost)
 {
-    if (lost & BOX_LOST_MEMORY && set_limit(RLIMIT_DATA, spec->memory) < 0)
+    if (lost & BOX_LOST_MEMORY && guard(data_max) && set_limit(RLIMIT_DATA, spec->memory) < 0)
         return -1;
-    return lost & BOX_LOST_PIDS ? set_limit(RLIMIT_NPROC, spec->pids) : 0;
+    return lost & BOX_LOST_PIDS && guard(nproc_max) ? set_limit(RLIMIT_NPROC, spec->pids) : 0;
 }
 
 static int set_limits(const struct box_spec *spec)

@@ -479,6 +479,18 @@ ATTACK(a_mount_covers_what_is_the_boxs_own, "target", 0)
     return done;
 }
 
+/* Whoever may leave directories could leave the server's own, with its store and its keys. */
+ATTACK(the_servers_own_files_come_into_a_box, "door_state", 0)
+{
+    uint8_t ticket[16];
+
+    if (door_leave_path(state, state, O_RDONLY | O_DIRECTORY, ticket) != 0)
+        return false;
+    struct rig_box box = made();
+    CHECK_INT(mount_ticket("probe", ticket, "/mnt", 0), 0);
+    return did_in(box, "test -e /mnt/records", 0);
+}
+
 /* ---- what the warden believes ---- */
 
 /* A name that leads out of where boxes are kept. */

@@ -196,6 +196,15 @@ TEST(without_cgroups_each_process_and_user_has_a_limit)
         rig_sh(&box, "i=0; while [ $i -lt 50 ]; do sleep 1 & i=$((i+1)); done; wait; echo all", 0);
     CHECK(!strstr(ran->out, "all") && strstr(ran->out, "fork"));
     rig_destroy(&box);
+    /* It is by these that they hold. */
+    rig_without("data_max,nproc_max");
+    box = rig_create(spec, "limits");
+    rig_without("");
+    CHECK_STR(rig_sh(&box, "head -c 100M /dev/zero | tail -c 90M | wc -c", 0)->out, "94371840\n");
+    ran =
+        rig_sh(&box, "i=0; while [ $i -lt 50 ]; do sleep 1 & i=$((i+1)); done; wait; echo all", 0);
+    CHECK_STR(ran->out, "all\n");
+    rig_destroy(&box);
     rig_close();
 }
 
