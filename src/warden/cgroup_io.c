@@ -216,7 +216,7 @@ int cgroup_io(const char *id, uint64_t bytes, uint64_t ops)
     static struct disks disks;
     const uint64_t values[2] = { bytes, ops };
 
-    if (!bytes && !ops)
+    if ((!bytes && !ops) || !guard(io_max))
         return 0;
     if (cgroup_io_open() < 0 || disks_find(&disks) < 0)
         return -1;

@@ -603,12 +603,28 @@ ATTACK(more_bytes_than_it_may_keep, "disk_bytes", 0)
                   0);
 }
 
+static uint64_t disks_made; /* they outlive an attempt */
+
 ATTACK(more_bytes_than_its_disk_has, "disk_quota", 0)
 {
-    static uint64_t id;
+    disk_made(++disks_made, 8 * MIB, 0);
+    return did_in(box_on("probe", disks_made), "head -c 24M /dev/zero > /workspace/f && sync", 0);
+}
 
-    disk_made(++id, 8 * MIB, 0);
-    return did_in(box_on("probe", id), "head -c 24M /dev/zero > /workspace/f && sync", 0);
+ATTACK(more_of_a_disks_time_than_it_may_have, "io_max", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    if (box_host.lost & BOX_LOST_IO)
+        test_skip("no limits of io here");
+    disk_made(++disks_made, 50 * MIB, 0);
+    CHECK(did_in(box_on("probe", disks_made), "head -c 6M /dev/urandom > /workspace/f && sync", 0));
+    spec.spec.upper = disks_made;
+    spec.spec.io_bytes = MIB;
+    struct rig_box box = made_of(spec);
+    int64_t begun = clock_mono_ms();
+    CHECK(did_in(box, "dd if=/workspace/f of=/dev/null bs=256k iflag=direct", 0));
+    return clock_mono_ms() - begun < 4500; /* five seconds, at the least, where it holds */
 }
 
 ATTACK(more_files_than_it_may_keep, "disk_inodes", 0)
