@@ -293,7 +293,7 @@ TEST_PROGRAMS += $(LIAR)/atoll $(LIAR)/atoll-warden
 TESTS += $(BUILD)/test/store/crash_liar_test
 
 # Programs whose guards can be left out one by one, to prove that each is needed (base/guard.h): an egress process
-# and an unpacker, and a process 1 for the tests of the warden that are named here.
+# and an unpacker, a warden, and a process 1 for the tests of the warden that are named here.
 UNGUARDED := $(BUILD)/unguarded
 UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn dial http judge reach self)
 $(UNGUARDED)/%.o: src/egress/%.c $(BUILD)/flags
@@ -315,6 +315,9 @@ $(UNGUARDED)/atoll-init: $(INIT_SRC:src/%.c=$(UNGUARDED)/musl/%.o)
 $(UNGUARDED)/init_image.o: src/warden/init_image.S $(UNGUARDED)/atoll-init
 	@strip -o $(UNGUARDED)/init.stripped $(UNGUARDED)/atoll-init
 	@$(CC) -DINIT_FILE='"$(UNGUARDED)/init.stripped"' -c $< -o $@
+$(UNGUARDED)/atoll-warden: $(WARDEN_SRC:src/%.c=$(UNGUARDED)/musl/%.o) $(UNGUARDED)/init_image.o
+	$(musl_link)
+TEST_PROGRAMS += $(UNGUARDED)/atoll-warden
 UNGUARDED_TESTS := $(patsubst %,$(BUILD)/test/warden/%_test,guards rootless)
 $(UNGUARDED_TESTS): $(UNGUARDED)/init_image.o
 $(filter-out $(UNGUARDED_TESTS),$(WARDEN_TESTS)): $(BUILD)/musl/init_image.o
@@ -322,7 +325,7 @@ $(filter-out $(UNGUARDED_TESTS),$(WARDEN_TESTS)): $(BUILD)/musl/init_image.o
 # (Private: what these are made from, the stamp of the flags above all, must not see it.)
 $(WARDEN_PARTS) $(WARDEN_TESTS:$(BUILD)/test/%=$(BUILD)/obj/%.o): private CPPFLAGS += -DATOLL_FAULTS -DATOLL_UNGUARDED
 $(WARDEN_TESTS): $(BUILD)/test/%: $(BUILD)/obj/%.o $(WARDEN_PARTS) $(BUILD)/obj/base/test.o $(BUILD)/libatoll.a \
-                                  | $(BUILD)/atoll-warden $(BUILD)/probe
+                                  | $(BUILD)/atoll-warden $(UNGUARDED)/atoll-warden $(BUILD)/probe
 	@mkdir -p $(@D)
 	@echo "  LD   $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
@@ -381,7 +384,7 @@ $(BUILD)/gen/seccomp/numbers.h: tools/gen-seccomp-numbers
 	@$< $(HOST_CC) > $@
 # The first build knows no dependencies yet.
 $(patsubst src/%.c,$(BUILD)/obj/%.o,$(wildcard src/seccomp/*.c)): $(SECCOMP_GEN)
-$(BUILD)/musl/seccomp/seccomp.o: $(BUILD)/gen/seccomp/blob.h
+$(BUILD)/musl/seccomp/seccomp.o $(UNGUARDED)/musl/seccomp/seccomp.o: $(BUILD)/gen/seccomp/blob.h
 
 .PHONY: docs-seccomp
 docs: docs-seccomp

@@ -253,7 +253,9 @@ static _Noreturn void become_warden(const struct server *server, const char *par
     warden[len] = 0;
     for (int up = 0; up < 3; up++)
         *strrchr(warden, '/') = 0;
-    snprintf(warden + strlen(warden), 32, "/atoll-warden");
+    const char *without = getenv("ATOLL_WITHOUT"); /* base/guard.h */
+    snprintf(warden + strlen(warden), 32, "%s/atoll-warden",
+             without && *without ? "/unguarded" : "");
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/atoll.sock", server->dir);
 
     int fds[] = { memfd_create("start", MFD_ALLOW_SEALING | MFD_CLOEXEC),
@@ -395,6 +397,44 @@ TEST(a_child_has_its_descriptors_and_no_privilege)
         CHECK(strstr(log, "fact Groups:\t \n"));
     }
     stop(server);
+}
+
+static bool is_fact(const char *without, const char *fact)
+{
+    CHECK(setenv("ATOLL_WITHOUT", without, 1) == 0);
+    struct server *server = start("facts", NULL);
+    CHECK(unsetenv("ATOLL_WITHOUT") == 0);
+    wait_log(server, "fake: readies", 1, 5000);
+    bool there = strstr(read_log(server), fact) != NULL;
+    stop(server);
+    return there;
+}
+
+/* It is by these guards, and by any of them where there are several, that this is so. */
+static void so_unless_without(const char *guards, const char *fact)
+{
+    CHECK(is_fact("", fact));
+    for (const char *at = guards; strchr(guards, ',') && *at; at += *at == ',') {
+        size_t len = strcspn(at, ",");
+        autofree char *alone = xprintf("%.*s", (int)len, at);
+
+        at += len;
+        if (!is_fact(alone, fact))
+            test_fail(__FILE__, __LINE__, "not so without %s alone: %s", alone, fact);
+    }
+    if (is_fact(guards, fact))
+        test_fail(__FILE__, __LINE__, "without %s, too: %s", guards, fact);
+}
+
+TEST(a_child_has_no_privilege_because_of_guards)
+{
+    if (geteuid() != 0)
+        test_skip("there is nothing to give up");
+    so_unless_without("child_user", "fact Uid:\t64200\t64200\t64200\t64200\n");
+    so_unless_without("child_groups", "fact Gid:\t64200\t64200\t64200\t64200\n");
+    so_unless_without("child_bounding", "fact CapBnd:\t0000000000000000\n");
+    so_unless_without("child_user,child_bounding,child_caps", "fact CapEff:\t0000000000000000\n");
+    so_unless_without("child_nnp,warden_nnp", "fact NoNewPrivs:\t1\n");
 }
 
 static char *status_line(pid_t pid, const char *key)

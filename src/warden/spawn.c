@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/guard.h"
 #include "base/limits.h"
 #include "warden/warden.h"
 
@@ -98,7 +99,8 @@ int warden_harden(bool root, bool one_id)
 {
     uint64_t keep = 0, held;
 
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+        (guard(warden_nnp) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) ||
         setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 }) < 0)
         return -1;
     umask(077);
@@ -161,16 +163,16 @@ static void become(const struct warden_args *args, unsigned role)
         uid_t uid = (uid_t)args->api_uid + role;
         gid_t gid = (gid_t)args->api_gid + role;
 
-        if (bounding_keep(0) < 0)
+        if (guard(child_bounding) && bounding_keep(0) < 0)
             child_fail("bounding set");
-        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0)
+        if (guard(child_groups) && (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0))
             child_fail("groups");
-        if (setresuid(uid, uid, uid) < 0)
+        if (guard(child_user) && setresuid(uid, uid, uid) < 0)
             child_fail("user");
     }
-    if (caps_set(0) < 0)
+    if (guard(child_caps) && caps_set(0) < 0)
         child_fail("capabilities");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    if (guard(child_nnp) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         child_fail("no_new_privs");
 }
 
