@@ -177,9 +177,8 @@ static int steer_to(int listener)
     struct steering had = spares ? spare[--spares] : (struct steering){ -1, -1 };
     autoclose int map = had.map < 0 ? map_make() : had.map;
     autoclose int program = had.program < 0 && map >= 0 ? program_for(map) : had.program;
-    autoclose int here = program < 0 || map_put(map, listener) < 0
-                             ? -1
-                             : open(OWN_NETWORK, O_RDONLY | O_CLOEXEC);
+    autoclose int here =
+        program < 0 || map_put(map, listener) < 0 ? -1 : open(OWN_NETWORK, O_RDONLY | O_CLOEXEC);
 
     if (here < 0)
         return -1;
