@@ -189,31 +189,38 @@ class Egress:
             data = self.peer.recv(200000)
             if not data:
                 return
-            verb, number = struct.unpack_from("<H", data, 6)[0], struct.unpack_from("<I", data, 8)[0]
-            body = data[16:]
-            if verb in (DECISION, ASK):
-                serial, version, _, pid, request, port, kind, verdict, reason = struct.unpack_from(
-                    "<QQqIIHBBI", body, 40)
-                one = {"box": text(body[:33]), "serial": serial, "version": version, "pid": pid, "request": request,
-                       "port": port, "kind": KINDS[kind], "verdict": VERDICTS[verdict], "reason": reason,
-                       "host": text(body[80:336]),
-                       "rule": text(body[336:464]), "text": text(body[464:592]), "number": number,
-                       "method": text(body[592:616]), "path": text(body[616:872])}
-                (self.asks if verb == ASK else self.decisions).append(one)
-            elif verb == FLOW:
-                serial, started, ended, sent, received, pid, request = struct.unpack_from("<QqqQQII", body, 40)
-                family, _, port = struct.unpack_from("<BBH", body, 88)
-                self.flows.append({"box": text(body[:33]), "serial": serial, "sent": sent, "received": received,
-                                   "request": request, "port": port, "address": socket.inet_ntoa(body[92:96]),
-                                   "kind": KINDS[body[110]], "revoked": body[111], "host": text(body[112:])})
-            elif verb == USED:
-                self.used[text(body[:33])] = struct.unpack_from("<Q", body, 40)[0]
-            elif verb == AUTHORITY:
-                size, subject = struct.unpack_from("<II", body, 40)
-                self.authorities.setdefault(text(body[:33]), []).append((body[48:], f"{subject:08x}"))
-                assert len(body) == 48 + size
-            elif verb == LOST:
-                self.lost += struct.unpack("<Q", body)[0]
+            while data:
+                size = 16 + struct.unpack_from("<I", data, 12)[0]
+                self.heard(data[:size])
+                data = data[size:]
+
+    def heard(self, data):
+        """One message; several may come at once."""
+        verb, number = struct.unpack_from("<H", data, 6)[0], struct.unpack_from("<I", data, 8)[0]
+        body = data[16:]
+        if verb in (DECISION, ASK):
+            serial, version, _, pid, request, port, kind, verdict, reason = struct.unpack_from(
+                "<QQqIIHBBI", body, 40)
+            one = {"box": text(body[:33]), "serial": serial, "version": version, "pid": pid, "request": request,
+                   "port": port, "kind": KINDS[kind], "verdict": VERDICTS[verdict], "reason": reason,
+                   "host": text(body[80:336]),
+                   "rule": text(body[336:464]), "text": text(body[464:592]), "number": number,
+                   "method": text(body[592:616]), "path": text(body[616:872])}
+            (self.asks if verb == ASK else self.decisions).append(one)
+        elif verb == FLOW:
+            serial, started, ended, sent, received, pid, request = struct.unpack_from("<QqqQQII", body, 40)
+            family, _, port = struct.unpack_from("<BBH", body, 88)
+            self.flows.append({"box": text(body[:33]), "serial": serial, "sent": sent, "received": received,
+                               "request": request, "port": port, "address": socket.inet_ntoa(body[92:96]),
+                               "kind": KINDS[body[110]], "revoked": body[111], "host": text(body[112:])})
+        elif verb == USED:
+            self.used[text(body[:33])] = struct.unpack_from("<Q", body, 40)[0]
+        elif verb == AUTHORITY:
+            size, subject = struct.unpack_from("<II", body, 40)
+            self.authorities.setdefault(text(body[:33]), []).append((body[48:], f"{subject:08x}"))
+            assert len(body) == 48 + size
+        elif verb == LOST:
+            self.lost += struct.unpack("<Q", body)[0]
 
     def authority(self, name, count=1, timeout=10):
         """Path of a file with what this sandbox is to trust, once it was said so often."""

@@ -25,6 +25,7 @@ static void peer_gone(struct egress *egress)
     loop_unwatch(egress->loop, &egress->peer);
     close(egress->peer.fd);
     egress->peer.fd = -1;
+    egress_in_reset(&egress->in);
     egress->synced = false;
 }
 
@@ -90,7 +91,7 @@ static void (*const peer_fn[EGRESS_VERBS])(struct egress *egress, const struct e
 static bool hear_one(struct egress *egress)
 {
     struct egress_msg msg;
-    int got = egress_recv(egress->peer.fd, egress->space, &msg);
+    int got = egress_recv(egress->peer.fd, &egress->in, &msg);
 
     if (got < 0 && errno == EAGAIN)
         return false;
@@ -114,8 +115,9 @@ void egress_hear(struct egress *egress)
     if (egress->hearing)
         return;
     egress->hearing = true;
-    for (int i = 0; i < PEER_TURN && egress->peer.fd >= 0 && hear_one(egress); i++)
-        ;
+    for (int i = 0; i < PEER_TURN || egress_in_more(&egress->in); i++)
+        if (egress->peer.fd < 0 || !hear_one(egress))
+            break;
     egress->hearing = false;
 }
 
@@ -189,7 +191,7 @@ static struct egress *egress_make(struct loop *loop)
     egress->loop = loop;
     egress->link = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_link };
     egress->peer = (struct watch){ .fd = -1, .events = EPOLLIN, .fn = on_peer };
-    egress->space = xmalloc(EGRESS_MSG_MAX);
+    egress_in_init(&egress->in);
     egress->routes = egress->changes = -1;
     egress->records = xmalloc(EGRESS_MANY * sizeof(*egress->records));
     egress->pid = (uint32_t)getpid();
@@ -256,7 +258,7 @@ void egress_free(struct egress *egress)
     loop_before_wait(egress->loop, NULL, NULL);
     free(egress->records);
     trust_free(egress->trust);
-    free(egress->space);
+    egress_in_free(&egress->in);
     explicit_bzero(&egress->key, sizeof(egress->key));
     free(egress);
 }

@@ -56,7 +56,7 @@ struct egress {
     struct egress_msg *records; /* EGRESS_MANY, that wait for the end of this turn */
     unsigned record_count;
     uint32_t pid;
-    char *space; /* EGRESS_MSG_MAX bytes to read a message into */
+    struct egress_in in; /* what it says */
     struct resolver *resolver;
     struct trust *trust;   /* for TLS that is opened; NULL: none is */
     struct signer *signer; /* of `atoll proxy`; NULL for sandboxes */

@@ -14,12 +14,12 @@
 void record_flush(void *ctx)
 {
     struct egress *egress = ctx;
-    unsigned count = egress->record_count, sent = 0;
+    unsigned count = egress->record_count;
 
     egress->record_count = 0;
-    if (count && egress->peer.fd >= 0)
-        sent = egress_send_many(egress->peer.fd, egress->records, count);
-    egress->lost += count - sent;
+    if (count &&
+        (egress->peer.fd < 0 || egress_send_many(egress->peer.fd, egress->records, count) < 0))
+        egress->lost += count;
 }
 
 /* Nothing overtakes a record. */

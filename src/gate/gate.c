@@ -18,7 +18,7 @@ struct gate *gate_new(const struct gate_options *options)
     list_init(&gate->asks);
     gate->config = options->config;
     gate->peer.fd = -1;
-    gate->space = xmalloc(EGRESS_MSG_MAX);
+    egress_in_init(&gate->in);
     /* Later than those of an earlier life, whose policies the egress process may still hold. */
     gate->versions = (uint64_t)clock_wall_ms() * 1000;
     return gate;
@@ -42,6 +42,6 @@ void gate_free(struct gate *gate)
     effective_free(gate);
     layers_free(gate);
     held_free_all(gate);
-    free(gate->space);
+    egress_in_free(&gate->in);
     free(gate);
 }

@@ -55,11 +55,11 @@ struct gate {
     uint64_t versions; /* the last one given to a policy */
 
     struct egress_config config;
-    struct watch peer; /* fd -1: there is no egress process */
-    bool started;      /* before that a link only waits */
-    bool behind;       /* it was not told something; all of it will be said again */
-    char *space;       /* owned; for egress_recv */
-    uint64_t lost;     /* records that the egress process could not say */
+    struct watch peer;   /* fd -1: there is no egress process */
+    bool started;        /* before that a link only waits */
+    bool behind;         /* it was not told something; all of it will be said again */
+    struct egress_in in; /* what it says */
+    uint64_t lost;       /* records that the egress process could not say */
 
     struct list records; /* that wait to be stored */
     size_t waiting;

@@ -30,6 +30,7 @@ void peer_close(struct gate *gate)
         loop_unwatch(gate->loop, &gate->peer);
     close(gate->peer.fd);
     gate->peer.fd = -1;
+    egress_in_reset(&gate->in);
     questions_unlinked(gate);
 }
 
@@ -196,8 +197,8 @@ static void on_peer(struct watch *watch, uint32_t events)
 
     if ((events & EPOLLOUT) && gate->behind)
         say_all(gate);
-    for (int i = 0; i < PEER_TURN && gate->peer.fd >= 0; i++) {
-        int got = egress_recv(gate->peer.fd, gate->space, &msg);
+    for (int i = 0; (i < PEER_TURN || egress_in_more(&gate->in)) && gate->peer.fd >= 0; i++) {
+        int got = egress_recv(gate->peer.fd, &gate->in, &msg);
 
         if (got < 0 && errno == EAGAIN)
             return;

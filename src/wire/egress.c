@@ -5,9 +5,12 @@
 #include "wire/egress.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "base/mem.h"
 
 _Static_assert(sizeof(struct egress_head) == 16, "fixed");
 _Static_assert(sizeof(struct egress_addr) == 20, "fixed");
@@ -19,6 +22,10 @@ _Static_assert(sizeof(struct egress_decision) == 872, "fixed");
 _Static_assert(sizeof(struct egress_flow) == 368, "fixed");
 
 #define text_ok(text) (memchr(text, 0, sizeof(text)) != NULL)
+
+_Static_assert(EGRESS_MANY *(sizeof(struct egress_head) + sizeof(struct egress_decision)) <=
+                   EGRESS_MSG_MAX,
+               "all of them are read at once");
 
 static bool addr_ok(const struct egress_addr *addr)
 {
@@ -192,64 +199,104 @@ int egress_send(int fd, struct egress_msg *msg)
     return sent < 0 ? -1 : 0;
 }
 
-unsigned egress_send_many(int fd, struct egress_msg *msgs, unsigned count)
+int egress_send_many(int fd, struct egress_msg *msgs, unsigned count)
 {
-    struct mmsghdr heads[EGRESS_MANY] = { 0 };
     struct iovec parts[EGRESS_MANY][2];
-    unsigned many = 0;
-    int sent;
+    const struct msghdr out = { .msg_iov = parts[0], .msg_iovlen = 2 * (size_t)count };
+    ssize_t sent;
 
-    for (unsigned i = 0; i < count && many < EGRESS_MANY; i++) {
+    if (count == 0 || count > EGRESS_MANY) {
+        errno = EINVAL;
+        return -1;
+    }
+    for (unsigned i = 0; i < count; i++) {
         struct egress_msg *msg = &msgs[i];
 
-        if (!verb_ok(msg->head.verb) || !verbs[msg->head.verb].ok(&msg->body) || tail_of(msg))
-            break;
+        if (!verb_ok(msg->head.verb) || !verbs[msg->head.verb].ok(&msg->body) || tail_of(msg)) {
+            errno = EINVAL;
+            return -1;
+        }
         msg->head.magic = EGRESS_MAGIC;
         msg->head.version = EGRESS_VERSION;
         msg->head.size = (uint32_t)verbs[msg->head.verb].size;
         parts[i][0] = (struct iovec){ &msg->head, sizeof(msg->head) };
         parts[i][1] = (struct iovec){ &msg->body, msg->head.size };
-        heads[many++].msg_hdr = (struct msghdr){ .msg_iov = parts[i], .msg_iovlen = 2 };
     }
-    if (!many)
-        return 0;
     do
-        sent = sendmmsg(fd, heads, many, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = sendmsg(fd, &out, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
-    return sent < 0 ? 0 : (unsigned)sent;
+    return sent < 0 ? -1 : 0;
 }
 
-/* `len` bytes at `space`: a message, whole and with nothing behind it? */
-static bool take(const char *space, size_t len, struct egress_msg *msg)
+/* The first of `len` bytes at `space`: how long it is; 0: it is no message. */
+static size_t take(const char *space, size_t len, struct egress_msg *msg)
 {
     *msg = (struct egress_msg){ 0 };
     if (len < sizeof(msg->head))
-        return false;
+        return 0;
     memcpy(&msg->head, space, sizeof(msg->head));
     if (msg->head.magic != EGRESS_MAGIC || msg->head.version != EGRESS_VERSION ||
-        !verb_ok(msg->head.verb) || len != sizeof(msg->head) + msg->head.size ||
+        !verb_ok(msg->head.verb) || len - sizeof(msg->head) < msg->head.size ||
         msg->head.size < verbs[msg->head.verb].size)
-        return false;
+        return 0;
     size_t size = verbs[msg->head.verb].size;
     memcpy(&msg->body, space + sizeof(msg->head), size);
     msg->tail = space + sizeof(msg->head) + size;
-    return verbs[msg->head.verb].ok(&msg->body) && msg->head.size == size + tail_of(msg) &&
-           (msg->head.verb != EGRESS_AUTHORITY || pem_ok(msg->tail, msg->body.authority.size));
+    if (!verbs[msg->head.verb].ok(&msg->body) || msg->head.size != size + tail_of(msg) ||
+        (msg->head.verb == EGRESS_AUTHORITY && !pem_ok(msg->tail, msg->body.authority.size)))
+        return 0;
+    return sizeof(msg->head) + msg->head.size;
 }
 
-int egress_recv(int fd, void *space, struct egress_msg *msg)
+void egress_in_init(struct egress_in *in)
 {
-    struct iovec part = { space, EGRESS_MSG_MAX };
-    struct msghdr in = { .msg_iov = &part, .msg_iovlen = 1 }; /* no room for descriptors */
+    *in = (struct egress_in){ .space = xmalloc(EGRESS_MSG_MAX) };
+}
+
+void egress_in_free(struct egress_in *in)
+{
+    free(in->space);
+    *in = (struct egress_in){ 0 };
+}
+
+void egress_in_reset(struct egress_in *in)
+{
+    in->at = in->len = 0;
+}
+
+/* 1: there are bytes; otherwise as egress_recv. */
+static int fill(int fd, struct egress_in *in)
+{
+    struct iovec part = { in->space, EGRESS_MSG_MAX };
+    struct msghdr head = { .msg_iov = &part, .msg_iovlen = 1 }; /* no room for descriptors */
     ssize_t got;
 
+    egress_in_reset(in);
     do
-        got = recvmsg(fd, &in, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        got = recvmsg(fd, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got <= 0)
         return (int)got;
-    if (!(in.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && take(space, (size_t)got, msg))
-        return 1;
-    errno = EPROTO;
-    return -1;
+    if (head.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        errno = EPROTO;
+        return -1;
+    }
+    in->len = (size_t)got;
+    return 1;
+}
+
+int egress_recv(int fd, struct egress_in *in, struct egress_msg *msg)
+{
+    int got = egress_in_more(in) ? 1 : fill(fd, in);
+
+    if (got <= 0)
+        return got;
+    size_t size = take(in->space + in->at, in->len - in->at, msg);
+    if (!size) {
+        egress_in_reset(in);
+        errno = EPROTO;
+        return -1;
+    }
+    in->at += size;
+    return 1;
 }

@@ -265,7 +265,7 @@ union egress_body {
 struct egress_msg {
     struct egress_head head;
     union egress_body body;
-    const void *tail; /* the bytes behind the body, in the buffer of egress_recv */
+    const void *tail; /* the bytes behind the body, in the space of egress_recv */
 };
 
 /*
@@ -274,12 +274,29 @@ struct egress_msg {
  */
 must_use int egress_send(int fd, struct egress_msg *msg);
 /*
- * Several with no tails, in one call. How many of them were taken; the rest was not.
+ * Several with no tails, in one datagram, which costs little more than one of them. All of them
+ * were taken, or none was: -1 as above.
  */
 #define EGRESS_MANY 32
-unsigned egress_send_many(int fd, struct egress_msg *msgs, unsigned count);
+must_use int egress_send_many(int fd, struct egress_msg *msgs, unsigned count);
+
+/* A datagram, and how far it was read. */
+struct egress_in {
+    char *space; /* owned, EGRESS_MSG_MAX bytes */
+    size_t at, len;
+};
+
+void egress_in_init(struct egress_in *in);
+void egress_in_free(struct egress_in *in);
+/* It is of another link from now on. */
+void egress_in_reset(struct egress_in *in);
+/* There is more of it, of which no descriptor tells. */
+static inline bool egress_in_more(const struct egress_in *in)
+{
+    return in->at < in->len;
+}
 /*
- * Reads one into `space` (EGRESS_MSG_MAX bytes) and checks it: 1 got one; 0 the other end closed;
- * -1 with errno, EPROTO for what is no message. No descriptors are taken.
+ * The next message, checked: 1 got one; 0 the other end closed; -1 with errno, EPROTO for what is
+ * no message. No descriptors are taken. Its tail is good until the next call.
  */
-must_use int egress_recv(int fd, void *space, struct egress_msg *msg);
+must_use int egress_recv(int fd, struct egress_in *in, struct egress_msg *msg);

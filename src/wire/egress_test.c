@@ -11,6 +11,7 @@
 #include "base/test.h"
 
 static char space[EGRESS_MSG_MAX];
+static struct egress_in in = { .space = space };
 
 static void pair_open(int pair[2])
 {
@@ -83,7 +84,7 @@ static void check_through(struct egress_msg msg)
 
     pair_open(pair);
     CHECK(egress_send(pair[0], &msg) == 0);
-    CHECK(egress_recv(pair[1], space, &got) == 1);
+    CHECK(egress_recv(pair[1], &in, &got) == 1);
     CHECK(got.head.verb == msg.head.verb && got.head.number == msg.head.number);
     CHECK(memcmp(&got.body, &msg.body, sizeof(got.body)) == 0);
     pair_close(pair);
@@ -104,6 +105,87 @@ TEST(egress_messages_go_there_and_back)
     check_through((struct egress_msg){ .head.verb = EGRESS_FORGET, .body.forget.id = "sb1" });
     check_through((struct egress_msg){ .head.verb = EGRESS_LOST, .body.lost.count = 3 });
     check_through((struct egress_msg){ .head.verb = EGRESS_UNASK, .body.asked.serial = 3 });
+}
+
+/* In one datagram, as they are told in one turn; each is checked when its turn comes. */
+TEST(egress_messages_that_come_together_are_read_one_by_one)
+{
+    static struct egress_msg many[EGRESS_MANY + 1];
+    struct egress_msg got;
+    int pair[2];
+
+    for (unsigned i = 0; i < ARRAY_LEN(many); i++) {
+        many[i] = i % 3 ? decision() : flow();
+        many[i].head.number = i;
+    }
+    pair_open(pair);
+    CHECK(egress_send_many(pair[0], many, EGRESS_MANY) == 0);
+    for (unsigned i = 0; i < EGRESS_MANY; i++) {
+        CHECK(egress_in_more(&in) == (i > 0));
+        CHECK(egress_recv(pair[1], &in, &got) == 1);
+        CHECK(got.head.number == i && got.head.verb == many[i].head.verb);
+        CHECK(memcmp(&got.body, &many[i].body, sizeof(got.body)) == 0);
+    }
+    CHECK(!egress_in_more(&in));
+    errno = 0;
+    CHECK(egress_recv(pair[1], &in, &got) == -1 && errno == EAGAIN);
+    errno = 0;
+    CHECK(egress_send_many(pair[0], many, EGRESS_MANY + 1) == -1 && errno == EINVAL);
+    errno = 0;
+    CHECK(egress_send_many(pair[0], many, 0) == -1 && errno == EINVAL);
+    many[1].body.decision.kind = EGRESS_KINDS;
+    errno = 0;
+    CHECK(egress_send_many(pair[0], many, 3) == -1 && errno == EINVAL);
+    pair_close(pair);
+}
+
+TEST(egress_what_is_behind_a_message_is_one_too_or_none)
+{
+    struct egress_msg many[2] = { decision(), decision() }, got;
+    const struct {
+        size_t at; /* in the second head */
+        int more;  /* bytes behind it, or missing */
+    } wrong[] = { { offsetof(struct egress_head, magic), 0 },
+                  { offsetof(struct egress_head, version), 0 },
+                  { offsetof(struct egress_head, size), 0 },
+                  { SIZE_MAX, -1 },
+                  { SIZE_MAX, 1 } };
+    size_t each = sizeof(many[0].head) + sizeof(struct egress_decision);
+    int pair[2];
+
+    for (unsigned i = 0; i < ARRAY_LEN(wrong); i++) {
+        char bytes[4096] = { 0 };
+
+        pair_open(pair);
+        CHECK(egress_send_many(pair[0], many, 2) == 0);
+        CHECK(recv(pair[1], bytes, sizeof(bytes), 0) == (ssize_t)(2 * each));
+        if (wrong[i].at != SIZE_MAX)
+            bytes[each + wrong[i].at]++;
+        CHECK(send(pair[0], bytes, (size_t)((int)(2 * each) + wrong[i].more), 0) > 0);
+        CHECK(egress_recv(pair[1], &in, &got) == 1);
+        int second = egress_recv(pair[1], &in, &got);
+        if (wrong[i].more == 1) {
+            CHECK(second == 1);
+            second = egress_recv(pair[1], &in, &got);
+        }
+        CHECK(second == -1 && errno == EPROTO && !egress_in_more(&in));
+        pair_close(pair);
+    }
+}
+
+/* What is left of a link is not taken for the words of the next. */
+TEST(egress_what_a_link_said_last_goes_with_it)
+{
+    struct egress_msg many[2] = { decision(), decision() }, got;
+    int pair[2];
+
+    pair_open(pair);
+    CHECK(egress_send_many(pair[0], many, 2) == 0);
+    CHECK(egress_recv(pair[1], &in, &got) == 1 && egress_in_more(&in));
+    egress_in_reset(&in);
+    errno = 0;
+    CHECK(egress_recv(pair[1], &in, &got) == -1 && errno == EAGAIN);
+    pair_close(pair);
 }
 
 static void check_unsendable(struct egress_msg msg)
@@ -132,7 +214,7 @@ static void check_refused(struct egress_msg msg, size_t body, int more)
     pair_open(pair);
     CHECK(send(pair[0], bytes, len, 0) == (ssize_t)len);
     errno = 0;
-    CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EPROTO);
+    CHECK(egress_recv(pair[1], &in, &got) == -1 && errno == EPROTO);
     pair_close(pair);
     free(bytes);
 }
@@ -236,7 +318,7 @@ TEST(egress_descriptors_beside_a_message_are_refused_and_closed)
     CHECK(sendmsg(pair[0], &out, 0) == (ssize_t)sizeof(head));
     close(pipe_fds[1]);
     errno = 0;
-    CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EPROTO);
+    CHECK(egress_recv(pair[1], &in, &got) == -1 && errno == EPROTO);
     CHECK(read(pipe_fds[0], space, 1) == 0); /* nobody holds the other end */
     close(pipe_fds[0]);
     pair_close(pair);
@@ -249,9 +331,9 @@ TEST(egress_the_end_and_nothing_yet_are_told_apart)
 
     pair_open(pair);
     errno = 0;
-    CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EAGAIN);
+    CHECK(egress_recv(pair[1], &in, &got) == -1 && errno == EAGAIN);
     close(pair[0]);
-    CHECK(egress_recv(pair[1], space, &got) == 0);
+    CHECK(egress_recv(pair[1], &in, &got) == 0);
     close(pair[1]);
 }
 
@@ -279,7 +361,7 @@ TEST(an_authority_is_pem_and_nothing_else)
         msg.tail = changed;
         pair_open(pair);
         CHECK(egress_send(pair[0], &msg) == 0);
-        CHECK(egress_recv(pair[1], space, &got) == -1 && errno == EPROTO);
+        CHECK(egress_recv(pair[1], &in, &got) == -1 && errno == EPROTO);
         pair_close(pair);
     }
     text[EGRESS_AUTHORITY_MAX - 1] = '\n';
