@@ -260,7 +260,12 @@ static int watch_one(struct box *box, struct watch *watch, int fd,
     const int on = 1;
 
     *watch = (struct watch){ .fd = fd, .events = EPOLLIN, .fn = fn };
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* for all that it accepts */
+    /*
+     * For all that it accepts. The way inside is memory, on which nothing is lost and nothing has
+     * to be paced: with the timers of bbr it is a third slower.
+     */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     if (loop_watch(box->egress->loop, watch, err) == 0)
         return 0;
     watch->fd = -1;

@@ -185,18 +185,18 @@ void conn_refuse(struct conn *conn, enum egress_verdict verdict, const struct po
 
 bool conn_read(struct conn *conn, size_t max)
 {
-    char *room = conn->in.len < max ? buf_reserve(&conn->in, READ_SIZE) : NULL;
+    static char space[READ_SIZE]; /* so that nobody holds more than was said */
 
-    if (!room)
+    if (conn->in.len >= max)
         return true; /* what is there must be enough to say that it is too much */
-    ssize_t got = conn_get(conn, true, room, MIN(READ_SIZE, max - conn->in.len));
+    ssize_t got = conn_get(conn, true, space, MIN(READ_SIZE, max - conn->in.len));
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got <= 0) {
         conn_close(conn);
         return false;
     }
-    conn->in.len += (size_t)got;
+    buf_append(&conn->in, space, (size_t)got);
     return true;
 }
 

@@ -500,6 +500,14 @@ def test_what_was_said_before_a_request_counts_for_it(here, egress):
         assert read_all(sock).startswith(b"HTTP/1.1 " + status)
 
 
+def test_nothing_is_paced_on_the_way_inside(here, egress):
+    """Whatever congestion control this machine has for its networks, bbr say: there is none to be controlled there."""
+    box = egress.add("one", "allow good.example")
+    assert get(box, "http://good.example/").startswith(b"HTTP/1.1 200")
+    said = box.sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    assert said.split(b"\0")[0] == b"reno"
+
+
 def test_a_sandbox_that_is_gone_has_no_tunnels(here, egress):
     box = egress.add("one", "allow good.example:9000")
     sock = hold(box, None, "good.example:9000")
