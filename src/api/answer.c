@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
+#include "gate/gate.h"
 #include "http/grpc.h"
 
 METRIC_COUNTER(refused_total, "atoll_api_refused_total", "Requests refused before their handler",
@@ -93,13 +94,32 @@ void call_logged(struct call *call, const struct err *err)
     log_call(run, err ? err_info(err->code)->http : 200);
 }
 
+static int status_of(const struct call *call)
+{
+    return call->status ? call->status : call->route->flags & ROUTE_CREATES ? 201 : 200;
+}
+
+/* To a program in a sandbox, in the words that the hub's clients know. */
+static void tell_inside(struct running *run, const struct err *err)
+{
+    const struct call *call = &run->call;
+    autobuf struct buf body = { 0 };
+
+    if (err)
+        api_error_body(SURFACE_HUB, err, call->request_id, &body);
+    gate_hub_told(call->api->gate, run->number, err ? err_info(err->code)->http : status_of(call),
+                  err ? buf_view(&body) : buf_view(&call->reply));
+}
+
 void call_refuse(struct call *call, const struct err *err)
 {
     struct running *run = running_of(call);
 
     run->err = *err;
     log_call(run, err_info(err->code)->http);
-    if (call->req) {
+    if (run->inside) {
+        tell_inside(run, err);
+    } else if (call->req) {
         send_error(run, err);
         call->req = NULL;
     }
@@ -164,7 +184,7 @@ static void send_reply(struct running *run)
     struct call *call = &run->call;
     struct http_header headers[CALL_EXTRA_MAX + 4];
     unsigned count = call_headers(call, headers, CALL_EXTRA_MAX + 1);
-    int status = call->status ? call->status : call->route->flags & ROUTE_CREATES ? 201 : 200;
+    int status = status_of(call);
 
     if (call->reply.len || call->content_type)
         headers[count++] = (struct http_header){ STR("content-type"),
@@ -197,7 +217,7 @@ void running_finish(struct running *run)
         refuse_on_record(run, &err);
         return;
     }
-    if (!call->req) {
+    if (!call->req && !run->inside) {
         call_free(call);
         return;
     }
@@ -207,7 +227,10 @@ void running_finish(struct running *run)
         call_refuse(call, &err);
         return;
     }
-    send_reply(run);
+    if (run->inside)
+        tell_inside(run, NULL);
+    else
+        send_reply(run);
     call->req = NULL;
     call_free(call);
 }

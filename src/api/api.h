@@ -189,6 +189,9 @@ void api_free(struct api *api);
 must_use int api_boot(struct db *db, struct err *err);
 /* Before http_server_drain: /readyz says no, event streams end. */
 void api_drain(struct api *api);
+/* A program in a sandbox asks the hub (gate_options.hub): answered by gate_hub_told. */
+struct gate_hub_ask;
+void api_inside(void *api, const struct gate_hub_ask *ask);
 /* The http_app of this api. */
 struct http_app api_app(struct api *api);
 

@@ -30,7 +30,7 @@ static void on_gone(struct http_req *req)
 
 static void make_request_id(struct api *api, struct http_req *req, struct call *call)
 {
-    struct str given = http_header(req, "x-request-id");
+    struct str given = req ? http_header(req, "x-request-id") : STR_NONE;
     bool good = given.n > 0 && given.n <= REQUEST_ID_MAX;
 
     for (size_t i = 0; good && i < given.n; i++)
@@ -50,13 +50,15 @@ static void make_request_id(struct api *api, struct http_req *req, struct call *
         p[8 + i] = digits[number >> (44 - 4 * i) & 15];
 }
 
-static struct running *running_new(struct api *api, struct http_req *req)
+struct running *running_new(struct api *api, struct http_req *req)
 {
     struct running *run = xcalloc(1, sizeof(*run));
 
     run->call.api = api;
     run->call.req = req;
     make_request_id(api, req, &run->call);
+    if (!req)
+        return run;
     struct str trace = http_header(req, "traceparent");
     if (trace.n == 55)
         memcpy(run->traceparent, trace.p, trace.n);
@@ -77,7 +79,7 @@ static bool json_type(struct str type)
             str_eq_nocase(str_from(type, type.n - 5), STR("+json")));
 }
 
-static int take_body(struct running *run, struct str body, struct err *err)
+int running_take_body(struct running *run, struct str body, struct err *err)
 {
     struct call *call = &run->call;
     struct json *json;
@@ -103,7 +105,7 @@ static int take_body(struct running *run, struct str body, struct err *err)
     if (!call->route->takes)
         return err_set(err, ERR_INVALID, "%s %s takes no body", call->route->method,
                        call->route->path);
-    struct str type = http_header(call->req, "content-type");
+    struct str type = call->req ? http_header(call->req, "content-type") : STR_NONE;
     if (!json_type(type) && !(call->route->flags & ROUTE_LOOSE))
         return err_set(err, ERR_MEDIA, "the body must be application/json, not \"%.*s\"",
                        STR_FMT(type));
@@ -146,7 +148,7 @@ static void with_body(struct http_req *req, struct str body)
         if (may_role(run))
             return;
     }
-    if (take_body(run, body, &err) < 0 || take_idempotency_key(run, body, &err) < 0) {
+    if (running_take_body(run, body, &err) < 0 || take_idempotency_key(run, body, &err) < 0) {
         running_refuse(run, &err, WHY_INVALID);
         return;
     }
@@ -172,7 +174,7 @@ static int query_known(const char *spec, struct str name)
     return 0;
 }
 
-static int take_query(struct call *call, struct str query, struct err *err)
+int running_take_query(struct call *call, struct str query, struct err *err)
 {
     struct str key, value, name, text;
 
@@ -334,7 +336,7 @@ static void on_request(void *ctx, struct http_req *req)
     if (!check_place(run) || may_who(run))
         return;
     if (req->query.n && !(call->route->flags & ROUTE_PASS) &&
-        take_query(call, req->query, &err) < 0) {
+        running_take_query(call, req->query, &err) < 0) {
         running_refuse(run, &err, WHY_INVALID);
         return;
     }

@@ -19,6 +19,11 @@ must_use int may_own_origin(const struct http_req *req, struct err *err);
 must_use int may_who(struct running *run);
 must_use int may_role(struct running *run);
 
+/* dispatch.c: `req` NULL: it is none of a peer. */
+struct running *running_new(struct api *api, struct http_req *req);
+must_use int running_take_query(struct call *call, struct str query, struct err *err);
+must_use int running_take_body(struct running *run, struct str body, struct err *err);
+
 /* run.c: the handler, and what follows. A signed request uses its signature up first. */
 void running_start(struct running *run);
 void running_start_signed(struct running *run);

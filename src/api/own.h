@@ -56,6 +56,8 @@ struct running {
     bool replayed; /* the answer is an earlier one, by Idempotency-Key */
     bool is_signed;
     bool later;             /* ON_LATER, and not yet finished */
+    bool inside;            /* of a program in a sandbox, which the gate answers… */
+    uint32_t number;        /* …by this number (inside.c) */
     struct list node;       /* in laters */
     char nonce_key[160];    /* of a signed request: to be stored before it acts */
     struct str idempotency; /* the key, or empty */

@@ -45,7 +45,14 @@ enum role {
 const char *role_name(enum role role);
 must_use bool role_parse(struct str text, enum role *out);
 
-enum auth_via { VIA_TOKEN, VIA_COOKIE, VIA_UNIX, VIA_SIGNED, VIA_OPEN };
+enum auth_via {
+    VIA_TOKEN,
+    VIA_COOKIE,
+    VIA_UNIX,
+    VIA_SIGNED,
+    VIA_OPEN,
+    VIA_INSIDE /* a program in a sandbox */
+};
 
 #define TENANT_MAX 32
 #define TENANT_OWNER "default" /* the tenant that owns the server; its admins reach the others */

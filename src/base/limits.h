@@ -372,7 +372,9 @@
 #define EGRESS_SELF_PER_SECOND 20 /* requests to atoll.internal, of one sandbox */
 #define EGRESS_SELF_BODY_MAX 4096 /* of such a request */
 #define EGRESS_SELF_MS 5000       /* for its answer */
-#define EGRESS_HOLD_MS 100        /* without a descriptor to accept with */
+#define EGRESS_HUB_PATH_MAX 1024  /* of one that is for the hub, with its query */
+#define EGRESS_HUB_BODY_MAX 32768
+#define EGRESS_HOLD_MS 100 /* without a descriptor to accept with */
 
 /* Differences and patches */
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */

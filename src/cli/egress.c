@@ -30,8 +30,8 @@ static void put_list(struct cli *cli, struct json_out *json, const char *flag, c
 
 void egress_put_wish(struct cli *cli, struct json_out *json)
 {
-    static const char *const flags[] = { "allow",   "deny",   "pack",  "egress-mode",
-                                         "project", "inject", "secret" };
+    static const char *const flags[] = { "allow",   "deny",   "pack",   "egress-mode",
+                                         "project", "inject", "secret", "agent" };
     bool any = false;
 
     for (size_t i = 0; i < ARRAY_LEN(flags); i++)
@@ -49,6 +49,8 @@ void egress_put_wish(struct cli *cli, struct json_out *json)
         json_kv_text(json, "mode", cli_text(cli, "egress-mode"));
     if (cli_has(cli, "project"))
         json_kv_text(json, "project", cli_text(cli, "project"));
+    if (cli_has(cli, "agent"))
+        json_kv_text(json, "agent", cli_text(cli, "agent"));
     json_close(json, '}');
 }
 
@@ -191,6 +193,8 @@ static int put_settings(struct cli *cli, struct json_out *json, struct err *err)
         json_kv_bool(json, "locked", cli_has(cli, "lock"));
     if (cli->arg_count && cli_has(cli, "project"))
         json_kv_text(json, "project", cli_text(cli, "project"));
+    if (cli_has(cli, "agent"))
+        json_kv_text(json, "agent", cli_text(cli, "agent"));
     if (put_size(cli, json, err) < 0 ||
         put_number(cli, json, "max-connections", "max_connections", err) < 0 ||
         put_number(cli, json, "ask-seconds", "ask_s", err) < 0 ||
@@ -240,6 +244,7 @@ static const struct cli_flag egress_set_flags[] = {
     { "node", NULL, "The layer of the whole server" },
     { "tenant", NULL, "The layer of your tenant" },
     { "project", "NAME", "The layer of a project; with a sandbox: the project it belongs to" },
+    { "agent", "NAME", "With a sandbox: as whom its programs reach the hub, '' for nobody" },
     { "mode", "MODE", "deny, ask or open: what happens to hosts that no rule allows" },
     { "allow", "RULE", "Allow these instead of those it has; may repeat, '' for none" },
     { "deny", "RULE", "Likewise: deny" },

@@ -39,7 +39,9 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         { "inject", "RULE", "A credential for its requests: HOST => HEADER: VALUE; may repeat" },  \
         { "secret", "[VARIABLE=]NAME",                                                             \
           "A secret for requests: its placeholder is in the environment; may repeat" },            \
-        { "project", "NAME", "Whose rules count for it too" }, FILE_FLAGS,                         \
+        { "project", "NAME", "Whose rules count for it too" },                                     \
+        { "agent", "NAME", "The agent of the hub that its programs are, at atoll.internal/hub/" }, \
+        FILE_FLAGS,                                                                                \
     {                                                                                              \
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
     }

@@ -665,9 +665,12 @@ static int resolvers(struct egress_config *config, struct err *err)
 
 static int build_gate(struct err *err)
 {
-    struct gate_options options = {
-        .loop = server.loop, .store = server.store, .boxes = server.boxes, .expired = hub_expired
-    };
+    struct gate_options options = { .loop = server.loop,
+                                    .store = server.store,
+                                    .boxes = server.boxes,
+                                    .expired = hub_expired,
+                                    .hub = api_inside,
+                                    .hub_ctx = &server.api };
 
     own_listeners(&options.config);
     if (resolvers(&options.config, err) < 0)

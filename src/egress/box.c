@@ -109,7 +109,7 @@ static void accepting(struct box *box, bool on)
             loop_change(box->egress->loop, &box->listeners[i], on ? EPOLLIN : 0);
 }
 
-static unsigned conns_max(const struct box *box)
+unsigned box_conns_max(const struct box *box)
 {
     unsigned wished = box->policy.max_connections;
 
@@ -119,7 +119,7 @@ static unsigned conns_max(const struct box *box)
 
 void box_has_room(struct box *box)
 {
-    if (box->here && box->held && !timer_is_set(&box->hold) && box->conn_count < conns_max(box))
+    if (box->here && box->held && !timer_is_set(&box->hold) && box->conn_count < box_conns_max(box))
         accepting(box, true);
 }
 
@@ -133,7 +133,7 @@ static void accept_from(struct box *box, int listener)
 {
     int fd = 0;
 
-    for (int i = 0; i < ACCEPTS && fd >= 0 && box->conn_count < conns_max(box); i++) {
+    for (int i = 0; i < ACCEPTS && fd >= 0 && box->conn_count < box_conns_max(box); i++) {
         fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
             conn_new(box, fd);
@@ -144,7 +144,7 @@ static void accept_from(struct box *box, int listener)
         timer_set(box->egress->loop, &box->hold, EGRESS_HOLD_MS);
         return;
     }
-    if (box->conn_count >= conns_max(box))
+    if (box->conn_count >= box_conns_max(box))
         accepting(box, false);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/id.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "egress/own.h"
@@ -195,6 +196,7 @@ static struct egress *egress_make(struct loop *loop)
     egress->routes = egress->changes = -1;
     egress->records = xmalloc(EGRESS_MANY * sizeof(*egress->records));
     egress->pid = (uint32_t)getpid();
+    random_bytes(&egress->asked, sizeof(egress->asked)); /* no answer to a process before us fits */
     loop_before_wait(loop, record_flush, egress);
     return egress;
 }

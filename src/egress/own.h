@@ -116,6 +116,7 @@ void box_init(struct box *box, struct egress *egress, const char *id);
  */
 uint64_t box_left(const struct box *box);
 void box_uses(struct box *box, size_t bytes);
+unsigned box_conns_max(const struct box *box); /* open at once */
 /* One of its connections has ended: there may be room for another. */
 void box_has_room(struct box *box);
 uint32_t box_name_addr(void *box, const struct host *host); /* a dns_name_fn */
@@ -328,5 +329,7 @@ void record_flush(void *egress);
 must_use bool record_used(struct box *box); /* false: it was not taken */
 /* A question of the connection that waits by conn->ask; false: it has not got there. */
 must_use bool record_own(struct conn *conn, struct egress_own *own);
+/* The same of a request to the hub. */
+must_use bool record_hub(struct conn *conn, struct str method, struct str path, struct str body);
 must_use bool record_ask(struct conn *conn, const struct policy_answer *answer);
 void record_unask(struct conn *conn);

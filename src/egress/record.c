@@ -129,6 +129,21 @@ bool record_own(struct conn *conn, struct egress_own *own)
     return send_one(conn->box->egress, &msg);
 }
 
+bool record_hub(struct conn *conn, struct str method, struct str path, struct str body)
+{
+    struct egress_msg msg = { .head = { .verb = EGRESS_HUB, .number = conn->ask },
+                              .body.hub = { .path_size = (uint32_t)path.n,
+                                            .body_size = (uint32_t)body.n } };
+    autobuf struct buf tail = { 0 };
+
+    memcpy(msg.body.hub.name.id, conn->box->id, BOX_ID_SIZE);
+    put_text(msg.body.hub.method, sizeof(msg.body.hub.method), method);
+    buf_str(&tail, path);
+    buf_str(&tail, body);
+    msg.tail = tail.data;
+    return send_one(conn->box->egress, &msg);
+}
+
 bool record_ask(struct conn *conn, const struct policy_answer *answer)
 {
     struct egress_msg msg = { .head = { .verb = EGRESS_ASK, .number = conn->ask } };

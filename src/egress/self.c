@@ -1,12 +1,14 @@
 /*
  * http://atoll.internal/: the one thing of the server that programs inside can talk to. It is
- * narrow: who they are, what they may reach, and a way to ask people for more. What this process
- * knows it says itself; the rest is asked of the api process by a message (wire/egress.h), so a
- * request of a sandbox never gets to the API. Whose it is, is the socket that it came in by.
+ * narrow: who they are, what they may reach, a way to ask people for more, and a few routes of the
+ * hub, as the one agent that an operator has made of the sandbox. What this process knows it says
+ * itself; the rest is asked of the api process by a message (wire/egress.h). Whose it is, is the
+ * socket that it came in by.
  *
  *   request ─▶ route ─▶ answered here
  *                  └──▶ body ─▶ EGRESS_OWN ~ api ~ EGRESS_TOLD ─▶ answered
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/id.h"
@@ -23,10 +25,13 @@ static const char *reason_of(int status)
         int status;
         const char *text;
     } reasons[] = { { 200, "OK" },
+                    { 201, "Created" },
                     { 202, "Accepted" },
                     { 400, "Bad Request" },
+                    { 403, "Forbidden" },
                     { 404, "Not Found" },
                     { 405, "Method Not Allowed" },
+                    { 409, "Conflict" },
                     { 411, "Length Required" },
                     { 413, "Content Too Large" },
                     { 429, "Too Many Requests" },
@@ -112,16 +117,34 @@ static void get_policy(struct conn *conn)
     reply(conn, 200, buf_view(&body));
 }
 
+static void put_budget(struct json_out *out, const char *name, uint64_t allowed, uint64_t used)
+{
+    json_key(out, name);
+    json_open(out, '{');
+    json_key(out, "allowed");
+    if (allowed)
+        json_put_int(out, (int64_t)allowed);
+    else
+        json_put_null(out);
+    json_kv_int(out, "used", (int64_t)used);
+    json_key(out, "left");
+    if (allowed)
+        json_put_int(out, used < allowed ? (int64_t)(allowed - used) : 0);
+    else
+        json_put_null(out);
+    json_close(out, '}');
+}
+
+/* All that is kept of it for now; null: as much as it likes. */
 static void get_budget(struct conn *conn)
 {
+    const struct box *box = conn->box;
     autobuf struct buf body = { 0 };
     struct json_out out = json_to(&body);
 
     json_open(&out, '{');
-    json_key(&out, "budget");
-    json_put_null(&out);
-    json_kv_text(&out, "message", "no budget is kept for sandboxes yet; these are its limits");
-    put_limits(conn, &out);
+    put_budget(&out, "bytes", box->policy.max_bytes, box->kept ? box->kept->bytes : 0);
+    put_budget(&out, "connections", box_conns_max(box), box->conn_count);
     json_close(&out, '}');
     buf_putc(&body, '\n');
     reply(conn, 200, buf_view(&body));
@@ -224,33 +247,85 @@ static void post_ask(struct conn *conn)
         wish(conn, &own);
 }
 
-void self_woken(struct conn *conn)
-{
-    size_t size = (size_t)http_head_of(conn)->body_size;
+/* ---- the hub ---- */
 
-    if (!conn_read(conn, EGRESS_SELF_BODY_MAX))
-        return;
-    if (conn->in.len < size)
-        return;
-    conn->in.len = size;
-    post_ask(conn);
+static const struct str hub_prefix = STR_INIT("/hub");
+
+static bool is_hub(struct str path)
+{
+    return str_starts(path, hub_prefix) && (path.n == hub_prefix.n || path.p[hub_prefix.n] == '/');
 }
 
-static void begin_ask(struct conn *conn)
+/* As it came: the api process knows whom this sandbox may be, and reads it as any request. */
+static void ask_hub(struct conn *conn)
+{
+    const struct h1_head *head = http_head_of(conn);
+    struct str path = str_from(head->target, hub_prefix.n);
+
+    if (!path.n || path.p[0] != '/')
+        path = STR("/"); /* "/hub", perhaps with a query, which means nothing there */
+    conn_ask_begin(conn);
+    conn_stage(conn, STAGE_SELF, EGRESS_SELF_MS);
+    conn_wants(conn, 0, 0);
+    if (record_hub(conn, head->method, path, buf_view(&conn->in)))
+        return;
+    conn_ask_over(conn);
+    fail(conn, 503, "unavailable", "nobody can be asked now; try again");
+}
+
+/* ---- bodies ---- */
+
+static size_t body_max(const struct conn *conn)
+{
+    return is_hub(http_head_of(conn)->path) ? EGRESS_HUB_BODY_MAX : EGRESS_SELF_BODY_MAX;
+}
+
+static void with_body(struct conn *conn)
+{
+    conn->in.len = (size_t)http_head_of(conn)->body_size;
+    if (is_hub(http_head_of(conn)->path))
+        ask_hub(conn);
+    else
+        post_ask(conn);
+}
+
+void self_woken(struct conn *conn)
+{
+    if (!conn_read(conn, body_max(conn)))
+        return;
+    if (conn->in.len >= (size_t)http_head_of(conn)->body_size)
+        with_body(conn);
+}
+
+static void begin_body(struct conn *conn)
 {
     int64_t size = http_head_of(conn)->body_size;
+    char text[48];
 
     if (size < 0) {
         fail(conn, 411, "length_required", "say the length of the body");
-    } else if (size > EGRESS_SELF_BODY_MAX) {
-        fail(conn, 413, "too_large", "a body has at most 4096 bytes");
+    } else if ((uint64_t)size > body_max(conn)) {
+        snprintf(text, sizeof(text), "a body has at most %zu bytes", body_max(conn));
+        fail(conn, 413, "too_large", text);
     } else if (conn->in.len >= (size_t)size) {
-        conn->in.len = (size_t)size;
-        post_ask(conn);
+        with_body(conn);
     } else {
         conn_stage(conn, STAGE_SELF, EGRESS_HEAD_MS);
         conn_wants(conn, EPOLLIN, 0);
     }
+}
+
+static void begin_hub(struct conn *conn)
+{
+    const struct h1_head *head = http_head_of(conn);
+
+    if (!str_is(head->method, "GET") && !str_is(head->method, "POST") &&
+        !str_is(head->method, "PATCH"))
+        fail(conn, 405, "method_not_allowed", "not by this method");
+    else if (head->target.n > hub_prefix.n + EGRESS_HUB_PATH_MAX)
+        fail(conn, 400, "invalid", "the path is too long");
+    else
+        begin_body(conn);
 }
 
 /* ---- routes ---- */
@@ -261,7 +336,7 @@ static const struct {
 } routes[] = {
     { "GET", "/", get_self },         { "GET", "/policy", get_policy },
     { "GET", "/budget", get_budget }, { "GET", "/asks", get_asks },
-    { "POST", "/asks", begin_ask },
+    { "POST", "/asks", begin_body },
 };
 
 static bool within_rate(struct box *box)
@@ -286,6 +361,10 @@ void self_asked(struct conn *conn)
         fail(conn, 429, "too_many_requests", "at most 20 requests in a second");
         return;
     }
+    if (is_hub(head->path)) {
+        begin_hub(conn);
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         if (!str_is(head->path, routes[i].path))
             continue;
@@ -300,5 +379,5 @@ void self_asked(struct conn *conn)
     else if (known || str_starts(head->path, asks))
         fail(conn, 405, "method_not_allowed", "not by this method");
     else
-        fail(conn, 404, "not_found", "there are /, /policy, /budget, /asks and /asks/ID");
+        fail(conn, 404, "not_found", "there are /, /policy, /budget, /asks, /asks/ID and /hub");
 }

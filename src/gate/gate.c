@@ -11,6 +11,8 @@ struct gate *gate_new(const struct gate_options *options)
     gate->store = options->store;
     gate->boxes = options->boxes;
     gate->expired = options->expired;
+    gate->hub = options->hub;
+    gate->hub_ctx = options->hub_ctx;
     list_init(&gate->layers);
     list_init(&gate->packs);
     list_init(&gate->held);

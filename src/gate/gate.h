@@ -18,6 +18,17 @@
 struct gate;
 struct ask_row;
 
+/*
+ * A request of a program inside to the hub; what the egress process made of it is checked for its
+ * size and nothing else. Everything is borrowed until the call returns.
+ */
+struct gate_hub_ask {
+    uint32_t number; /* for gate_hub_told */
+    const char *sandbox, *tenant;
+    const char *agent; /* whom an operator made of it; NULL: nobody */
+    struct str method, path, body;
+};
+
 struct gate_options {
     struct loop *loop;
     struct store *store;
@@ -26,6 +37,9 @@ struct gate_options {
     /* In the job that ends an ask for want of an answer: whoever made it tells of it; may be NULL.
      */
     int (*expired)(struct db *db, const struct ask_row *row, struct err *err);
+    /* The hub is above us: who answers for it, later, by gate_hub_told. NULL: nobody. */
+    void (*hub)(void *ctx, const struct gate_hub_ask *ask);
+    void *hub_ctx;
 };
 
 struct gate *gate_new(const struct gate_options *options);
@@ -40,6 +54,8 @@ void gate_heard(struct gate *gate, const struct event *event);
  */
 void gate_peer(struct gate *gate, int fd);
 bool gate_linked(const struct gate *gate); /* is there an egress process? */
+/* The answer to what was asked by this number; one that is too long is told as that. */
+void gate_hub_told(struct gate *gate, uint32_t number, int status, struct str body);
 
 /* ---- layers ---- */
 

@@ -70,6 +70,9 @@ struct gate {
     struct list asks; /* that somebody may still answer */
     int (*expired)(struct db *db, const struct ask_row *row, struct err *err);
     struct timer ask_tick;
+
+    void (*hub)(void *ctx, const struct gate_hub_ask *ask);
+    void *hub_ctx;
 };
 
 /* layers.c */
@@ -112,6 +115,7 @@ void peer_close(struct gate *gate);
 
 /* wishes.c */
 void wishes_heard(struct gate *gate, uint32_t number, const struct egress_own *own);
+void wishes_hub(struct gate *gate, uint32_t number, const struct egress_hub *hub, const char *tail);
 void wishes_asked(struct gate *gate, uint32_t number, const struct ask_row *row); /* NULL: not */
 
 /* records.c */

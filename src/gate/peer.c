@@ -170,6 +170,9 @@ static void take(struct gate *gate, const struct egress_msg *msg)
     case EGRESS_OWN:
         wishes_heard(gate, msg->head.number, &msg->body.own);
         return;
+    case EGRESS_HUB:
+        wishes_hub(gate, msg->head.number, &msg->body.hub, msg->tail);
+        return;
     case EGRESS_USED:
         records_used(gate, &msg->body.used);
         return;

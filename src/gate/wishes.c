@@ -1,8 +1,8 @@
 /*
  * What programs in sandboxes want of us, through http://atoll.internal/ (egress/self.c): that
- * somebody allows a host, and what became of that. The egress process has read the request; what it
- * says is checked and small, and whose it is, is its word alone. A sandbox sees its own questions
- * and decides nothing.
+ * somebody allows a host, what became of that, and the hub. The egress process has read the
+ * request; what it says is checked and small, and whose it is, is its word alone. A sandbox sees
+ * its own questions and decides nothing.
  */
 #include <stdio.h>
 #include <string.h>
@@ -169,4 +169,38 @@ void wishes_heard(struct gate *gate, uint32_t number, const struct egress_own *o
         ask(gate, box, number, own);
     else
         read_asks(gate, box, number, own->wish == EGRESS_WISH_READ ? own->id : "");
+}
+
+/* ---- the hub ---- */
+
+void wishes_hub(struct gate *gate, uint32_t number, const struct egress_hub *hub, const char *tail)
+{
+    struct box *box = boxes_by_id(gate->boxes, hub->name.id);
+    const struct gate_box *known = map_get(&gate->known, str_of(hub->name.id));
+    struct sandbox_view view;
+    const char *agent;
+
+    if (!box || !known || !gate->hub) {
+        fail(gate, number, 503, "unavailable", "this sandbox is not known yet; try again");
+        return;
+    }
+    box_view(box, &view);
+    agent = view.egress && view.egress->agent ? view.egress->agent : "";
+    gate->hub(gate->hub_ctx,
+              &(struct gate_hub_ask){ .number = number,
+                                      .sandbox = known->id,
+                                      .tenant = known->tenant,
+                                      .agent = agent[0] ? agent : NULL,
+                                      .method = str_of(hub->method),
+                                      .path = { tail, hub->path_size },
+                                      .body = { tail + hub->path_size, hub->body_size } });
+}
+
+void gate_hub_told(struct gate *gate, uint32_t number, int status, struct str body)
+{
+    if (body.n > EGRESS_TOLD_MAX)
+        fail(gate, number, 413, "too_large",
+             "the answer has more than 65536 bytes; ask for less, with limit= where there is one");
+    else
+        peer_told(gate, number, (unsigned)status, body);
 }

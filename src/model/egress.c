@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/limits.h"
+#include "base/show.h"
 #include "policy/pack.h"
 
 #define COMMON(struct_)                                                                            \
@@ -60,6 +62,9 @@ const struct field sandbox_egress_fields[] = {
     COMMON(egress_spec),
     [EGRESS_LAST] = FIELD(egress_spec, project, F_STRING, 0, .min = 1, .max = PROJECT_NAME_MAX,
                           .help = "The project whose layer counts for it"),
+    [EGRESS_AGENT] = FIELD(egress_spec, agent, F_STRING, 0, .max = TOKEN_NAME_MAX,
+                           .help = "The agent of the hub that its programs are, at "
+                                   "http://atoll.internal/hub/; empty: none"),
     { 0 },
 };
 
@@ -89,6 +94,27 @@ static int check_rules(const char **texts, bool marks, const char *prefix, const
     return 0;
 }
 
+/* As the hub takes names; whether there is such an agent is seen when it acts. */
+static bool agent_ok(struct str name)
+{
+    static const char *const nobody[] = { ".", "..", "human", "register" };
+    uint32_t code;
+
+    for (size_t i = 0; i < ARRAY_LEN(nobody); i++)
+        if (str_is(name, nobody[i]))
+            return false;
+    if (name.p[0] == ' ' || name.p[name.n - 1] == ' ')
+        return false;
+    while (name.n) {
+        size_t len = str_utf8_at(name.p, name.n, &code);
+
+        if (!len || show_hidden(code) || code == '/' || code == '\\')
+            return false;
+        name = str_from(name, len);
+    }
+    return true;
+}
+
 static int check_names(const struct egress_spec *spec, const char *prefix, struct err *err)
 {
     char field[ERR_FIELD_SIZE];
@@ -102,6 +128,10 @@ static int check_names(const struct egress_spec *spec, const char *prefix, struc
         snprintf(field, sizeof(field), "%sproject", prefix);
         return err_field(err, field,
                          "lower-case letters, digits and hyphens, beginning with a letter");
+    }
+    if (spec->agent && spec->agent[0] && !agent_ok(str_of(spec->agent))) {
+        snprintf(field, sizeof(field), "%sagent", prefix);
+        return err_field(err, field, "not a name of an agent: no slashes, nothing invisible");
     }
     return 0;
 }
@@ -149,6 +179,7 @@ void egress_spec_merge(struct egress_spec *spec, const struct egress_spec *patch
     TAKE(EGRESS_ASK_SECONDS, ask_s);
     TAKE(EGRESS_LAST, locked);
     TAKE(EGRESS_LAST, project);
+    TAKE(EGRESS_AGENT, agent);
 #undef TAKE
 }
 
@@ -173,6 +204,7 @@ struct egress_spec *egress_spec_copy(struct arena *arena, const struct egress_sp
     *to = *from;
     to->mode = from->mode ? arena_strdup(arena, from->mode) : NULL;
     to->project = from->project ? arena_strdup(arena, from->project) : NULL;
+    to->agent = from->agent ? arena_strdup(arena, from->agent) : NULL;
     to->allow = texts_copy(arena, from->allow);
     to->deny = texts_copy(arena, from->deny);
     to->packs = texts_copy(arena, from->packs);
@@ -192,7 +224,8 @@ bool egress_spec_narrows(const struct egress_spec *spec)
 {
     return (!spec->mode || strcmp(spec->mode, "deny") == 0) && !some(spec->allow) &&
            !some(spec->packs) && !some(spec->intercept) && !some(spec->unchecked) &&
-           !some(spec->inject) && !some(spec->secrets) && !spec->project;
+           !some(spec->inject) && !some(spec->secrets) && !spec->project &&
+           (!spec->agent || !spec->agent[0]);
 }
 
 bool egress_spec_has_addr(const struct egress_spec *spec)

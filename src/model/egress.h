@@ -18,11 +18,12 @@ struct egress_spec {
     bool locked;
     int64_t max_bytes, max_connections, ask_s;
     const char *project; /* of a sandbox: whose layer is between the tenant's and its own */
+    const char *agent;   /* of a sandbox: as whom its programs reach the hub */
     int64_t version;     /* one more with each change */
 };
 
 extern const struct field egress_fields[];         /* of node, tenant, project */
-extern const struct field sandbox_egress_fields[]; /* of a sandbox: with a project, never locked */
+extern const struct field sandbox_egress_fields[]; /* of a sandbox: project, agent, never locked */
 enum {                                             /* the places in both tables */
        EGRESS_MODE,
        EGRESS_ALLOW,
@@ -36,7 +37,8 @@ enum {                                             /* the places in both tables 
        EGRESS_MAX_CONNECTIONS,
        EGRESS_ASK_SECONDS,
        EGRESS_VERSION_FIELD,
-       EGRESS_LAST /* project, or locked */
+       EGRESS_LAST, /* project, or locked */
+       EGRESS_AGENT /* of a sandbox alone */
 };
 
 /* Rules, names, counts; ERR_INVALID names the field ("egress.allow[3]" with prefix "egress."). */

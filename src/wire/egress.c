@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 
 _Static_assert(sizeof(struct egress_head) == 16, "fixed");
@@ -20,6 +21,7 @@ _Static_assert(sizeof(struct egress_inject) == 48, "fixed");
 _Static_assert(sizeof(struct egress_authority) == 48, "fixed");
 _Static_assert(sizeof(struct egress_decision) == 872, "fixed");
 _Static_assert(sizeof(struct egress_flow) == 368, "fixed");
+_Static_assert(sizeof(struct egress_hub) == 56, "fixed");
 
 #define text_ok(text) (memchr(text, 0, sizeof(text)) != NULL)
 
@@ -118,6 +120,14 @@ static bool own_ok(const union egress_body *body)
            own->zero == 0 && text_ok(own->host) && text_ok(own->id) && text_ok(own->reason);
 }
 
+static bool hub_ok(const union egress_body *body)
+{
+    const struct egress_hub *hub = &body->hub;
+
+    return box_name_ok(&hub->name) && text_ok(hub->method) && hub->path_size > 0 &&
+           hub->path_size <= EGRESS_HUB_PATH_MAX && hub->body_size <= EGRESS_HUB_BODY_MAX;
+}
+
 static bool told_ok(const union egress_body *body)
 {
     return body->told.status >= 200 && body->told.status < 600 &&
@@ -150,6 +160,7 @@ static const struct verb {
     [EGRESS_OWN]      = { sizeof(struct egress_own), own_ok },
     [EGRESS_TOLD]     = { sizeof(struct egress_told), told_ok },
     [EGRESS_USED]     = { sizeof(struct egress_used), used_ok },
+    [EGRESS_HUB]      = { sizeof(struct egress_hub), hub_ok },
 };
 /* clang-format on */
 
@@ -170,6 +181,8 @@ static size_t tail_of(const struct egress_msg *msg)
         return msg->body.authority.size;
     case EGRESS_TOLD:
         return msg->body.told.size;
+    case EGRESS_HUB:
+        return (size_t)msg->body.hub.path_size + msg->body.hub.body_size;
     default:
         return 0;
     }

@@ -100,6 +100,7 @@ enum egress_verb {
     EGRESS_USED,
     EGRESS_OWN,
     EGRESS_TOLD,
+    EGRESS_HUB,
     EGRESS_VERBS
 };
 
@@ -107,7 +108,7 @@ struct egress_head {
     uint32_t magic;
     uint16_t version;
     uint16_t verb;
-    uint32_t number; /* of an ask, in ASK, UNASK, ANSWER, OWN and TOLD; else 0 */
+    uint32_t number; /* of an ask, in ASK, UNASK, ANSWER, OWN, HUB and TOLD; else 0 */
     uint32_t size;   /* of what follows */
 };
 
@@ -231,6 +232,13 @@ struct egress_own {
     char reason[EGRESS_HOST_SIZE];
 };
 
+/* A request of a program inside to the hub; path and body are behind this. */
+struct egress_hub {
+    struct box_name name;
+    char method[8];
+    uint32_t path_size, body_size;
+};
+
 #define EGRESS_TOLD_MAX 65536
 struct egress_told {
     uint32_t status; /* of HTTP */
@@ -260,6 +268,7 @@ union egress_body {
     struct egress_used used;
     struct egress_own own;
     struct egress_told told;
+    struct egress_hub hub;
 };
 
 struct egress_msg {

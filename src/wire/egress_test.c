@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/limits.h"
 #include "base/test.h"
 
 static char space[EGRESS_MSG_MAX];
@@ -290,6 +291,38 @@ TEST(egress_secrets_are_as_long_as_their_message_says)
     check_refused(inject(10), sizeof(struct egress_inject), 9);
     check_refused(inject(10), sizeof(struct egress_inject), 11);
     check_unsendable(inject(EGRESS_POLICY_MAX + 1));
+}
+
+static struct egress_msg hub(uint32_t path, uint32_t body)
+{
+    static char bytes[EGRESS_HUB_PATH_MAX + EGRESS_HUB_BODY_MAX + 2];
+
+    return (struct egress_msg){
+        .head = { .verb = EGRESS_HUB, .number = 5 },
+        .body.hub = { .name.id = "sb1", .method = "GET", .path_size = path, .body_size = body },
+        .tail = bytes
+    };
+}
+
+TEST(egress_requests_to_the_hub_have_a_path_and_limits)
+{
+    check_through(hub(1, 0));
+    check_through(hub(EGRESS_HUB_PATH_MAX, EGRESS_HUB_BODY_MAX));
+    check_unsendable(hub(0, 0));
+    check_unsendable(hub(EGRESS_HUB_PATH_MAX + 1, 0));
+    check_unsendable(hub(1, EGRESS_HUB_BODY_MAX + 1));
+}
+
+TEST(egress_requests_to_the_hub_are_as_long_as_they_say)
+{
+    struct egress_msg msg = hub(1, 0);
+
+    check_refused(hub(0, 0), sizeof(struct egress_hub), 0);
+    check_refused(hub(EGRESS_HUB_PATH_MAX + 1, 0), sizeof(struct egress_hub),
+                  EGRESS_HUB_PATH_MAX + 1);
+    check_refused(hub(1, 10), sizeof(struct egress_hub), 10);
+    memset(msg.body.hub.method, 'x', sizeof(msg.body.hub.method));
+    check_bad(msg, sizeof(struct egress_hub));
 }
 
 TEST(egress_descriptors_beside_a_message_are_refused_and_closed)

@@ -61,7 +61,10 @@ def test_who_am_i_and_what_may_i_reach(server, make):
     assert [(r["list"], r["rule"], r["level"]) for r in policy["rules"] if r["level"] == "sandbox"] == [
         ("deny", "no.b.example", "sandbox"), ("allow", "a.example", "sandbox"),
         ("allow", "*.b.example:8443", "sandbox")]
-    assert budget["budget"] is None and "no budget" in budget["message"] and budget["max_bytes"] == 5000
+    assert budget == {"bytes": {"allowed": 5000, "used": 0, "left": 5000},
+                      "connections": {"allowed": 9, "used": 1, "left": 8}}
+    assert one(server, make(), "GET", "/budget")[1] == {
+        "bytes": {"allowed": None, "used": 0, "left": None}, "connections": {"allowed": 2048, "used": 1, "left": 2047}}
 
 
 def test_everything_else_is_not_there(server, make):

@@ -222,6 +222,8 @@ export interface EgressSpec {
     version?: number;
     /** The project whose layer counts for it */
     project?: string;
+    /** The agent of the hub that its programs are, at http://atoll.internal/hub/; empty: none */
+    agent?: string;
 }
 
 export interface SandboxSpec {
@@ -349,6 +351,8 @@ export interface EgressInfo {
     version: number;
     /** The project whose layer counts for it */
     project: string;
+    /** The agent of the hub that its programs are, at http://atoll.internal/hub/; empty: none */
+    agent: string;
 }
 
 export interface SandboxInfo {

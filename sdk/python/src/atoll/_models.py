@@ -213,6 +213,7 @@ class EgressSpec(TypedDict, total=False):
     ask_s: int
     version: int
     project: str
+    agent: str
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,8 @@ class EgressInfo(Model):
     version: int = 0
     # The project whose layer counts for it
     project: str = ""
+    # The agent of the hub that its programs are, at http://atoll.internal/hub/; empty: none
+    agent: str = ""
 
 
 @dataclass(frozen=True)
