@@ -187,7 +187,7 @@ static void catch_up(struct box *box)
         return;
     if (box->kept->bytes < box->said_used)
         box->kept->bytes = box->said_used;
-    else if (box->kept->bytes > box->said_used && box->said)
+    else if (box->kept->bytes > box->said_used && box->said && guard(told_again))
         timer_set(box->egress->loop, &box->tell, 0);
 }
 

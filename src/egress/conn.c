@@ -231,7 +231,8 @@ void conn_hello(struct conn *conn)
         conn->in = (struct buf){ 0 };
         relay_start(conn);
     } else {
-        egress_hear(conn->box->egress);
+        if (guard(said_before))
+            egress_hear(conn->box->egress);
         conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
 }
@@ -397,7 +398,8 @@ static void begin_transparent(struct conn *conn)
 {
     bool known = host_of(conn);
 
-    egress_hear(conn->box->egress);
+    if (guard(said_before))
+        egress_hear(conn->box->egress);
     conn->kind = conn->port == 80    ? EGRESS_KIND_HTTP
                  : conn->port == 443 ? EGRESS_KIND_TLS
                                      : EGRESS_KIND_TCP;

@@ -323,7 +323,8 @@ void http_head(struct conn *conn)
         refuse(conn, bad ? bad->text : "the head is too long");
         return;
     }
-    egress_hear(conn->box->egress);
+    if (guard(said_before))
+        egress_hear(conn->box->egress);
     if (conn->box->egress->signer && !signed_enter(conn, &http->head))
         return;
     if (is_proxy(conn) && str_is(http->head.method, "CONNECT")) {

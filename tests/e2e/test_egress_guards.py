@@ -6,6 +6,7 @@ attack is one that could never have worked, and no guard one that another makes 
 """
 import os
 import re
+import signal
 import socket
 import ssl
 
@@ -275,6 +276,47 @@ def max_connections(here, egress):
     finally:
         first.close()
         second.close()
+
+
+@attack
+def said_before(here, egress):
+    """A request that came after its rule was taken back is allowed, on a connection that is looked at before the news.
+    (A moment later it is closed; until then its name was looked up.)"""
+    box = egress.add("one", "allow good.example", "allow other.example")
+    sock = box.run(lambda: socket.create_connection(PROXY, 8))
+    sock.settimeout(8)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert sock.recv(65536).startswith(b"HTTP/1.1 200"), "it is kept, and another request may follow"
+    pid = egress.process.pid
+    egress.process.send_signal(signal.SIGSTOP)
+    try:
+        harness.wait_until(lambda: harness.proc_status(pid)["State"].startswith("T"), 10, "the process to stop")
+        sock.sendall(b"GET http://other.example/ HTTP/1.1\r\n")  # so that its socket is ready first
+        egress.policy("one", "allow good.example", version=2)
+        sock.sendall(b"Host: x\r\nConnection: close\r\n\r\n")
+    finally:
+        egress.process.send_signal(signal.SIGCONT)
+    with sock:
+        everything(sock)
+    first, second = egress.decided(2)[:2]
+    assert (first["host"], second["host"]) == ("good.example", "other.example")
+    return second["verdict"] == "allowed"
+
+
+@attack
+def told_again(here, egress):
+    """What a sandbox has used is forgotten with an api process that was killed before it had stored it."""
+    sock = tunnel(egress.add("one", "allow good.example:9000", "max_bytes 100000"), "good.example:9000")
+    sock.sendall(b"x" * 300)
+    sock.settimeout(8)
+    assert sock.recv(300)
+    harness.wait_until(lambda: egress.take() or egress.used.get("one", 0) >= 600, 10, "the first process to be told")
+    egress.used.clear()
+    egress.introduce()  # the next one, which knows of none
+    egress.take(3)
+    sock.close()
+    return egress.used.get("one", 0) < 600
 
 
 @attack
