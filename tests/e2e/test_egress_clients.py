@@ -94,6 +94,14 @@ def apt_pages(pages, directory):
     pages[host, "/./kelp.deb"] = pages[host, "/kelp.deb"] = ("application/octet-stream", data)
 
 
+def compiled(directory):
+    """A client in Go; by gcc, whose compiler and libraries are half the size of the usual ones."""
+    source, program = pathlib.Path(directory) / "get.go", pathlib.Path(directory) / "goget"
+    source.write_text(GO)
+    subprocess.run(["gccgo-12", "-o", program, source], check=True)
+    return program.read_bytes()
+
+
 @pytest.fixture(scope="module")
 def here():
     with world.World() as made:
@@ -112,6 +120,9 @@ def box(here):
     made = egress_box.Box(server, {"allow": HOSTS})
     made.put("/workspace/ca.pem", here.authority.path.read_bytes())
     made.put("/workspace/Get.java", JAVA.encode())
+    if shutil.which("gccgo-12"):
+        made.put("/workspace/goget", compiled(here.directory))
+        assert made.run("chmod +x /workspace/goget", 20)[2] == 0
     yield made
     assert server.delete(made.base).status == 200
     server.stop()
@@ -124,6 +135,26 @@ public class Get {
         HttpURLConnection c = (HttpURLConnection) new URL(a[0]).openConnection();
         System.out.println(c.getResponseCode());
     }
+}
+"""
+GO = """
+package main
+
+import (
+    "fmt"
+    "io"
+    "net/http"
+    "os"
+)
+
+func main() {
+    reply, err := http.Get(os.Args[1])
+    if err != nil {
+        fmt.Println(err)
+        os.Exit(1)
+    }
+    body, _ := io.ReadAll(reply.Body)
+    fmt.Println(reply.StatusCode, string(body))
 }
 """
 CA = "SSL_CERT_FILE=/workspace/ca.pem CURL_CA_BUNDLE=/workspace/ca.pem NODE_EXTRA_CA_CERTS=/workspace/ca.pem " \
@@ -155,6 +186,8 @@ CLIENTS = {
             "Dir::State::status \"/workspace/apt/status\"; Dir::Cache \"/workspace/apt/cache\";' > apt/conf && "
             "apt-get -qq update && apt-get -qq download kelp && dpkg-deb -f kelp*.deb Package", "kelp"),
     "java": ("java", "java Get.java http://www.shop.example/x", "200"),
+    "go http": ("gccgo-12", "./goget http://www.shop.example/x", "200 "),
+    "go https": ("gccgo-12", "./goget https://www.shop.example/x", '"tls": "www.shop.example"'),
 }
 
 
@@ -176,6 +209,7 @@ DENIED = {
     "curl https": ("curl -sS -m 20 https://evil.example/ || echo failed", "failed"),
     "python": ("python3 -c 'import urllib.request as u; u.urlopen(\"http://evil.example/\")' 2>&1 || true", "403"),
     "git": ("git clone -q https://evil.example/x.git other 2>&1 || echo failed", "failed"),
+    "go": ("./goget http://evil.example/", "egress_denied"),
 }
 
 
@@ -184,6 +218,8 @@ DENIED = {
 @pytest.mark.parametrize("settings", [PLAIN, PROXY], ids=["plain", "proxy"])
 def test_what_is_not_allowed(here, box, name, settings):
     command, want = DENIED[name]
+    if name == "go" and not shutil.which("gccgo-12"):
+        pytest.skip("gccgo-12 is not installed")
     output, errors, _ = box.run(f"cd /workspace && {settings} sh -c {egress_box.quote(command)}", 50)
     assert want in output, (output, errors)
     here.settle()
