@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "seccomp/seccomp.h"
 #include "warden/box_rig.h"
+#include "warden/cgroup.h"
 
 TEST(a_box_is_made_runs_commands_and_leaves_nothing)
 {
@@ -101,6 +102,14 @@ TEST(only_a_kill_may_be_sent)
     rig_close();
 }
 
+static int freezer_fd(void)
+{
+    for (unsigned h = 0; cgroup_dir(h).fd != CGROUP_NONE; h++)
+        if (cgroup_what(h) & CGROUP_FREEZER)
+            return cgroup_dir(h).v2 ? -1 : cgroup_dir(h).fd;
+    return -1;
+}
+
 TEST(a_frozen_box_stands_still_and_can_be_destroyed)
 {
     rig_open();
@@ -120,7 +129,18 @@ TEST(a_frozen_box_stands_still_and_can_be_destroyed)
     CHECK_INT(rig_name(WIRE_BOX_STAT, "ice").msg.usage.frozen, 0);
     CHECK_INT(rig_name(WIRE_BOX_FREEZE, "ice").msg.status, 0);
     rig_destroy(&box);
+    rig_settle();
+    int groups = freezer_fd();
+    char link[64], path[PATH_MAX] = "", text[64];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", groups);
+    if (groups >= 0) { /* v1: one is frozen in which there is nobody, while the warden lives */
+        CHECK(readlink(link, path, sizeof(path) - 1) > 0);
+        CHECK(cgroup_read(groups, ".cold/freezer.state", text, sizeof(text)) > 0);
+        CHECK_STR(text, "FROZEN\n");
+        CHECK_INT(cgroup_read(groups, ".cold/cgroup.procs", text, sizeof(text)), 0);
+    }
     rig_close();
+    CHECK(groups < 0 || faccessat(AT_FDCWD, path, F_OK, 0) < 0);
 }
 
 TEST(what_is_applied_is_read_from_the_kernel)

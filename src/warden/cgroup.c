@@ -600,6 +600,8 @@ int cgroup_freeze(const char *id, bool freeze)
 {
     if (is_v2(C_FREEZER))
         return set(C_FREEZER, id, "cgroup.freeze", freeze ? "1" : "0");
+    if (freeze)
+        spare_freeze();
     return set(C_FREEZER, id, "freezer.state", freeze ? "FROZEN" : "THAWED");
 }
 

@@ -31,6 +31,8 @@ unsigned cgroup_what(unsigned number);
 must_use bool spare_take(unsigned number, const char *id);
 /* It is nobody's any more, under a name of ours; false: it is to be removed. */
 must_use bool spare_give(unsigned number, const char *id);
+/* Before a box is frozen: it is not the only one. */
+void spare_freeze(void);
 void spares_drop(void);
 void spares_forget(void);
 ssize_t cgroup_read(int dir, const char *path, char *out, size_t size);

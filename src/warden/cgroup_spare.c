@@ -10,6 +10,10 @@
  * one: nobody is in it, its limits are off, its counters are 0. What cannot be set back (somebody
  * was killed for lack of memory) or does not go away (memory that still counts for it, of files
  * that others read, too) is removed.
+ *
+ * And one that is for nobody: from the first freeze on, an empty group stays frozen. The kernel
+ * changes its own code when a first group is frozen and again when the last one is thawed, with all
+ * processors stopped for it; so neither is ever the first or the last.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +32,9 @@
 #define RESIDUE 524288u
 #define HIERARCHIES 16u
 
+#define COLD ".cold"
+
+static bool is_cold;
 static uint16_t ready[HIERARCHIES], used[HIERARCHIES];
 static uint8_t tries[HIERARCHIES][NUMBERS];
 
@@ -200,17 +207,34 @@ bool cgroup_tidy(void)
     return again;
 }
 
+/* ---- one that is frozen ---- */
+
+void spare_freeze(void)
+{
+    for (unsigned h = 0; !is_cold && cgroup_dir(h).fd != CGROUP_NONE; h++) {
+        int fd = cgroup_dir(h).fd;
+
+        if (can_be(h) && cgroup_what(h) & CGROUP_FREEZER &&
+            (mkdirat(fd, COLD, 0755) == 0 || errno == EEXIST))
+            is_cold = cgroup_write(fd, COLD "/freezer.state", "FROZEN") == 0;
+    }
+}
+
 /* ---- the end ---- */
 
 void spares_drop(void)
 {
-    for (unsigned h = 0; cgroup_dir(h).fd != CGROUP_NONE; h++)
+    for (unsigned h = 0; cgroup_dir(h).fd != CGROUP_NONE; h++) {
         for (unsigned number = 0; can_be(h) && number < NUMBERS; number++)
             remove_used(h, number);
+        if (can_be(h))
+            (void)!unlinkat(cgroup_dir(h).fd, COLD, AT_REMOVEDIR);
+    }
 }
 
 void spares_forget(void)
 {
+    is_cold = false;
     memset(ready, 0, sizeof(ready));
     memset(used, 0, sizeof(used));
 }

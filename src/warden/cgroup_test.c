@@ -512,9 +512,18 @@ TEST(hybrid_reads_each_number_where_its_controller_is)
     CHECK_INT(usage.pids, 3);
     CHECK_INT(usage.frozen, 0);
     FILES("freezer/ours/box1", "freezer.state");
+    dir("freezer/ours/.cold");
+    FILES("freezer/ours/.cold", "freezer.state");
+    CHECK_INT(cgroup_freeze("box1", false), 0);
+    CHECK_STR(saw("freezer/ours/.cold/freezer.state"), "");
     CHECK_INT(cgroup_freeze("box1", true), 0);
     CHECK_STR(saw("freezer/ours/box1/freezer.state"), "FROZEN");
     CHECK(cgroup_frozen("box1"));
+    /* One that nobody is in is frozen with the first, and stays so. */
+    CHECK_STR(saw("freezer/ours/.cold/freezer.state"), "FROZEN");
+    CHECK_INT(cgroup_freeze("box1", false), 0);
+    CHECK_STR(saw("freezer/ours/box1/freezer.state"), "THAWED");
+    CHECK_STR(saw("freezer/ours/.cold/freezer.state"), "FROZEN");
     CHECK_STR(saw(BOX "/cgroup.freeze"), "");
     cgroup_close(false);
 }
