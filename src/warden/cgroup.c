@@ -539,8 +539,8 @@ unsigned cgroup_what(unsigned number)
 {
     const unsigned bits = hierarchies[number].controllers;
 
-    return (bits >> C_MEMORY & 1 ? CGROUP_MEMORY : 0) | (bits >> C_CPU & 1 ? CGROUP_CPU : 0) |
-           (bits >> C_CPUACCT & 1 ? CGROUP_CPUACCT : 0) | (bits >> C_PIDS & 1 ? CGROUP_PIDS : 0) |
+    return (bits >> C_MEMORY & 1 ? CGROUP_MEMORY : 0) |
+           (bits >> C_CPUACCT & 1 ? CGROUP_CPUACCT : 0) |
            (bits >> C_FREEZER & 1 ? CGROUP_FREEZER : 0) | (bits >> C_IO & 1 ? CGROUP_RARE : 0);
 }
 
@@ -560,8 +560,11 @@ int cgroup_make(const char *id, const struct box_spec *spec)
             return -1;
     if (has(C_IO) && cgroup_io(id, spec->io_bytes, spec->io_ops) < 0)
         return -1;
+    /* Each of them, also where there is none: a group of v1 has those of a box before. */
+    uint32_t no_limit = is_v2(C_CPU) ? 0 : BOX_CPU_FREE;
+    uint32_t cpu = spec->cpu_percent ? spec->cpu_percent : no_limit;
     return cgroup_limit(id, has(C_MEMORY) ? spec->memory : 0, has(C_PIDS) ? spec->pids : 0,
-                        has(C_CPU) ? spec->cpu_percent : 0);
+                        has(C_CPU) ? cpu : 0);
 }
 
 int cgroup_doors(const char *id, struct cgroup_doors *doors)

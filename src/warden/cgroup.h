@@ -19,11 +19,9 @@ must_use int cgroup_io_open(void);
 /* The hierarchies by number, CGROUP_NONE after the last; and what is in one. */
 enum {
     CGROUP_MEMORY = 1,
-    CGROUP_CPU = 2,
-    CGROUP_CPUACCT = 4,
-    CGROUP_PIDS = 8,
-    CGROUP_FREEZER = 16,
-    CGROUP_RARE = 32 /* limits of io, which are not set back */
+    CGROUP_CPUACCT = 2,
+    CGROUP_FREEZER = 4,
+    CGROUP_RARE = 8 /* limits of io, which are not set back */
 };
 struct cgroup_place cgroup_dir(unsigned number);
 unsigned cgroup_what(unsigned number);

@@ -7,7 +7,8 @@
  *                                                                         └── removed
  *
  * A used one is looked at when nothing else is to be done. Ready is what cannot be told from a new
- * one: nobody is in it, its limits are off, its counters are 0. What cannot be set back (somebody
+ * one by whoever gets it: nobody is in it, its counters are 0. It keeps the limits it had, because
+ * cgroup_make sets each of them anyway. What cannot be set back (somebody
  * was killed for lack of memory) or does not go away (memory that still counts for it, of files
  * that others read, too) is removed.
  *
@@ -151,18 +152,11 @@ static bool reset(unsigned h, unsigned number)
     static const struct {
         unsigned what;
         const char *file, *text;
-    } as_new[] = { { CGROUP_MEMORY, "memory.limit_in_bytes", "-1" },
-                   { CGROUP_MEMORY, "memory.max_usage_in_bytes", "0" },
-                   { CGROUP_CPU, "cpu.cfs_quota_us", "-1" },
+    } as_new[] = { { CGROUP_MEMORY, "memory.max_usage_in_bytes", "0" },
                    { CGROUP_CPUACCT, "cpuacct.usage", "0" },
-                   { CGROUP_PIDS, "pids.max", "max" },
                    { CGROUP_FREEZER, "freezer.state", "THAWED" } };
     unsigned what = cgroup_what(h);
 
-    /* Before the limit itself, which may not exceed it; not there without swap accounting. */
-    if (what & CGROUP_MEMORY && !set(h, number, "memory.memsw.limit_in_bytes", "-1") &&
-        errno != ENOENT)
-        return false;
     for (size_t i = 0; i < ARRAY_LEN(as_new); i++)
         if (what & as_new[i].what && !set(h, number, as_new[i].file, as_new[i].text))
             return false;

@@ -80,7 +80,7 @@ TEST(what_lies_beneath_the_root_stays_there)
                                  "umount / && echo off; umount -l / && echo off; "
                                  "mount --move / /mnt && echo moved; chroot .. ls -d /none /empty; "
                                  "chroot /tmp/../.. /usr/bin/ls -d /none /empty' 2>/dev/null; "
-                                 "ls -d /none /empty /run/lower /run/up 2>/dev/null; "
+                                 "ls -d /none /empty /lower /disk /run/up 2>/dev/null; "
                                  "grep -c . /proc/self/mountinfo";
     char mounts[32];
 
@@ -319,7 +319,7 @@ TEST(boxes_begin_in_a_mount_namespace_with_one_mount)
     snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
     CHECK_INT(rig_lines(path), 1);
     snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
-    CHECK_INT(rig_entries(path), 3);
+    CHECK_INT(rig_entries(path), 6);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }

@@ -4,7 +4,8 @@
  * host's whole table of mounts for each box, only to unmount it again, would cost more with every
  * mount the host has; and no path of the host is ever in sight from inside.
  *
- *   /run     where the parts of a box's root are put together
+ *   /run     what is written in a box that has no disk, and the layers of its image
+ *   /lower, /disk, /root   the other parts of its root, and the root itself
  *   /empty   an empty directory, and
  *   /none    an empty file, that cover what a box may not see
  *
@@ -39,7 +40,9 @@ static int tmpfs_make(void)
 static int fill(int root)
 {
     umask(0);
-    if (mkdirat(root, "run", 0755) < 0 || mkdirat(root, "empty", 0555) < 0)
+    if (mkdirat(root, "run", 0755) < 0 || mkdirat(root, "lower", 0755) < 0 ||
+        mkdirat(root, "disk", 0755) < 0 || mkdirat(root, "root", 0755) < 0 ||
+        mkdirat(root, "empty", 0555) < 0)
         return -1;
     if (mknodat(root, "none", S_IFREG | 0444, 0) < 0)
         return -1;

@@ -32,6 +32,7 @@
 #include "warden/mount.h"
 
 #define SECBIT_NO_SETUID_FIXUP_ 4
+#define CLOSED (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 /* The new root, and the user id outside of who is root in it. */
 struct root {
@@ -96,7 +97,7 @@ static int make_scratch(const struct box_spec *spec)
     autoclose int at = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (tree < 0 || at < 0 || tree_attach(tree, at) < 0)
         return -1;
-    static const char *const dirs[] = { "lower", "up", "disk", "root", "up/upper", "up/work" };
+    static const char *const dirs[] = { "up", "up/upper", "up/work" };
     static const char *const open_dirs[] = { "up/tmp", "up/shm" };
     autoclose int scratch = open(stage, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = 0;
@@ -146,7 +147,7 @@ static void lowers(const struct box_spec *spec, char *out, size_t size)
 {
     size_t at = 0;
 
-    snprintf(out, size, "/run/lower");
+    snprintf(out, size, "/lower");
     for (uint32_t i = spec->layer_count; i > 0; i--)
         at += (size_t)snprintf(out + at, size - at, "%s" LAYER_PATH, at ? ":" : "", i - 1);
 }
@@ -175,7 +176,7 @@ static int attach_disk(int tree, int userns)
 {
     if (clear_mark(tree) < 0)
         return -1;
-    return attach_mapped(tree, "/run/disk", mount_safe(), userns);
+    return attach_mapped(tree, "/disk", mount_safe(), userns);
 }
 
 /* Overlay writes with the rights of whoever mounted it, and this one would be above all quotas. */
@@ -202,8 +203,8 @@ static int make_overlay(const struct box_spec *spec, uid_t first, bool rootless)
 
     lowers(spec, lower, sizeof(lower));
     if (fs < 0 || fs_string(fs, "lowerdir", lower) < 0 ||
-        fs_string(fs, "upperdir", spec->upper ? "/run/disk/up" : "/run/up/upper") < 0 ||
-        fs_string(fs, "workdir", spec->upper ? "/run/disk/work" : "/run/up/work") < 0 ||
+        fs_string(fs, "upperdir", spec->upper ? "/disk/up" : "/run/up/upper") < 0 ||
+        fs_string(fs, "workdir", spec->upper ? "/disk/work" : "/run/up/work") < 0 ||
         fs_flag(fs, "volatile") < 0)
         return -1;
     /* Marks that helpers inside of a box can write, too: they make the layers. */
@@ -215,7 +216,7 @@ static int make_overlay(const struct box_spec *spec, uid_t first, bool rootless)
     if (rc < 0)
         return -1;
     autoclose int tree = fs_mount(fs, mount_safe());
-    autoclose int at = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    autoclose int at = open("/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
     return tree < 0 || at < 0 ? -1 : tree_attach(tree, at);
 }
 
@@ -312,40 +313,49 @@ static int attach_upper(const struct box_host *host, const struct box_fds *fds, 
  * irq, bus) needs no cover: its owner is nobody of the box, so no capability inside reaches it, and
  * each mount costs time at every creation. The probe of tests/escape watches all of them.
  */
-static int make_masks(const struct root *root)
+static int cover(int base, const char *name, const char *with)
 {
-    static const char *const read_only[] = { "proc/sys" };
-    static const char *const files[] = { "proc/keys",     "proc/key-users",     "proc/interrupts",
-                                         "proc/kallsyms", "proc/latency_stats", "proc/softirqs" };
-    static const char *const dirs[] = { "proc/acpi", "proc/scsi", "proc/asound", "proc/driver",
-                                        /* with BOX_WITH_SYS; whose disks are on this machine */
-                                        "sys/firmware", "sys/fs", "sys/block",
-                                        "sys/devices/virtual/block",
-                                        "sys/devices/virtual/powercap" };
+    autoclose int target = open_beneath(base, name, O_PATH);
 
-    for (size_t i = 0; guard(proc_sys) && i < ARRAY_LEN(read_only); i++) {
-        autoclose int tree = tree_clone(root->fd, read_only[i]);
+    if (target < 0 && errno == ENOENT)
+        return 0;
+    autoclose int tree = tree_clone(AT_FDCWD, with);
+    return target < 0 || tree < 0 ? -1 : tree_attach(tree, target);
+}
 
-        if (tree < 0 && errno == ENOENT)
-            continue;
-        if (tree < 0 ||
-            tree_attrs(tree,
-                       MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
-                       -1) < 0 ||
-            attach_at(tree, root, read_only[i]) < 0)
+/* /proc/sys as it is, and nobody writes to it. */
+static int protect_settings(int proc)
+{
+    autoclose int tree = tree_clone(proc, "sys");
+
+    if (tree < 0 && errno == ENOENT)
+        return 0;
+    autoclose int target = open_beneath(proc, "sys", O_PATH);
+    return tree < 0 || target < 0 || tree_attrs(tree, CLOSED | MOUNT_ATTR_RDONLY, -1) < 0
+               ? -1
+               : tree_attach(tree, target);
+}
+
+static int make_masks(int proc, int sys)
+{
+    static const char *const files[] = { "keys",     "key-users",     "interrupts",
+                                         "kallsyms", "latency_stats", "softirqs" };
+    static const char *const dirs[] = { "acpi", "scsi", "asound", "driver" };
+    /* Among them: whose disks are on this machine. */
+    static const char *const of_sys[] = { "firmware", "fs", "block", "devices/virtual/block",
+                                          "devices/virtual/powercap" };
+
+    if (guard(proc_sys) && protect_settings(proc) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        if (cover(proc, files[i], "/none") < 0)
             return -1;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(files) + ARRAY_LEN(dirs); i++) {
-        bool dir = i >= ARRAY_LEN(files);
-        const char *name = dir ? dirs[i - ARRAY_LEN(files)] : files[i];
-        autoclose int target = open_beneath(root->fd, name, O_PATH);
-
-        if (target < 0 && errno == ENOENT)
-            continue;
-        autoclose int tree = tree_clone(AT_FDCWD, dir ? "/empty" : "/none");
-        if (target < 0 || tree < 0 || tree_attach(tree, target) < 0)
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (cover(proc, dirs[i], "/empty") < 0)
             return -1;
-    }
+    for (size_t i = 0; sys >= 0 && i < ARRAY_LEN(of_sys); i++)
+        if (cover(sys, of_sys[i], "/empty") < 0)
+            return -1;
     return 0;
 }
 
@@ -413,9 +423,8 @@ static int make_root(const struct box_host *host, const struct box_spec *spec,
     if (spec->layer_count)
         TRY(BOX_STEP_LOWER, attach_layers(spec, fds));
     else
-        TRY(BOX_STEP_LOWER,
-            attach_mapped(fds->lower, "/run/lower", mount_safe() | MOUNT_ATTR_RDONLY,
-                          host->rootless ? -1 : fds->userns));
+        TRY(BOX_STEP_LOWER, attach_mapped(fds->lower, "/lower", mount_safe() | MOUNT_ATTR_RDONLY,
+                                          host->rootless ? -1 : fds->userns));
     TRY(BOX_STEP_UPPER, attach_upper(host, fds, uid_first));
     if (spec->upper)
         TRY(BOX_STEP_UPPER, attach_disk(fds->upper, fds->userns));
@@ -448,8 +457,6 @@ static int make_places(const struct root *root)
     return make_place(home, "agent", root->first + BOX_AGENT);
 }
 
-#define CLOSED (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
-
 /*
  * An ordinary user may have these two only where others of their kind are in sight: with the mounts
  * of the host. /sys is that of the network namespace that was entered before.
@@ -474,7 +481,7 @@ int box_mounts(const struct box_host *host, const struct box_spec *spec, const s
 
     if (make_root(host, spec, fds, uid_first, step) < 0)
         return -1;
-    TRY(BOX_STEP_ROOT, fd = open("/run/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    TRY(BOX_STEP_ROOT, fd = open("/root", O_PATH | O_DIRECTORY | O_CLOEXEC));
     const struct root root = { fd, uid_first };
     if (!spec->layer_count) {
         TRY(BOX_STEP_USR,
@@ -495,7 +502,7 @@ int box_mounts(const struct box_host *host, const struct box_spec *spec, const s
     if (spec->flags & BOX_WITH_TOOL)
         TRY(BOX_STEP_TOOL, attach_tool(fds->tool, &root));
     if (spec->profile != SECCOMP_NESTING) /* a new /proc inside may show no more than this one */
-        TRY(BOX_STEP_MASKS, make_masks(&root));
+        TRY(BOX_STEP_MASKS, make_masks(fds->proc, fds->sys));
     TRY(BOX_STEP_PIVOT, enter_root(root.fd));
     return 0;
 }
