@@ -3,6 +3,7 @@
  * questions refused, and with the process killed at each of them; what the next start then finds
  * must be whole: no box and no disk that no row names, no row that promises what is not there.
  */
+#include "base/clock.h"
 #include "box/model_rig.h"
 
 static struct caller callers[16];
