@@ -23,6 +23,7 @@
 #include "store/beneath.h"
 #include "store/engine.h"
 #include "store/gather.h"
+#include "store/pages.h"
 
 #define APPLICATION_ID "1098149740" /* "Atol" in bytes 68..71 of the file */
 
@@ -366,6 +367,7 @@ static void configure_once(void)
 {
     sqlite3_config(SQLITE_CONFIG_STMTJRNL_SPILL, -1);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* a global lock in every malloc */
+    pages_apply();
     beneath_apply();
 }
 
