@@ -146,7 +146,9 @@ int audits_write(struct db *db, struct err *err)
     unsigned left = 0;
 
     for (const struct audit_row *each = row; each; each = each->next)
-        left++;
+        if (each->seq != db->audit_head.stored + ++left) /* a row is only ever added at the end */
+            return err_set(err, ERR_INTERNAL, "audit row %lld is not the next one",
+                           (long long)each->seq);
     for (unsigned count; left; left -= count) {
         count = rows_at_once(left);
         if (insert(db, &row, count, err) < 0)

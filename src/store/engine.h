@@ -27,13 +27,12 @@ enum db_mode {
 
 /*
  * Events and audit rows of a transaction are written together, before it is committed
- * (events_write, audits_write), many in a statement: each statement that a trigger may end copies
- * the pages it touches. Their newest numbers are kept here, and are ahead of the rows while it is
- * open.
+ * (events_write, audits_write), many in a statement. Their newest numbers are kept here, and are
+ * ahead of the rows while it is open.
  */
 struct event_head {
     int64_t seq;
-    bool moved;
+    int64_t written, stored; /* newest of the rows; as the tenant's row has it */
 };
 struct audit_head {
     bool known, moved;

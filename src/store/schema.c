@@ -387,6 +387,19 @@ static const char audit_indexes[] =
     "CREATE INDEX audit_by_tenant ON audit (tenant, seq)"
     "  WHERE action < 'hub.' OR action >= 'hub/';";
 
+/*
+ * That rows are only added at the end is looked at once for all of a transaction (events_write,
+ * audits_write): a trigger for each row costs as much as the row. REPLACE removes a row, and
+ * recursive_triggers (sqlite.c) has it meet the triggers for that. Events go when they are old: the
+ * floor moves first.
+ */
+static const char no_removal[] =
+    "DROP TRIGGER event_at_end;"
+    "DROP TRIGGER audit_at_end;"
+    "CREATE TRIGGER event_no_delete BEFORE DELETE ON event"
+    "  WHEN OLD.seq >= (SELECT event_floor FROM tenant WHERE id = OLD.tenant) BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed, only added'); END;";
+
 static const char hub_comments[] =
     "CREATE TABLE hub_comment ("
     "  tenant TEXT NOT NULL,"
@@ -419,6 +432,7 @@ const struct migration schema_migrations[] = {
     { 18, "comments on tasks", hub_comments },
     { 19, "one index for tasks of an owner", schema_hub_owner },
     { 20, "one index for each audit row", audit_indexes },
+    { 21, "events and audit rows are not replaced", no_removal },
     { 0 },
 };
 /* clang-format on */

@@ -390,6 +390,7 @@ static void put_uri(struct buf *out, const char *path, bool immutable)
 
 static const char settings_all[] = "PRAGMA trusted_schema = OFF;"
                                    "PRAGMA foreign_keys = ON;"
+                                   "PRAGMA recursive_triggers = ON;" /* REPLACE removes, too */
                                    "PRAGMA mmap_size = 0;"
                                    "PRAGMA temp_store = MEMORY;"
                                    "PRAGMA cell_size_check = ON;"
