@@ -107,7 +107,7 @@ int hub_tell_json(const struct hub_by *by, const char *type, const char *object,
 int hub_tell_words(const struct hub_by *by, const char *type, const char *object, struct err *err,
                    const char *const *words)
 {
-    autobuf struct buf body = { 0 };
+    autobuf struct buf body = hub_room();
     struct json_out json = json_to(&body);
 
     json_open(&json, '{');

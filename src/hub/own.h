@@ -31,6 +31,14 @@ struct hub {
 /* ---- by.c ---- */
 
 const char *hub_uuid(const struct hub_by *by);
+/* For the body of an event: as much as most have, at once. */
+static inline struct buf hub_room(void)
+{
+    struct buf body = { 0 };
+
+    (void)buf_reserve(&body, 512);
+    return body;
+}
 /* An event; keys and texts (NULL is null), ended by a NULL key. */
 must_use int hub_tell_words(const struct hub_by *by, const char *type, const char *object,
                             struct err *err, const char *const *words);
