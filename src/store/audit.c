@@ -104,7 +104,7 @@ static int insert(struct db *db, const struct audit_row **first, unsigned count,
 {
     const struct audit_row *row = *first;
     autoquery struct query *q =
-        db_query_rows(db, "INSERT INTO audit (" COLUMNS ") VALUES", COLUMN_COUNT, count);
+        db_query_rows(db, "audit (" COLUMNS ") VALUES", COLUMN_COUNT, count);
 
     for (int at = 0; count--; at += COLUMN_COUNT, row = row->next) {
         query_i64(q, at + 1, row->seq);

@@ -112,6 +112,7 @@ struct db_engine {
     const char *blob_type; /* {blob} in migrations */
     const char *clustered; /* {clustered}: rows live in the primary key's tree */
     const char *begin_write;
+    const char *insert; /* words for rows of which all or none are committed, whatever fails */
     const char *mark; /* says in the database that it is ours; mark_query answers mark_value then */
     const char *mark_query, *mark_value;
 
@@ -170,7 +171,7 @@ void heads_forget(struct db *db);
 struct event;
 void event_heads_back(struct db *db, const struct event *first);
 
-/* The statement with so many rows of parameters behind `head`, which is a literal. */
+/* Inserts so many rows; `head`, a literal, is the table with its columns and VALUES. */
 #define ROWS_AT_ONCE 32 /* a power of two */
 struct query *db_query_rows(struct db *db, const char *head, unsigned columns, unsigned rows);
 /* How many of these to write next: powers of two, so that there are few such statements. */

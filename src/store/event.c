@@ -115,8 +115,8 @@ void heads_forget(struct db *db)
 
 static int insert(struct db *db, const struct event *const *events, unsigned count, struct err *err)
 {
-    autoquery struct query *q = db_query_rows(
-        db, "INSERT INTO event (tenant, seq, at_ms, type, object, body) VALUES", 6, count);
+    autoquery struct query *q =
+        db_query_rows(db, "event (tenant, seq, at_ms, type, object, body) VALUES", 6, count);
 
     for (int at = 0; count--; at += 6, events++) {
         const struct event *event = *events;

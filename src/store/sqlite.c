@@ -335,6 +335,7 @@ static const struct db_engine sqlite_engine = {
     .blob_type = "BLOB",
     .clustered = "WITHOUT ROWID",
     .begin_write = "BEGIN IMMEDIATE",
+    .insert = "INSERT OR FAIL INTO", /* ABORT, which is usual, copies every page that it touches */
     .mark = "PRAGMA application_id = " APPLICATION_ID ";",
     .mark_query = "PRAGMA application_id",
     .mark_value = APPLICATION_ID,
