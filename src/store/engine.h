@@ -109,8 +109,9 @@ struct query {
 
 struct db_engine {
     const char *name;
-    const char *blob_type; /* {blob} in migrations */
-    const char *clustered; /* {clustered}: rows live in the primary key's tree */
+    const char *blob_type;   /* {blob} in migrations */
+    const char *clustered;   /* {clustered}: rows live in the primary key's tree */
+    const char *number_type; /* {number}: a primary key that is a whole number, and costs no tree */
     const char *begin_write;
     const char *insert; /* words for rows of which all or none are committed, whatever fails */
     const char *mark; /* says in the database that it is ours; mark_query answers mark_value then */

@@ -382,10 +382,11 @@ TEST(a_store_goes_forward_with_its_rows_and_never_back)
     CHECK(strstr(err.msg, "newer") && strstr(err.msg, "schema 2") && strstr(err.msg, "up to 1"));
 }
 
-/* The guards that a store of schema 20 had are exchanged for those of now, and its rows stay. */
-TEST(a_store_with_the_old_guards_gets_the_new_ones)
+/* Schema 20 had other guards, and kept events and audit rows in other trees. */
+TEST(a_store_of_schema_20_keeps_its_events_and_its_chain)
 {
     struct migration old[21] = { 0 };
+    struct audit_verdict verdict;
     autofree char *path = test_path("db");
     int count = 5;
     struct db *db;
@@ -399,7 +400,12 @@ TEST(a_store_with_the_old_guards_gets_the_new_ones)
     CHECK_OK(store_open_alone(&db, path, true, &err), &err);
     CHECK_OK(test_alone(db, fill, &count, &err), &err);
     CHECK_INT(test_number(db, "SELECT count(*) FROM event"), 10);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM event WHERE body = '{\"n\":1}'"), 10);
     CHECK_INT(test_number(db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%_at_end'"), 0);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'"), 5);
+    CHECK_OK(audit_verify(db, &verdict, &err), &err);
+    CHECK_INT(verdict.rows, 10);
+    CHECK_INT(verdict.bad_seq, 0);
     CHECK_INT(db->engine->script(db, "REPLACE INTO event SELECT * FROM event WHERE seq = 3", &err),
               -1);
     store_close_alone(db);

@@ -334,6 +334,7 @@ static const struct db_engine sqlite_engine = {
     .name = "sqlite",
     .blob_type = "BLOB",
     .clustered = "WITHOUT ROWID",
+    .number_type = "INTEGER", /* this very word makes it the row's own number */
     .begin_write = "BEGIN IMMEDIATE",
     .insert = "INSERT OR FAIL INTO", /* ABORT, which is usual, copies every page that it touches */
     .mark = "PRAGMA application_id = " APPLICATION_ID ";",
