@@ -150,7 +150,7 @@ const char *hub_json_text(const struct hub_by *by, const struct json *value)
 
 const char **hub_strings(const struct hub_by *by, struct str text)
 {
-    const struct json *list = hub_json(by, text);
+    const struct json *list = str_is(text, "[]") ? NULL : hub_json(by, text);
     const char **items = arena_alloc(by->arena, ((list ? list->count : 0) + 1) * sizeof(*items));
     size_t count = 0;
 
