@@ -23,6 +23,25 @@ TEST(board_gives_a_task_to_one_of_a_hundred)
     rig(hundred);
 }
 
+static void ids(struct hub_by *by)
+{
+    struct map seen = { 0 };
+
+    for (int i = 0; i < 1000; i++) {
+        struct str id = str_of(hub_uuid(by)), tail = str_from(id, 15); /* behind time and version */
+
+        CHECK(uuid_shaped(id) && id.p[14] == '7');
+        CHECK(map_get(&seen, tail) == NULL);
+        map_put(&seen, tail, by);
+    }
+    map_free(&seen);
+}
+
+TEST(board_ids_share_no_random_bytes)
+{
+    rig(ids);
+}
+
 static void missing(struct hub_by *by)
 {
     const char *project = add_project(by);

@@ -18,7 +18,9 @@ struct hub {
     int64_t stale_ms, keep_ms;
     enum hub_filter filter;
     struct away *urls; /* owned */
-    struct rate sends; /* writer thread */
+    struct rate sends; /* writer thread, and these: random bytes for the next ids */
+    unsigned char ids[32][UUID_RANDOM];
+    unsigned ids_left;
     struct rate beats; /* loop thread, as all below */
     struct map live;   /* "tenant/name" → struct live (live.c) */
     struct timer tick;
