@@ -53,7 +53,7 @@ static inline bool buf_fits(const struct buf *buf, size_t len)
 {
     size_t max = buf->max ? buf->max : BUF_MAX_DEFAULT, room = buf->cap < max ? buf->cap : max;
 
-    return !buf->over && buf->len <= room && room - buf->len >= len;
+    return buf->data && !buf->over && buf->len <= room && room - buf->len >= len;
 }
 
 static inline void buf_putc(struct buf *buf, char c)

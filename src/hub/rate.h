@@ -21,13 +21,14 @@ struct rate {
 /* "tenant/name"; where there is no room for it, less. */
 static inline struct str hub_key(char out[HUB_KEY_SIZE], const char *tenant, const char *name)
 {
-    size_t before = MIN(strlen(tenant), (size_t)62);
-    size_t len = MIN(strlen(name), (size_t)HUB_NAME_MAX + 1);
+    struct str whose = { tenant, strlen(tenant) }, who = { name, strlen(name) };
 
-    memcpy(out, tenant, before);
-    out[before] = '/';
-    memcpy(out + before + 1, name, len);
-    return (struct str){ out, before + 1 + len };
+    whose.n = MIN(whose.n, (size_t)62);
+    who.n = MIN(who.n, (size_t)HUB_NAME_MAX + 1);
+    memcpy(out, whose.p, whose.n);
+    out[whose.n] = '/';
+    memcpy(out + whose.n + 1, who.p, who.n);
+    return (struct str){ out, whose.n + 1 + who.n };
 }
 
 void rate_free(struct rate *rate);
