@@ -55,6 +55,8 @@ int call_decode(struct call *call, void *out, struct err *err)
 
 struct json_out call_json(struct call *call)
 {
+    if (!call->reply.data)
+        (void)buf_reserve(&call->reply, 512); /* as much as most have, at once */
     return json_to(&call->reply);
 }
 

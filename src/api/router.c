@@ -6,10 +6,20 @@
 
 #define SEGMENTS_MAX 12
 
+/* What tells most patterns with parameters apart from a path, side by side in memory. */
+struct router_open {
+    struct str fixed; /* up to the first parameter */
+    unsigned deep;
+    bool rest;
+    const struct router_path *path;
+};
+
 struct router {
     struct map exact; /* path -> struct router_path * */
     struct router_path *paths;
     size_t count;
+    struct router_open *open;
+    size_t open_count;
 };
 
 static bool has_rest(const char *pattern)
@@ -35,10 +45,23 @@ static struct router_path *path_for(struct router *router, const char *pattern)
             return &router->paths[i];
     struct router_path *path = &router->paths[router->count++];
     path->pattern = pattern;
-    path->deep = slashes(str_of(pattern));
-    path->rest = has_rest(pattern);
-    path->open = strchr(pattern, '{') != NULL;
     return path;
+}
+
+static void add_path(struct router *router, struct router_path *path)
+{
+    struct str pattern = str_of(path->pattern);
+    const char *first = strchr(path->pattern, '{');
+
+    if (first)
+        router->open[router->open_count++] = (struct router_open){
+            .fixed = { pattern.p, (size_t)(first - pattern.p) },
+            .deep = slashes(pattern),
+            .rest = has_rest(path->pattern),
+            .path = path,
+        };
+    else
+        map_put(&router->exact, pattern, path);
 }
 
 struct router *router_new(const struct route *const *tables)
@@ -50,6 +73,7 @@ struct router *router_new(const struct route *const *tables)
         for (const struct route *route = *table; route->name; route++)
             total++;
     router->paths = xcalloc(total, sizeof(*router->paths));
+    router->open = xcalloc(total, sizeof(*router->open));
     for (const struct route *const *table = tables; *table; table++)
         for (const struct route *route = *table; route->name; route++) {
             struct router_path *path = path_for(router, route->path);
@@ -59,8 +83,7 @@ struct router *router_new(const struct route *const *tables)
             path->routes[path->count++] = route;
         }
     for (size_t i = 0; i < router->count; i++)
-        if (!router->paths[i].open)
-            map_put(&router->exact, str_of(router->paths[i].pattern), &router->paths[i]);
+        add_path(router, &router->paths[i]);
     return router;
 }
 
@@ -69,6 +92,7 @@ void router_free(struct router *router)
     if (!router)
         return;
     map_free(&router->exact);
+    free(router->open);
     free(router->paths);
     free(router);
 }
@@ -138,13 +162,14 @@ const struct router_path *router_find(const struct router *router, struct str pa
         return NULL;
     bool ends = path.p[path.n - 1] == '/'; /* then it is nobody's who does not take a rest */
     unsigned deep = slashes(path);
-    for (size_t i = 0; i < router->count; i++) {
-        const struct router_path *entry = &router->paths[i];
+    for (size_t i = 0; i < router->open_count; i++) {
+        const struct router_open *entry = &router->open[i];
 
-        if (!entry->open || (entry->rest ? entry->deep > deep : ends || entry->deep != deep))
+        if ((entry->rest ? entry->deep > deep : ends || entry->deep != deep) ||
+            !str_starts(path, entry->fixed))
             continue;
-        if (match(entry, path, arena, params, count))
-            return entry;
+        if (match(entry->path, path, arena, params, count))
+            return entry->path;
     }
     return NULL;
 }

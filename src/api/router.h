@@ -1,9 +1,9 @@
 /*
  * router - from method and path to a route; inside the api room.
  *
- * Paths without parameters are found by one hash look-up; the others are compared segment by
- * segment, grouped by their number of segments; one whose last segment is `{name*}` takes all that
- * is left, not decoded. Built once; read-only afterwards.
+ * Paths without parameters are found by one hash look-up; the others, if their number of segments
+ * and what stands before their first parameter fit, are compared segment by segment; one whose last
+ * segment is `{name*}` takes all that is left, not decoded. Built once; read-only afterwards.
  */
 #pragma once
 
@@ -14,8 +14,6 @@ struct router_path {
     const char *pattern;
     const struct route *routes[8];
     unsigned count;
-    unsigned deep;   /* slashes of the pattern */
-    bool rest, open; /* ends in {name*}; has a parameter at all */
 };
 
 struct router;

@@ -40,10 +40,9 @@ void buf_append(struct buf *buf, const void *data, size_t len)
 {
     if (!len)
         return;
-    char *room = buf_reserve(buf, len);
-    if (!room)
+    if (!buf_fits(buf, len) && !buf_reserve(buf, len))
         return;
-    memcpy(room, data, len);
+    memcpy(buf->data + buf->len, data, len);
     buf->len += len;
 }
 
@@ -55,11 +54,6 @@ void buf_str(struct buf *buf, struct str text)
 void buf_puts(struct buf *buf, const char *text)
 {
     buf_append(buf, text, strlen(text));
-}
-
-void buf_putc(struct buf *buf, char c)
-{
-    buf_append(buf, &c, 1);
 }
 
 void buf_u64(struct buf *buf, uint64_t value)

@@ -30,7 +30,6 @@ void buf_clear(struct buf *buf); /* empties, keeps the memory */
 void buf_append(struct buf *buf, const void *data, size_t len);
 void buf_str(struct buf *buf, struct str text);
 void buf_puts(struct buf *buf, const char *text);
-void buf_putc(struct buf *buf, char c);
 void buf_u64(struct buf *buf, uint64_t value);
 void buf_printf(struct buf *buf, const char *fmt, ...) printf_like(2, 3);
 void buf_vprintf(struct buf *buf, const char *fmt, va_list args) printf_like(2, 0);
@@ -47,6 +46,22 @@ char *buf_take(struct buf *buf, size_t *len);
 static inline bool buf_ok(const struct buf *buf)
 {
     return !buf->over;
+}
+
+/* Is the room for so many more bytes there already? */
+static inline bool buf_fits(const struct buf *buf, size_t len)
+{
+    size_t max = buf->max ? buf->max : BUF_MAX_DEFAULT, room = buf->cap < max ? buf->cap : max;
+
+    return buf->data && !buf->over && buf->len <= room && room - buf->len >= len;
+}
+
+static inline void buf_putc(struct buf *buf, char c)
+{
+    if (buf_fits(buf, 1))
+        buf->data[buf->len++] = c;
+    else
+        buf_append(buf, &c, 1);
 }
 
 static inline struct str buf_view(const struct buf *buf)

@@ -147,15 +147,19 @@ struct str arena_str(struct arena *arena, struct str text)
 char *arena_printf(struct arena *arena, const char *fmt, ...)
 {
     va_list args, again;
+    char few[256]; /* most fit, and are composed once */
 
     va_start(args, fmt);
     va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, args);
+    int len = vsnprintf(few, sizeof(few), fmt, args);
     va_end(args);
     if (len < 0)
-        len = 0;
-    char *out = arena_alloc(arena, (size_t)len + 1);
-    vsnprintf(out, (size_t)len + 1, fmt, again);
+        len = 0, few[0] = 0;
+    char *out = arena_raw(arena, (size_t)len + 1);
+    if ((size_t)len < sizeof(few))
+        memcpy(out, few, (size_t)len + 1);
+    else
+        vsnprintf(out, (size_t)len + 1, fmt, again);
     va_end(again);
     return out;
 }

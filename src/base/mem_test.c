@@ -66,6 +66,12 @@ TEST(arena_copies_are_ended_by_nul)
     CHECK(text.n == 3 && memcmp(text.p, "x\0y", 4) == 0);
     CHECK_STR(arena_printf(&arena, "%s-%d", "n", 5), "n-5");
     CHECK_STR(arena_printf(&arena, "%s", ""), "");
+    for (int len = 250; len < 260; len++) { /* around what is composed in one go */
+        const char *made = arena_printf(&arena, "%0*d.", len - 1, 7);
+
+        CHECK_INT(strlen(made), len);
+        CHECK_STR(made + len - 3, "07.");
+    }
 }
 
 TEST(the_x_family_gives_memory_for_nothing_too)

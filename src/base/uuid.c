@@ -1,6 +1,8 @@
 /* See uuid.h. */
 #include "base/uuid.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/id.h"
 
@@ -28,15 +30,23 @@ void uuid_v4(char out[UUID_SIZE])
     put(raw, 4, out);
 }
 
-void uuid_v7(char out[UUID_SIZE])
+void uuid_v7_of(const unsigned char random[UUID_RANDOM], char out[UUID_SIZE])
 {
     uint64_t now = (uint64_t)clock_wall_ms();
     unsigned char raw[16];
 
-    random_bytes(raw, sizeof(raw));
     for (int i = 0; i < 6; i++)
         raw[i] = (unsigned char)(now >> (40 - 8 * i));
+    memcpy(raw + 6, random, UUID_RANDOM);
     put(raw, 7, out);
+}
+
+void uuid_v7(char out[UUID_SIZE])
+{
+    unsigned char random[UUID_RANDOM];
+
+    random_bytes(random, sizeof(random));
+    uuid_v7_of(random, out);
 }
 
 bool uuid_shaped(struct str text)

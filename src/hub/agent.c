@@ -432,7 +432,7 @@ static int put_all(const struct hub_by *by, const struct hub_register *wish,
 int hub_register(const struct hub_by *by, const struct hub_register *wish, struct hub_agent *out,
                  struct err *err)
 {
-    autobuf struct buf body = { 0 };
+    autobuf struct buf body = hub_room();
     struct json_out json = json_to(&body);
     struct hub_standing standing;
 

@@ -23,6 +23,42 @@ TEST(board_gives_a_task_to_one_of_a_hundred)
     rig(hundred);
 }
 
+static void ids(struct hub_by *by)
+{
+    struct map seen = { 0 };
+
+    for (int i = 0; i < 1000; i++) {
+        struct str id = str_of(hub_uuid(by)), tail = str_from(id, 15); /* behind time and version */
+
+        CHECK(uuid_shaped(id) && id.p[14] == '7');
+        CHECK(map_get(&seen, tail) == NULL);
+        map_put(&seen, tail, by);
+    }
+    map_free(&seen);
+}
+
+TEST(board_ids_share_no_random_bytes)
+{
+    rig(ids);
+}
+
+static void missing(struct hub_by *by)
+{
+    const char *project = add_project(by);
+    struct hub_task_wish good = { .title = "t" }, bad = { .title = "" };
+    struct hub_task out;
+
+    FAILS(hub_task_create(by, "nowhere", &good, false, &out, &err), ERR_NOT_FOUND);
+    FAILS(hub_task_create(by, "nowhere", &bad, false, &out, &err), ERR_NOT_FOUND);
+    FAILS(hub_task_create(by, project, &bad, false, &out, &err), ERR_INVALID);
+    WELL(hub_task_create(by, project, &good, false, &out, &err));
+}
+
+TEST(board_that_is_not_there_is_told_before_anything_else)
+{
+    rig(missing);
+}
+
 static void capabilities(struct hub_by *by)
 {
     const char *project = add_project(by), *task = add_task(by, project, "Code");
@@ -60,6 +96,13 @@ static void limits(struct hub_by *by)
     WELL(claim(by, project, fifth, "a", &err));
     WELL(move_to(by, project, fifth, "in_progress", &err));
     FAILS(claim(by, project, add_task(by, project, NULL), "a", &err), ERR_INVALID);
+    wish.status = "ready";
+    limit.num = 1;
+    WELL(hub_wip_set(by, project, &wish, &err));
+    WELL(claim(by, project, add_task(by, project, NULL), "c", &err));
+    FAILS(claim(by, project, add_task(by, project, NULL), "c", &err), ERR_INVALID);
+    const char *other = add_project(by); /* each project too */
+    WELL(claim(by, other, add_task(by, other, NULL), "c", &err));
     wish.status = "in_review";
     limit = (struct json){ .type = JSON_STRING, .text = STR("0") };
     WELL(hub_wip_set(by, project, &wish, &err));

@@ -28,22 +28,16 @@ struct live {
     char *reason;               /* owned, or NULL */
 };
 
-static void key_of(char out[TENANT_SIZE + HUB_NAME_MAX + 2], const char *tenant, const char *name)
-{
-    snprintf(out, TENANT_SIZE + HUB_NAME_MAX + 2, "%s/%s", tenant, name);
-}
-
 static struct live *find(const struct hub *hub, const char *tenant, const char *name)
 {
-    char key[TENANT_SIZE + HUB_NAME_MAX + 2];
+    char key[HUB_KEY_SIZE];
 
-    key_of(key, tenant, name);
-    return map_get(&hub->live, str_of(key));
+    return map_get(&hub->live, hub_key(key, tenant, name));
 }
 
 static struct live *find_or_new(struct hub *hub, const char *tenant, const char *name)
 {
-    char key[TENANT_SIZE + HUB_NAME_MAX + 2];
+    char key[HUB_KEY_SIZE];
     struct live *live = find(hub, tenant, name);
 
     if (live)
@@ -51,8 +45,7 @@ static struct live *find_or_new(struct hub *hub, const char *tenant, const char 
     live = xnew(struct live);
     snprintf(live->tenant, sizeof(live->tenant), "%s", tenant);
     snprintf(live->name, sizeof(live->name), "%s", name);
-    key_of(key, tenant, name);
-    map_put(&hub->live, str_of(key), live);
+    map_put(&hub->live, hub_key(key, tenant, name), live);
     return live;
 }
 
@@ -377,7 +370,7 @@ static void heard_begin(struct live *live)
 
 static void heard_agent(struct hub *hub, const struct event *event, const char *name)
 {
-    char key[TENANT_SIZE + HUB_NAME_MAX + 2];
+    char key[HUB_KEY_SIZE];
     struct live *live = strcmp(event->type, "agent_registered") == 0
                             ? find_or_new(hub, event->tenant, name)
                             : find(hub, event->tenant, name);
@@ -389,8 +382,7 @@ static void heard_agent(struct hub *hub, const struct event *event, const char *
         live->offline = false;
         live->last_ms = event->at_ms;
     } else if (strcmp(event->type, "agent_unregistered") == 0) {
-        key_of(key, event->tenant, name);
-        map_del(&hub->live, str_of(key));
+        map_del(&hub->live, hub_key(key, event->tenant, name));
         live_free(live);
     } else if (strcmp(event->type, "checkpoint_submitted") == 0) {
         heard_begin(live);

@@ -30,6 +30,9 @@ static int check_attachments(const struct hub_by *by, const struct hub_send *wis
     struct json_out json = json_to(&text);
     const struct hub_attachment *items = wish->attachments.items;
 
+    *out = "[]";
+    if (!wish->attachments.count)
+        return 0;
     json_open(&json, '[');
     for (size_t i = 0; i < wish->attachments.count; i++) {
         struct hub_file file;
@@ -183,7 +186,7 @@ struct str hub_first_of(const char *text, size_t characters)
 static int tell_sent(const struct hub_by *by, struct hub_message *one, const char *object,
                      struct err *err)
 {
-    autobuf struct buf body = { 0 };
+    autobuf struct buf body = hub_room();
     struct json_out json = json_to(&body);
 
     json_open(&json, '{');

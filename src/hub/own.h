@@ -18,7 +18,9 @@ struct hub {
     int64_t stale_ms, keep_ms;
     enum hub_filter filter;
     struct away *urls; /* owned */
-    struct rate sends; /* writer thread */
+    struct rate sends; /* writer thread, and these: random bytes for the next ids */
+    unsigned char ids[32][UUID_RANDOM];
+    unsigned ids_left;
     struct rate beats; /* loop thread, as all below */
     struct map live;   /* "tenant/name" → struct live (live.c) */
     struct timer tick;
@@ -31,6 +33,14 @@ struct hub {
 /* ---- by.c ---- */
 
 const char *hub_uuid(const struct hub_by *by);
+/* For the body of an event: as much as most have, at once. */
+static inline struct buf hub_room(void)
+{
+    struct buf body = { 0 };
+
+    (void)buf_reserve(&body, 512);
+    return body;
+}
 /* An event; keys and texts (NULL is null), ended by a NULL key. */
 must_use int hub_tell_words(const struct hub_by *by, const char *type, const char *object,
                             struct err *err, const char *const *words);

@@ -21,9 +21,9 @@ TEST(rate_lets_the_sixtieth_through_and_not_the_next)
     rate_free(&rate);
 }
 
-TEST(rate_agrees_with_counting)
+static void agrees(int64_t most, unsigned pause_ms)
 {
-    struct rate rate = { .most = 7 };
+    struct rate rate = { .most = most };
     static int64_t passed[4096];
     int64_t now = 100000;
     size_t count = 0;
@@ -31,15 +31,24 @@ TEST(rate_agrees_with_counting)
     for (int round = 0; round < 4000; round++) {
         size_t recent = 0;
 
-        now += (int64_t)test_rand(20000);
+        /* Slowly and fast in turn, so that the ring grows after it went round. */
+        now += (int64_t)test_rand(round % 400 < 100 ? 20 * pause_ms : pause_ms);
         for (size_t i = 0; i < count; i++)
             recent += passed[i] > now - HUB_RATE_WINDOW_MS;
         bool may = rate_take(&rate, "t", "a", now) == 0;
-        CHECK(may == (recent < 7));
+        CHECK(may == (recent < (size_t)most));
         if (may)
             passed[count++] = now;
     }
     rate_free(&rate);
+}
+
+TEST(rate_agrees_with_counting)
+{
+    agrees(1, 50000);
+    agrees(7, 20000);
+    agrees(100, 900);
+    agrees(1000, 90);
 }
 
 TEST(rate_forgets_names_rather_than_growing)

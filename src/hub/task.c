@@ -402,9 +402,19 @@ static int count_task(const struct hub_by *by, const char *project, struct err *
     query_text(q, 2, project);
     query_i64(q, 3, HUB_TASKS_MAX);
     int rows = query_run(q, err);
-    if (rows < 0)
+    if (rows != 0)
+        return rows < 0 ? -1 : 0;
+    if (hub_project_exists(by, project, err) < 0)
         return -1;
-    return rows ? 0 : err_set(err, ERR_CONFLICT, "a project has %d tasks already", HUB_TASKS_MAX);
+    return err_set(err, ERR_CONFLICT, "a project has %d tasks already", HUB_TASKS_MAX);
+}
+
+static int check_wish(const struct hub_by *by, const char *project,
+                      const struct hub_task_wish *wish, struct err *err)
+{
+    if (check_words(by, wish, err) < 0 || check_agent(by, wish, err) < 0)
+        return -1;
+    return check_parent(by, project, wish->parent_task_id, err);
 }
 
 static int insert(const struct hub_by *by, const struct hub_task *task, struct err *err)
@@ -437,7 +447,7 @@ static int insert(const struct hub_by *by, const struct hub_task *task, struct e
 
 static int tell_created(const struct hub_by *by, struct hub_task *task, struct err *err)
 {
-    autobuf struct buf body = { 0 };
+    autobuf struct buf body = hub_room();
     struct json_out json = json_to(&body);
 
     json_open(&json, '{');
@@ -464,11 +474,15 @@ int hub_task_create(const struct hub_by *by, const char *project, const struct h
                     bool gate, struct hub_task *out, struct err *err)
 {
     int64_t rank = priority_rank(wish->priority);
+    struct err missing;
 
-    if (hub_project_exists(by, project, err) < 0 || check_words(by, wish, err) < 0 ||
-        check_agent(by, wish, err) < 0 ||
-        check_parent(by, project, wish->parent_task_id, err) < 0 ||
-        count_task(by, project, err) < 0)
+    /* Counting finds the project, or not; a wish that is wrong besides is told so second. */
+    if (check_wish(by, project, wish, err) < 0) {
+        if (hub_project_exists(by, project, &missing) < 0 && err)
+            *err = missing;
+        return -1;
+    }
+    if (count_task(by, project, err) < 0)
         return -1;
     *out = (struct hub_task){ .id = hub_uuid(by),
                               .project_id = project,

@@ -104,7 +104,7 @@ static int insert(struct db *db, const struct audit_row **first, unsigned count,
 {
     const struct audit_row *row = *first;
     autoquery struct query *q =
-        db_query_rows(db, "INSERT INTO audit (" COLUMNS ") VALUES", COLUMN_COUNT, count);
+        db_query_rows(db, "audit (" COLUMNS ") VALUES", COLUMN_COUNT, count);
 
     for (int at = 0; count--; at += COLUMN_COUNT, row = row->next) {
         query_i64(q, at + 1, row->seq);
@@ -146,7 +146,9 @@ int audits_write(struct db *db, struct err *err)
     unsigned left = 0;
 
     for (const struct audit_row *each = row; each; each = each->next)
-        left++;
+        if (each->seq != db->audit_head.stored + ++left) /* a row is only ever added at the end */
+            return err_set(err, ERR_INTERNAL, "audit row %lld is not the next one",
+                           (long long)each->seq);
     for (unsigned count; left; left -= count) {
         count = rows_at_once(left);
         if (insert(db, &row, count, err) < 0)

@@ -62,7 +62,7 @@ static void tamper(const char *path, const char *sql)
     CHECK(sqlite3_open(path, &raw) == SQLITE_OK);
     CHECK(sqlite3_exec(raw,
                        "DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete;"
-                       "DROP TRIGGER audit_head_no_delete; DROP TRIGGER audit_at_end;",
+                       "DROP TRIGGER audit_head_no_delete;",
                        NULL, NULL, NULL) == SQLITE_OK);
     if (sqlite3_exec(raw, sql, NULL, NULL, &said) != SQLITE_OK)
         test_fail(__FILE__, __LINE__, "%s: %s", sql, said);
@@ -246,7 +246,7 @@ TEST(triggers_refuse_changes)
         "DELETE FROM audit WHERE seq = 3",
         "DELETE FROM audit",
         "REPLACE INTO audit SELECT * FROM audit WHERE seq = 2",
-        "INSERT INTO audit SELECT 9, 1, '', '', '', '', '', '', '', '', '', ''",
+        "INSERT OR REPLACE INTO audit SELECT 5, 1, '', '', '', '', '', '', '', '', '', ''",
         "DELETE FROM audit_head",
     };
     autofree char *path = make(5);
@@ -262,6 +262,31 @@ TEST(triggers_refuse_changes)
     }
     store_close_alone(db);
     CHECK_INT(verify(path).rows, 5);
+}
+
+/* A row whose number was taken and then lost. */
+static int add_with_a_gap(struct db *db, void *ctx, struct err *err)
+{
+    if (audit_add(db, &sample, err) < 0)
+        return -1;
+    db->audit_head.seq += *(int *)ctx;
+    return audit_add(db, &sample, err);
+}
+
+TEST(rows_are_added_at_the_end_and_nowhere_else)
+{
+    autofree char *path = make(5);
+    struct db *db;
+    struct err err = { 0 };
+
+    CHECK_OK(store_open_alone(&db, path, true, &err), &err);
+    for (int gap = -1; gap <= 1; gap += 2) {
+        CHECK_INT(test_alone(db, add_with_a_gap, &gap, &err), -1);
+        CHECK(strstr(err.msg, "is not the next one") != NULL);
+    }
+    CHECK_OK(test_alone(db, add_with_a_gap, &(int){ 0 }, &err), &err);
+    store_close_alone(db);
+    CHECK_INT(verify(path).rows, 7);
 }
 
 /* ---- tampering ---- */

@@ -130,7 +130,7 @@ struct query *db_query_rows(struct db *db, const char *head, unsigned columns, u
         one++;
     assert(one < db->rows_sql + ARRAY_LEN(db->rows_sql));
     if (!one->text) {
-        buf_puts(&sql, head);
+        buf_printf(&sql, "%s %s", db->engine->insert, head);
         for (unsigned i = 0; i < rows * columns; i++)
             buf_printf(&sql, "%s$%u%s",
                        i % columns ? ", "

@@ -27,13 +27,12 @@ enum db_mode {
 
 /*
  * Events and audit rows of a transaction are written together, before it is committed
- * (events_write, audits_write), many in a statement: each statement that a trigger may end copies
- * the pages it touches. Their newest numbers are kept here, and are ahead of the rows while it is
- * open.
+ * (events_write, audits_write), many in a statement. Their newest numbers are kept here, and are
+ * ahead of the rows while it is open.
  */
 struct event_head {
     int64_t seq;
-    bool moved;
+    int64_t written, stored; /* newest of the rows; as the tenant's row has it */
 };
 struct audit_head {
     bool known, moved;
@@ -110,9 +109,11 @@ struct query {
 
 struct db_engine {
     const char *name;
-    const char *blob_type; /* {blob} in migrations */
-    const char *clustered; /* {clustered}: rows live in the primary key's tree */
+    const char *blob_type;   /* {blob} in migrations */
+    const char *clustered;   /* {clustered}: rows live in the primary key's tree */
+    const char *number_type; /* {number}: a primary key that is a whole number, and costs no tree */
     const char *begin_write;
+    const char *insert; /* words for rows of which all or none are committed, whatever fails */
     const char *mark; /* says in the database that it is ours; mark_query answers mark_value then */
     const char *mark_query, *mark_value;
 
@@ -171,7 +172,7 @@ void heads_forget(struct db *db);
 struct event;
 void event_heads_back(struct db *db, const struct event *first);
 
-/* The statement with so many rows of parameters behind `head`, which is a literal. */
+/* Inserts so many rows; `head`, a literal, is the table with its columns and VALUES. */
 #define ROWS_AT_ONCE 32 /* a power of two */
 struct query *db_query_rows(struct db *db, const char *head, unsigned columns, unsigned rows);
 /* How many of these to write next: powers of two, so that there are few such statements. */

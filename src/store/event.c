@@ -82,7 +82,7 @@ static int head_of(struct db *db, const char *tenant, struct event_head **out, s
         if (rc == 0)
             return err_set(err, ERR_NOT_FOUND, "no tenant %s", tenant);
         head = xnew(struct event_head);
-        head->seq = query_col_i64(q, 0);
+        head->seq = head->written = head->stored = query_col_i64(q, 0);
         map_put(&db->event_heads, str_of(tenant), head);
     }
     *out = head;
@@ -115,8 +115,8 @@ void heads_forget(struct db *db)
 
 static int insert(struct db *db, const struct event *const *events, unsigned count, struct err *err)
 {
-    autoquery struct query *q = db_query_rows(
-        db, "INSERT INTO event (tenant, seq, at_ms, type, object, body) VALUES", 6, count);
+    autoquery struct query *q =
+        db_query_rows(db, "event (tenant, seq, at_ms, type, object, body) VALUES", 6, count);
 
     for (int at = 0; count--; at += 6, events++) {
         const struct event *event = *events;
@@ -151,15 +151,31 @@ static int write_heads(struct db *db, struct err *err)
     while ((slot = map_next(&db->event_heads, &at))) {
         struct event_head *head = slot->value;
 
-        if (!head->moved)
+        if (head->stored == head->seq)
             continue;
-        autoquery struct query *q = db_query(db, "UPDATE tenant SET event_seq = $1 WHERE id = $2");
+        autoquery struct query *q =
+            db_query(db, "UPDATE tenant SET event_seq = $1 WHERE id = $2 AND event_seq = $3");
         query_i64(q, 1, head->seq);
         query_str(q, 2, (struct str){ slot->key, slot->len });
-        if (query_run(q, err) < 0)
+        query_i64(q, 3, head->stored);
+        int rows = query_run(q, err);
+        if (rows < 0)
             return -1;
-        head->moved = false;
+        if (rows == 0 || head->written != head->seq)
+            return err_set(err, ERR_INTERNAL, "the newest event's number has moved");
+        head->stored = head->seq;
     }
+    return 0;
+}
+
+/* A row is only ever added behind the newest one. */
+static int check_next(struct db *db, const struct event *event, struct err *err)
+{
+    struct event_head *head = map_get(&db->event_heads, str_of(event->tenant));
+
+    if (!head || event->seq != ++head->written)
+        return err_set(err, ERR_INTERNAL, "event %lld of %s is not the next one",
+                       (long long)event->seq, event->tenant);
     return 0;
 }
 
@@ -170,6 +186,8 @@ int events_write(struct db *db, const struct store_job *first, struct err *err)
 
     for (; first; first = first->next)
         for (const struct event *event = first->events; event; event = event->next) {
+            if (check_next(db, event, err) < 0)
+                return err_wrap(err, "events");
             some[count++] = event;
             if (count == ROWS_AT_ONCE && insert_all(db, some, count, err) < 0)
                 return err_wrap(err, "events");
@@ -197,7 +215,6 @@ int event_add(struct db *db, const char *tenant, const char *type, const char *o
     struct event *event = event_new(str_of(tenant), str_of(type), str_of(object), body);
     event->at_ms = clock_wall_ms();
     db->last_seq = event->seq = ++head->seq;
-    head->moved = true;
     if (db->job) {
         *db->job->events_end = event;
         db->job->events_end = &event->next;
@@ -205,6 +222,8 @@ int event_add(struct db *db, const char *tenant, const char *type, const char *o
     }
     int rc = events_write(db, &(struct store_job){ .events = event }, err);
     free(event);
+    if (rc < 0)
+        heads_forget(db);
     return rc;
 }
 

@@ -170,10 +170,62 @@ TEST(events_are_never_changed_and_a_hole_is_an_error)
     CHECK_INT(db->engine->script(db, "REPLACE INTO event SELECT * FROM event WHERE seq = 3", &err),
               -1);
     CHECK(strstr(err.msg, "only added") != NULL);
+    CHECK_INT(db->engine->script(db, "DELETE FROM event WHERE seq = 5", &err), -1);
+    CHECK(strstr(err.msg, "only added") != NULL);
+    sql(db, "DROP TRIGGER event_no_delete");
     sql(db, "DELETE FROM event WHERE seq = 5");
     CHECK_INT(event_page(db, "default", 2, 10, &page, &err), -1);
     CHECK(strstr(err.msg, "event 5 of default is missing") != NULL);
     CHECK(page.first == NULL);
+    store_close_alone(db);
+}
+
+/* A number that was taken and given back wrongly. */
+static int add_with_a_gap(struct db *db, void *ctx, struct err *err)
+{
+    if (event_add(db, "default", "t", "", STR("{}"), err) < 0)
+        return -1;
+    ((struct event_head *)map_get(&db->event_heads, STR("default")))->seq += *(int *)ctx;
+    return event_add(db, "default", "t", "", STR("{}"), err);
+}
+
+static int take_a_number(struct db *db, void *ctx, struct err *err)
+{
+    (void)ctx;
+    if (event_add(db, "default", "t", "", STR("{}"), err) < 0)
+        return -1;
+    ((struct event_head *)map_get(&db->event_heads, STR("default")))->seq++;
+    return 0;
+}
+
+static int add_behind_its_back(struct db *db, void *ctx, struct err *err)
+{
+    (void)ctx;
+    if (event_add(db, "default", "t", "", STR("{}"), err) < 0)
+        return -1;
+    return db->engine->script(db, "UPDATE tenant SET event_seq = event_seq + 1", err);
+}
+
+TEST(events_are_added_at_the_end_and_nowhere_else)
+{
+    struct db *db = fresh();
+    struct event_page page;
+    struct err err = { 0 };
+
+    add(db, 3);
+    for (int gap = -1; gap <= 1; gap += 2) {
+        CHECK_INT(test_alone(db, add_with_a_gap, &gap, &err), -1);
+        CHECK(strstr(err.msg, "is not the next one") != NULL);
+    }
+    CHECK_INT(test_alone(db, take_a_number, NULL, &err), -1);
+    CHECK(strstr(err.msg, "has moved") != NULL);
+    CHECK_INT(test_alone(db, add_behind_its_back, NULL, &err), -1);
+    CHECK(strstr(err.msg, "has moved") != NULL);
+    sql(db, "UPDATE tenant SET event_seq = 2"); /* by somebody else: no row is written over */
+    CHECK_INT(test_alone(db, add_some, &(int){ 1 }, &err), -1);
+    sql(db, "UPDATE tenant SET event_seq = 3");
+    add(db, 1);
+    CHECK_INT(page_len(db, 0, 10, &page), 4);
     store_close_alone(db);
 }
 

@@ -382,6 +382,35 @@ TEST(a_store_goes_forward_with_its_rows_and_never_back)
     CHECK(strstr(err.msg, "newer") && strstr(err.msg, "schema 2") && strstr(err.msg, "up to 1"));
 }
 
+/* Schema 20 had other guards, and kept events and audit rows in other trees. */
+TEST(a_store_of_schema_20_keeps_its_events_and_its_chain)
+{
+    struct migration old[21] = { 0 };
+    struct audit_verdict verdict;
+    autofree char *path = test_path("db");
+    int count = 5;
+    struct db *db;
+    struct err err = { 0 };
+
+    for (int i = 0; i < 20; i++)
+        old[i] = schema_migrations[i];
+    CHECK_OK(store_open_steps(&db, path, old, &err), &err);
+    CHECK_OK(test_alone(db, fill, &count, &err), &err);
+    store_close_alone(db);
+    CHECK_OK(store_open_alone(&db, path, true, &err), &err);
+    CHECK_OK(test_alone(db, fill, &count, &err), &err);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM event"), 10);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM event WHERE body = '{\"n\":1}'"), 10);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%_at_end'"), 0);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'"), 5);
+    CHECK_OK(audit_verify(db, &verdict, &err), &err);
+    CHECK_INT(verdict.rows, 10);
+    CHECK_INT(verdict.bad_seq, 0);
+    CHECK_INT(db->engine->script(db, "REPLACE INTO event SELECT * FROM event WHERE seq = 3", &err),
+              -1);
+    store_close_alone(db);
+}
+
 TEST(a_step_that_was_changed_afterwards_is_refused)
 {
     static const struct migration changed[] = {

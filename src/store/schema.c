@@ -387,6 +387,19 @@ static const char audit_indexes[] =
     "CREATE INDEX audit_by_tenant ON audit (tenant, seq)"
     "  WHERE action < 'hub.' OR action >= 'hub/';";
 
+/*
+ * That rows are only added at the end is looked at once for all of a transaction (events_write,
+ * audits_write): a trigger for each row costs as much as the row. REPLACE removes a row, and
+ * recursive_triggers (sqlite.c) has it meet the triggers for that. Events go when they are old: the
+ * floor moves first.
+ */
+static const char no_removal[] =
+    "DROP TRIGGER event_at_end;"
+    "DROP TRIGGER audit_at_end;"
+    "CREATE TRIGGER event_no_delete BEFORE DELETE ON event"
+    "  WHEN OLD.seq >= (SELECT event_floor FROM tenant WHERE id = OLD.tenant) BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed, only added'); END;";
+
 static const char hub_comments[] =
     "CREATE TABLE hub_comment ("
     "  tenant TEXT NOT NULL,"
@@ -397,6 +410,58 @@ static const char hub_comments[] =
     "  at_ms BIGINT NOT NULL,"
     "  PRIMARY KEY (tenant, task, number)"
     ") {clustered};";
+
+/*
+ * Rows that are only added lie one after the other, and a full page is left as it is. In a table
+ * that is clustered it is spread over its neighbours first, and rows stand in inner pages too.
+ */
+static const char audit_rows[] =
+    "CREATE TABLE audit_rows ("
+    "  seq {number} PRIMARY KEY,"
+    "  at_ms BIGINT NOT NULL,"
+    "  tenant TEXT NOT NULL,"
+    "  actor TEXT NOT NULL,"
+    "  role TEXT NOT NULL,"
+    "  action TEXT NOT NULL,"
+    "  object TEXT NOT NULL,"
+    "  outcome TEXT NOT NULL,"
+    "  request_id TEXT NOT NULL,"
+    "  peer TEXT NOT NULL,"
+    "  detail TEXT NOT NULL,"
+    "  hash TEXT NOT NULL"
+    ");"
+    "INSERT INTO audit_rows (seq, at_ms, tenant, actor, role, action, object, outcome, request_id,"
+    "  peer, detail, hash) SELECT seq, at_ms, tenant, actor, role, action, object, outcome,"
+    "  request_id, peer, detail, hash FROM audit ORDER BY seq;"
+    "DROP TABLE audit;"
+    "ALTER TABLE audit_rows RENAME TO audit;"
+    "CREATE INDEX audit_of_hub ON audit (tenant, seq) WHERE action >= 'hub.' AND action < 'hub/';"
+    "CREATE INDEX audit_by_tenant ON audit (tenant, seq)"
+    "  WHERE action < 'hub.' OR action >= 'hub/';"
+    "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN"
+    "  SELECT RAISE(ABORT, 'audit rows are never changed'); END;"
+    "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN"
+    "  SELECT RAISE(ABORT, 'audit rows are never removed'); END;";
+
+static const char event_rows[] =
+    "CREATE TABLE event_rows ("
+    "  tenant TEXT NOT NULL,"
+    "  seq BIGINT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  type TEXT NOT NULL,"
+    "  object TEXT NOT NULL,"
+    "  body TEXT NOT NULL,"
+    "  PRIMARY KEY (tenant, seq)"
+    ");"
+    "INSERT INTO event_rows (tenant, seq, at_ms, type, object, body)"
+    "  SELECT tenant, seq, at_ms, type, object, body FROM event ORDER BY tenant, seq;"
+    "DROP TABLE event;"
+    "ALTER TABLE event_rows RENAME TO event;"
+    "CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed'); END;"
+    "CREATE TRIGGER event_no_delete BEFORE DELETE ON event"
+    "  WHEN OLD.seq >= (SELECT event_floor FROM tenant WHERE id = OLD.tenant) BEGIN"
+    "  SELECT RAISE(ABORT, 'events are never changed, only added'); END;";
 
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
@@ -419,6 +484,9 @@ const struct migration schema_migrations[] = {
     { 18, "comments on tasks", hub_comments },
     { 19, "one index for tasks of an owner", schema_hub_owner },
     { 20, "one index for each audit row", audit_indexes },
+    { 21, "events and audit rows are not replaced", no_removal },
+    { 22, "audit rows one after the other", audit_rows },
+    { 23, "events one after the other", event_rows },
     { 0 },
 };
 /* clang-format on */
@@ -436,6 +504,9 @@ static void put_words(struct buf *out, const struct db_engine *engine, const cha
         } else if (str_starts(rest, STR("{clustered}"))) {
             buf_puts(out, engine->clustered);
             rest = str_from(rest, 11);
+        } else if (str_starts(rest, STR("{number}"))) {
+            buf_puts(out, engine->number_type);
+            rest = str_from(rest, 8);
         } else {
             buf_putc(out, rest.p[0]);
             rest = str_from(rest, 1);

@@ -5,7 +5,7 @@
 
 #include "store/engine.h"
 
-/* One step. {blob} and {clustered} in the text stand for the engine's own words. */
+/* One step. {blob}, {clustered} and {number} in the text stand for the engine's own words. */
 struct migration {
     int version; /* 1, 2, 3… without gaps */
     const char *name;

@@ -23,6 +23,7 @@
 #include "store/beneath.h"
 #include "store/engine.h"
 #include "store/gather.h"
+#include "store/pages.h"
 
 #define APPLICATION_ID "1098149740" /* "Atol" in bytes 68..71 of the file */
 
@@ -333,7 +334,9 @@ static const struct db_engine sqlite_engine = {
     .name = "sqlite",
     .blob_type = "BLOB",
     .clustered = "WITHOUT ROWID",
+    .number_type = "INTEGER", /* this very word makes it the row's own number */
     .begin_write = "BEGIN IMMEDIATE",
+    .insert = "INSERT OR FAIL INTO", /* ABORT, which is usual, copies every page that it touches */
     .mark = "PRAGMA application_id = " APPLICATION_ID ";",
     .mark_query = "PRAGMA application_id",
     .mark_value = APPLICATION_ID,
@@ -366,6 +369,7 @@ static void configure_once(void)
 {
     sqlite3_config(SQLITE_CONFIG_STMTJRNL_SPILL, -1);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* a global lock in every malloc */
+    pages_apply();
     beneath_apply();
 }
 
@@ -388,6 +392,7 @@ static void put_uri(struct buf *out, const char *path, bool immutable)
 
 static const char settings_all[] = "PRAGMA trusted_schema = OFF;"
                                    "PRAGMA foreign_keys = ON;"
+                                   "PRAGMA recursive_triggers = ON;" /* REPLACE removes, too */
                                    "PRAGMA mmap_size = 0;"
                                    "PRAGMA temp_store = MEMORY;"
                                    "PRAGMA cell_size_check = ON;"

@@ -513,6 +513,53 @@ TEST(what_a_batch_keeps_to_do_it_again_is_limited)
     CHECK_INT(commits_of(STORE_REDO_MAX), 3); /* one fills it */
 }
 
+/* A job that makes it impossible to write what all of them told of. */
+static int move_the_head(struct db *db, void *ctx, struct err *err)
+{
+    (void)ctx;
+    return db->engine->script(db, "UPDATE tenant SET event_seq = event_seq + 1", err);
+}
+
+static int look_for_puts(struct db *db, void *ctx, struct err *err)
+{
+    (void)err;
+    CHECK_INT(test_number(db, "SELECT count(*) FROM secret"), *(int *)ctx);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM event"), *(int *)ctx);
+    CHECK_INT(test_number(db, "SELECT count(*) FROM audit"), *(int *)ctx);
+    CHECK_INT(test_number(db, "SELECT event_seq FROM tenant WHERE id = 'default'"), *(int *)ctx);
+    return 0;
+}
+
+TEST(events_that_cannot_be_written_fail_their_batch_and_leave_nothing)
+{
+    autofree char *path = test_path("db");
+    struct put puts[] = { { .name = "a" }, { .name = "b" }, { .name = "c" } };
+    struct test_job jobs[ARRAY_LEN(puts)], first = test_job_of(wait_at_gate, NULL);
+    struct err err;
+
+    test_open(path, NULL, NULL);
+    pthread_mutex_lock(&gate);
+    first.job.done = NULL;
+    store_write(test_store, &first.job);
+    for (unsigned i = 0; i < ARRAY_LEN(puts); i++) {
+        jobs[i] = test_job_of(i == 1 ? move_the_head : put_secret, &puts[i]);
+        jobs[i].stop = i == ARRAY_LEN(puts) - 1;
+        store_write(test_store, &jobs[i].job);
+    }
+    pthread_mutex_unlock(&gate);
+    loop_run(test_loop);
+    for (unsigned i = 0; i < ARRAY_LEN(puts); i++) {
+        CHECK_INT(jobs[i].job.rc, -1);
+        CHECK_INT(jobs[i].job.err.code, ERR_INTERNAL);
+        CHECK(strstr(jobs[i].job.err.msg, "events: the newest event's number has moved"));
+        CHECK(jobs[i].job.events == NULL); /* nobody hears of them */
+    }
+    CHECK_OK(test_read(look_for_puts, &(int){ 0 }, &err), &err);
+    CHECK_OK(test_write(put_secret, &puts[2], &err), &err); /* and the next one is the first */
+    CHECK_OK(test_read(look_for_puts, &(int){ 1 }, &err), &err);
+    test_close();
+}
+
 /* Rolls the transaction back under its neighbours, as a full disk can, and hides it. */
 static int lose_transaction(struct db *db, void *ctx, struct err *err)
 {
