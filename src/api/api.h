@@ -17,6 +17,7 @@
 
 #include "auth/auth.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "bus/bus.h"
 #include "http/http.h"
 #include "model/field.h"
@@ -165,6 +166,7 @@ struct api_options {
     const struct vault_keys *keys; /* of sealed values; borrowed */
     /* what settings say, for those who ask (machine.c); others enforce it */
     int64_t sandboxes_max, rate_per_second, rate_burst, event_keep_ms;
+    bool no_metrics; /* /metrics is not there */
 };
 
 struct api {
@@ -194,6 +196,9 @@ struct gate_hub_ask;
 void api_inside(void *api, const struct gate_hub_ask *ask);
 /* The http_app of this api. */
 struct http_app api_app(struct api *api);
+
+/* For log_tap: what /api/v1/logs tells. Any thread. */
+void server_log_keep(enum log_level level, int64_t at_ms, const char *role, struct str text);
 
 /* Tables of handlers, by noun; routes.c lists them. */
 extern const struct route *const api_tables[];

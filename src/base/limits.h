@@ -6,6 +6,8 @@
 
 /* Logs */
 #define LOG_VALUE_MAX 1024
+#define LOG_KEPT_MAX 2000     /* lines that /api/v1/logs can tell… */
+#define LOG_LINES_DEFAULT 200 /* …and does, unless asked for another number */
 #define LOG_LINE_MAX 4096 /* PIPE_BUF: a line is written whole or not at all, also into a pipe */
 
 /* HTTP, both versions */

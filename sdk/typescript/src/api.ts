@@ -120,7 +120,7 @@ export class Api extends Caller {
         return this.json(operations["whoami.read"], {}, {}, undefined, options);
     }
 
-    /** Prometheus text. */
+    /** Prometheus text; 404 with the setting metrics_enabled = false. */
     metricsRead(options?: Options): Promise<Answer> {
         return this.stream(operations["metrics.read"], {}, {}, undefined, options);
     }

@@ -119,7 +119,7 @@ class Api(Caller):
         return self._json(OPERATIONS["whoami.read"], {}, {}, None, models.Whoami, options)
 
     def metrics_read(self, *, options: Optional[Options] = None) -> Stream:
-        """Prometheus text."""
+        """Prometheus text; 404 with the setting metrics_enabled = false."""
         return self.send(OPERATIONS["metrics.read"], {}, {}, None, options)
 
     def doctor_read(self, *, options: Optional[Options] = None) -> Any:
