@@ -42,7 +42,8 @@ enum route_flag {
     ROUTE_LOOSE = 1024,
     ROUTE_RAW = 2048,       /* the body is bytes: call->body, call->body_type */
     ROUTE_ON_RECORD = 4096, /* every refusal of its handler is an audit row, not only 401 and 403 */
-    ROUTE_ONCE = 16384,     /* honours Idempotency-Key, and a success is 200 */
+    ROUTE_FOLLOW = 131072,  /* ROUTE_SSE: taken when the query says follow=true, too */
+    ROUTE_ONCE = 65536,     /* honours Idempotency-Key, and a success is 200 */
     ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
 };
 
@@ -64,7 +65,7 @@ struct route {
     const struct field *gives; /* reply; NULL: described by summary only */
     const struct field *items; /* of a list: each of the reply's `items` */
     const char *query; /* "since:int,type:string,tag:strings": known query parameters; strings:
-                          repeatable */
+                          repeatable; agentic: its clients' word, which OpenAPI leaves out */
     const char *summary;
     unsigned flags;
     size_t body_max; /* 0: HTTP_BODY_DEFAULT_MAX */

@@ -105,6 +105,8 @@
 #define STORE_LOG_ROOM (8ll << 20)       /* bytes of the log that are there before they are used */
 #define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
+#define EVENTS_WORDS_MAX 5000    /* in one answer to a client of agentic… */
+#define EVENTS_BACK_MAX 50000    /* …which looks at so many for it */
 #define EVENT_NAME_MAX 256       /* of a type or an object */
 #define EVENT_PAGE_BYTES 1048576 /* a page ends early when its bodies pass this */
 #define EVENT_KEEP_MS (7ll * 24 * 3600 * 1000)
