@@ -126,3 +126,17 @@ def test_a_post_has_a_size_and_a_role(server):
     for role in ("viewer", "agent"):
         token = server.post("/api/v1/tokens", {"name": f"ev-{role}", "role": role}).json()["token"]
         assert server.post(EVENTS, wish, token=token).status == 403
+
+
+def test_events_of_a_source_on_the_command_line(server):
+    post(server, "vm.started", "ev-cli", details={"n": "\x1b[2J"})
+    post(server, "vm.stopped", "ev-cli")
+    lines = server.cli("event", "list", "--source", "ev-cli", "--since", "1h", check=True).stdout.splitlines()
+    assert [line.split()[1:3] for line in lines] == [["vm.started", "ev-cli"], ["vm.stopped", "ev-cli"]], lines
+    assert "\x1b" not in lines[0]
+    told = server.cli("event", "ls", "--source", "ev-cli", "--event-type", "vm.stopped", "--json", check=True).stdout
+    assert json.loads(told)["event_type"] == "vm.stopped"
+    assert server.cli("event", "ls", "--since", "2999-01-01T00:00:00Z", check=True).stdout == ""
+    assert server.cli("event", "ls", "--source", "ev-cli", "--type", "x").returncode == 64
+    assert server.cli("event", "ls", "--source", "ev-cli", "--since", "yesterday").returncode == 64
+    assert "note.created" not in server.cli("event", "ls", "--event-type", "vm.stopped").stdout

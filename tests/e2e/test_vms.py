@@ -337,6 +337,17 @@ def test_a_container_of_an_image(vms, tmp_path):
     assert [e["type"] for e in events] == ["container.created", "container.removed"]
     made = [r for r in vms.get("/api/v1/audit?limit=1000").json()["items"] if r["action"] == "container.create"]
     assert len([r for r in made if r["outcome"] == "ok"]) == 2, made
+    told = json.loads(vms.cli("container", "create", "third", "--image", "small", "-e", "A=x=y", "--json", "--",
+                              "/bin/sh", "-c", 'echo "$A" "$0"', "a  b", check=True).stdout)
+    assert told["status"] == "running"
+    path = f"/api/v1/sandboxes/third/execs/{told['command_id']}"
+    assert vms.get(path + "?wait=10000").json()["exit_code"] == 0
+    assert vms.get(path + "/output").body == b"x=y a  b\n"
+    assert vms.cli("container", "create", "third", "--image", "small").returncode == 3
+    assert vms.cli("container", "create", "fourth", "--image", "none").returncode == 2
+    for wrong in (("fourth",), ("fourth", "--image", "small", "-e", "A"), ("fourth", "--image", "small", "-e", "=A")):
+        assert vms.cli("container", "create", *wrong).returncode == 64, wrong
+    assert vms.delete(f"{CONTAINERS}/third").status == 200
     assert vms.delete(f"{CONTAINERS}/boxed").status == 200
     assert vms.delete("/api/v1/images/small").status == 200
 
