@@ -207,6 +207,7 @@
 #define FILE_DISCARD_MAX (32ull << 20)   /* of a body whose operation has failed */
 #define FILE_LIST_MAX 10000              /* names in one answer */
 #define FILE_MANIFEST_MAX (256ull << 20) /* bytes of one manifest as the sandbox tells it */
+#define SPOOL_ORPHAN_MS 3600000ll        /* a file that no command has is removed at a start */
 #define SPOOL_RING (64ll << 20)          /* newest bytes kept of each stream */
 #define TERM_ROWS 24                     /* of a terminal whose size nobody said */
 #define TERM_COLS 80
