@@ -92,6 +92,22 @@ def test_a_command_runs_and_says_everything_about_itself(server, client):
     harness.wait_until(lambda: not list((client.dir / "commands").iterdir()), 10, "the client to forget it")
 
 
+@pytest.mark.parametrize("manifest, told", [
+    ({"aiwg_frameworks": [{"name": "sdlc", "providers": ["claude", "x" * 10000, 7]}, {"providers": []}, "no"]},
+     [{"name": "sdlc", "providers": ["claude"]}]),
+    ({"aiwg_frameworks": [{"name": f"f{i}", "providers": ["p"] * 17} for i in range(33)]},
+     [{"name": f"f{i}", "providers": ["p"] * 16} for i in range(32)]),
+    ({"aiwg_frameworks": {"name": "sdlc"}}, []), ("no JSON", []),
+])
+def test_it_says_what_its_loadout_left(server, agent_id, tmp_path, manifest, told):
+    (tmp_path / ".loadout-manifest.json").write_text(json.dumps(manifest) if isinstance(manifest, dict) else manifest)
+    client = Client(server, agent_id, secret_of(server, agent_id), tmp_path, HOME=str(tmp_path)).start()
+    try:
+        assert server.get(f"{AGENTS}/{agent_id}").json().get("aiwg_frameworks", []) == told
+    finally:
+        assert client.stop() == 0, client.log()
+
+
 @pytest.mark.parametrize("wish, code, error, out", [
     ({"command": "/no/such"}, -1, "cannot start /no/such: No such file", b""),
     ({"command": "pwd", "working_dir": "/no/such"}, -1, "cannot start pwd", b""),
