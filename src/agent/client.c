@@ -40,16 +40,50 @@ void client_say(struct client *client, const V1(AgentMessage) * message)
 
 /* ---- who we are, how we are ---- */
 
+static void say_framework(struct arena *arena, const struct json *item, V1(AiwgFramework) * out)
+{
+    const struct json *providers = json_get(item, "providers");
+    struct str name = json_text(item, "name");
+
+    agentic__sandbox__v1__aiwg_framework__init(out);
+    out->name = arena_memdup0(arena, name.p, name.n);
+    out->providers = arena_alloc(arena, LINK_PROVIDERS_MAX * sizeof(*out->providers));
+    json_each(one, providers) if (one->type == JSON_STRING && one->text.n <= LINK_TEXT_MAX &&
+                                  out->n_providers < LINK_PROVIDERS_MAX)
+        out->providers[out->n_providers++] = arena_memdup0(arena, one->text.p, one->text.n);
+}
+
+/* What the server would refuse is left out: a file of others must not keep us from registering. */
+static void say_frameworks(struct arena *arena, V1(AgentRegistration) * said)
+{
+    const struct json *list = facts_frameworks(arena);
+
+    said->aiwg_frameworks =
+        arena_alloc(arena, LINK_FRAMEWORKS_MAX * sizeof(*said->aiwg_frameworks));
+    json_each(item, list)
+    {
+        struct str name = json_text(item, "name");
+
+        if (!name.n || name.n > LINK_TEXT_MAX || said->n_aiwg_frameworks == LINK_FRAMEWORKS_MAX)
+            continue;
+        V1(AiwgFramework) *one = arena_new(arena, V1(AiwgFramework));
+        say_framework(arena, item, one);
+        said->aiwg_frameworks[said->n_aiwg_frameworks++] = one;
+    }
+}
+
 static void say_registration(struct client *client)
 {
     V1(AgentRegistration) said = AGENTIC__SANDBOX__V1__AGENT_REGISTRATION__INIT;
     V1(SystemInfo) system = AGENTIC__SANDBOX__V1__SYSTEM_INFO__INIT;
     V1(AgentMessage) message = AGENTIC__SANDBOX__V1__AGENT_MESSAGE__INIT;
     const struct agent_options *options = client->options;
+    autoarena struct arena arena = { 0 };
     struct facts facts;
     char address[64];
 
     facts_read(&facts);
+    say_frameworks(&arena, &said);
     dial_address(client->dial, address, sizeof(address));
     system.os = facts.os;
     system.kernel = facts.kernel;

@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 
+#define MANIFEST_MAX 65536 /* bytes of it that are read */
+
 static size_t read_file(const char *path, char *out, size_t size)
 {
     autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -76,6 +78,22 @@ void facts_read(struct facts *out)
     out->cpu_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     read_memory(&out->memory_total, &used);
     read_disk(&out->disk_total, &used);
+}
+
+const struct json *facts_frameworks(struct arena *arena)
+{
+    const char *home = getenv("HOME");
+    char path[4096], *text = arena_alloc(arena, MANIFEST_MAX);
+    struct json *json;
+
+    if (!home ||
+        snprintf(path, sizeof(path), "%s/.loadout-manifest.json", home) >= (int)sizeof(path))
+        return NULL;
+    size_t len = read_file(path, text, MANIFEST_MAX);
+    if (!len || json_parse(arena, (struct str){ text, len }, &json, &(struct err){ 0 }) < 0)
+        return NULL;
+    const struct json *list = json_get(json, "aiwg_frameworks");
+    return list && list->type == JSON_ARRAY ? list : NULL;
 }
 
 static double cpu_percent(void)

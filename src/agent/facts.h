@@ -4,12 +4,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/json.h"
+
 struct facts {
     char hostname[256], os[256], kernel[256];
     int cpu_cores;
     int64_t memory_total, disk_total;
 };
 void facts_read(struct facts *out);
+
+/*
+ * What a loadout left in ~/.loadout-manifest.json under `aiwg_frameworks`: the root of the list, or
+ * NULL. What a server would refuse (limits.h) is for the caller to leave out.
+ */
+const struct json *facts_frameworks(struct arena *arena);
 
 struct facts_now {
     double cpu_percent, load_avg[3];

@@ -150,9 +150,13 @@ static int agent_destroy(struct call *call, struct err *err)
 static int agent_delete(struct call *call, struct err *err)
 {
     const char *force = call_query(call, "force"); /* here it is so unless it is said not to be */
+    bool keeps;
 
+    if (vm_keeps_disk(call, &keeps, err) < 0)
+        return -1;
     return change(call,
                   &(struct vm_change){ .deletes = true,
+                                       .keeps = keeps,
                                        .force = !force || strcmp(force, "false") != 0,
                                        .event = "vm.undefined",
                                        .reason = "api",
@@ -510,7 +514,7 @@ const struct route agent_routes[] = {
         .summary = "Stop a sandbox at once; its files stay."),
     AGENT_ROUTE("agent.delete", "DELETE", "/{id}", ON_LATER, ROLE_ADMIN, agent_delete,
         .query = "delete_disk:string,force:string",
-        .summary = "Delete a sandbox with its files."),
+        .summary = "Delete a sandbox with its files; with delete_disk=false they stay as a snapshot."),
     AGENT_ROUTE("agent.rotate_secret", "POST", "/{id}/rotate-secret", ON_LATER, ROLE_ADMIN,
         agent_rotate, .query = "grace_seconds:int",
         .summary = "Give an agent that is connected another secret, over its link; the old one holds "

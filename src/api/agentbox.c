@@ -240,8 +240,9 @@ static struct field_pair *labels_of(const struct creating *creating, bool named,
     const Sandbox__V1__CreateSessionRequest *request = creating->request;
     autobuf struct buf hosts = { .max = FIELD_BYTES_MAX };
     size_t count = request->n_allowed_hosts, at = 0;
+    size_t usual = request->no_hosts ? 0 : ARRAY_LEN(default_hosts);
 
-    for (size_t i = 0; i < (count ? count : ARRAY_LEN(default_hosts)); i++) {
+    for (size_t i = 0; i < (count ? count : usual); i++) {
         const char *host = count ? request->allowed_hosts[i] : default_hosts[i];
 
         if (!*host || strchr(host, '\n')) {
@@ -275,6 +276,11 @@ static int egress_of(const struct creating *creating, const char *hosts, struct 
     struct str rest = str_of(hosts);
     size_t count = 0;
 
+    if (creating->request->no_hosts) { /* to ask for less is everybody's */
+        egress->mode = "deny";
+        spec->egress = egress;
+        return 0;
+    }
     if (!(call->who.role & ROLE_STEER))
         return 0;
     egress->allow = arena_alloc(&call->arena, (rest.n + 1) * sizeof(*egress->allow));
@@ -455,6 +461,8 @@ static int create_session(struct rpc *rpc, ProtobufCMessage *message, struct err
         creating->id = new_uuid(&rpc->call->arena);
     if (request->tenant_id_is_case && *request->tenant_id)
         creating->tenant = request->tenant_id;
+    if (request->no_hosts && request->n_allowed_hosts)
+        return err_field(err, "no_hosts", "no_hosts, or allowed_hosts");
     if (check_id(creating->id, "session_id", err) < 0 ||
         (creating->tenant && check_id(creating->tenant, "tenant_id", err) < 0))
         return -1;

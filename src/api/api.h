@@ -17,6 +17,7 @@
 
 #include "auth/auth.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "bus/bus.h"
 #include "http/http.h"
 #include "model/field.h"
@@ -41,7 +42,8 @@ enum route_flag {
     ROUTE_LOOSE = 1024,
     ROUTE_RAW = 2048,       /* the body is bytes: call->body, call->body_type */
     ROUTE_ON_RECORD = 4096, /* every refusal of its handler is an audit row, not only 401 and 403 */
-    ROUTE_ONCE = 16384,     /* honours Idempotency-Key, and a success is 200 */
+    ROUTE_FOLLOW = 131072,  /* ROUTE_SSE: taken when the query says follow=true, too */
+    ROUTE_ONCE = 65536,     /* honours Idempotency-Key, and a success is 200 */
     ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
 };
 
@@ -63,7 +65,7 @@ struct route {
     const struct field *gives; /* reply; NULL: described by summary only */
     const struct field *items; /* of a list: each of the reply's `items` */
     const char *query; /* "since:int,type:string,tag:strings": known query parameters; strings:
-                          repeatable */
+                          repeatable; agentic: its clients' word, which OpenAPI leaves out */
     const char *summary;
     unsigned flags;
     size_t body_max; /* 0: HTTP_BODY_DEFAULT_MAX */
@@ -165,6 +167,7 @@ struct api_options {
     const struct vault_keys *keys; /* of sealed values; borrowed */
     /* what settings say, for those who ask (machine.c); others enforce it */
     int64_t sandboxes_max, rate_per_second, rate_burst, event_keep_ms;
+    bool no_metrics; /* /metrics is not there */
 };
 
 struct api {
@@ -194,6 +197,9 @@ struct gate_hub_ask;
 void api_inside(void *api, const struct gate_hub_ask *ask);
 /* The http_app of this api. */
 struct http_app api_app(struct api *api);
+
+/* For log_tap: what /api/v1/logs tells. Any thread. */
+void server_log_keep(enum log_level level, int64_t at_ms, const char *role, struct str text);
 
 /* Tables of handlers, by noun; routes.c lists them. */
 extern const struct route *const api_tables[];

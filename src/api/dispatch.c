@@ -199,12 +199,24 @@ int running_take_query(struct call *call, struct str query, struct err *err)
 
 /* ---- the route ---- */
 
+static bool follows(struct str query)
+{
+    struct str key, value;
+
+    while (url_query_next(&query, &key, &value))
+        if (str_is(key, "follow"))
+            return str_is(value, "true");
+    return false;
+}
+
 static unsigned wish_of(const struct http_req *req)
 {
     if (ws_wanted(req))
         return ROUTE_WS;
     struct str accept = http_header(req, "accept");
-    return accept.n >= 17 && memmem(accept.p, accept.n, "text/event-stream", 17) ? ROUTE_SSE : 0;
+    if (accept.n >= 17 && memmem(accept.p, accept.n, "text/event-stream", 17))
+        return ROUTE_SSE;
+    return follows(req->query) ? ROUTE_FOLLOW : 0;
 }
 
 static void answer_options(struct running *run, const struct router_path *path)

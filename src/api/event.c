@@ -7,7 +7,7 @@
  * slowly the bus pauses it (no queue here); when its place is beyond retention it is told "reset"
  * and ended. A stream ends with the credential that opened it.
  */
-#include "api/own.h"
+#include "api/event_words.h"
 #include "api/rpc.h"
 
 #include <stdio.h>
@@ -31,7 +31,10 @@ struct stream {
     struct call *call;    /* until the answer has begun */
     int64_t since;
     int64_t expires_ms;
-    bool hub; /* the hub's path: its own events are told in its words */
+    bool hub;                        /* the hub's path: its own events are told in its words */
+    bool words;                      /* agentic's (event_words.h)… */
+    int64_t since_ms;                /* …where a time is said instead of a number; -1: none… */
+    char source[EVENT_NAME_MAX + 1]; /* …and whom it is about; "": anybody */
     char who[ID_SIZE];
     char tenant[TENANT_MAX + 1];
 };
@@ -77,6 +80,15 @@ static struct str event_sse(struct api *api, const struct event *event, bool hub
     return buf_view(&kept->text);
 }
 
+static void words_sse(const struct event *event, struct buf *out)
+{
+    struct json_out json = json_to(out);
+
+    buf_printf(out, "id: %lld\ndata: ", (long long)event->seq);
+    event_words_put(&json, event);
+    buf_puts(out, "\n\n");
+}
+
 /* ---- a stream's life ---- */
 
 static void stream_free(struct stream *stream)
@@ -109,13 +121,20 @@ static enum bus_take on_event(struct bus_sub *sub, const struct event *event)
 {
     struct stream *stream = container_of(sub, struct stream, sub);
     enum http_flow flow;
+    autobuf struct buf text = { 0 };
+    struct json_out json = json_to(&text);
 
+    if (stream->source[0] && !event_words_about(event, stream->source))
+        return BUS_MORE;
     if (stream->ws) {
-        autobuf struct buf text = { 0 };
-        struct json_out json = json_to(&text);
-
-        event_json(event, &json);
+        if (stream->words)
+            event_words_put(&json, event);
+        else
+            event_json(event, &json);
         flow = ws_send(stream->ws, true, buf_view(&text));
+    } else if (stream->words) {
+        words_sse(event, &text);
+        flow = http_reply_write(stream->req, buf_view(&text));
     } else {
         flow = http_reply_write(stream->req, event_sse(stream->api, event, stream->hub));
     }
@@ -198,7 +217,9 @@ static int check_objects(struct call *call, struct err *err)
 static void stream_go(struct stream *stream)
 {
     struct call *call = stream->call;
-    struct event_filter filter = { call_query(call, "type"), object_of(call) };
+    struct event_filter filter = { stream->words ? event_words_types(call)
+                                                 : call_query(call, "type"),
+                                   object_of(call) };
     struct api *api = stream->api;
 
     stream->sub.on_event = on_event;
@@ -287,6 +308,8 @@ static int place_run(struct store_job *job, struct db *db, struct err *err)
     struct stream *stream = container_of(job, struct stream, job);
     struct event_page page = { 0 };
 
+    if (stream->since_ms >= 0)
+        return event_before(db, stream->tenant, stream->since_ms, &stream->since, err);
     if (event_page(db, stream->tenant, stream->since, 1, &page, err) < 0)
         return -1;
     event_list_free(page.first);
@@ -327,7 +350,7 @@ static int since_of(struct call *call, int64_t *out, struct err *err)
     const char *query = call_query(call, "since");
 
     *out = -1;
-    if (!last.n && !query)
+    if (!last.n && (!query || strchr(query, '-'))) /* a time: event_words_since */
         return 0;
     struct str text = last.n ? last : str_of(query);
     if (!event_since_parse(text, out))
@@ -337,13 +360,18 @@ static int since_of(struct call *call, int64_t *out, struct err *err)
 
 static int stream_open(struct call *call, struct err *err)
 {
-    int64_t since;
+    bool words = call->route->surface != SURFACE_HUB && event_words_asked(call);
+    int64_t since, since_ms = -1;
 
     if (call->api->draining)
         return err_set(err, ERR_UNAVAILABLE, "the server is about to stop");
+    if (words && (event_words_check(call, err) < 0 || event_words_since(call, &since_ms, err) < 0))
+        return -1;
     if (since_of(call, &since, err) < 0 || check_types(call, err) < 0 ||
         check_objects(call, err) < 0)
         return -1;
+    if (since >= 0)
+        since_ms = -1; /* coming back says more than where it began */
     if (bus_subscribers(call->api->bus) >= SUBSCRIBERS_MAX)
         return err_set(err, ERR_UNAVAILABLE, "%d event streams are open already", SUBSCRIBERS_MAX);
 
@@ -351,12 +379,16 @@ static int stream_open(struct call *call, struct err *err)
     stream->api = (struct api *)call->api;
     stream->call = call;
     stream->since = since;
+    stream->words = words;
+    stream->since_ms = since_ms;
+    if (words && call_query(call, "source"))
+        snprintf(stream->source, sizeof(stream->source), "%s", call_query(call, "source"));
     stream->hub = call->route->surface == SURFACE_HUB;
     stream->expires_ms = call->who.expires_ms;
     snprintf(stream->who, sizeof(stream->who), "%s", call->who.id);
     snprintf(stream->tenant, sizeof(stream->tenant), "%s", call->who.tenant);
     list_init(&stream->node);
-    if (since < 0) {
+    if (since < 0 && since_ms < 0) {
         stream_begin(stream);
         return 0;
     }
@@ -441,6 +473,8 @@ static int page_get(struct call *call, struct err *err)
     int64_t since, limit;
     struct json_out json = call_json(call);
 
+    if (event_words_asked(call))
+        return event_words_page(call, err);
     if (call_query_int(call, "since", 0, INT64_MAX, 0, &since, err) < 0 ||
         call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0 ||
         check_types(call, err) < 0)
@@ -509,6 +543,7 @@ static int note_post(struct call *call, struct err *err)
 }
 
 /* The same stream under its two paths. */
+#define AGENTIC_WORDS "follow:agentic,source:agentic,event_type:agentic,include_archived:agentic"
 #define EVENT_STREAM                                                                               \
     .name = "event.read", .method = "GET", .on = ON_STREAM, .roles = ROLE_LOOK, .fn = stream_open, \
     .flags = ROUTE_SSE | ROUTE_WS
@@ -520,11 +555,14 @@ const struct route event_routes[] = {
       .on = ON_READER,
       .roles = ROLE_LOOK,
       .fn = page_get,
-      .query = "since:int,limit:int,type:string,object:string",
+      .query = "since:int,limit:int,type:string,object:string," AGENTIC_WORDS,
       .flags = ROUTE_AFTER,
       .summary = "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
-                 "a WebSocket, they go on live." },
-    { EVENT_STREAM, .path = "/api/v1/events", .query = "since:int,type:string,object:string",
+                 "a WebSocket, they go on live. With `source`, `event_type`, `include_archived`, "
+                 "`follow` or a time as `since` it is agentic's question and gets its answer: "
+                 "`{events, total_count, last_event_id}`, the newest first." },
+    { EVENT_STREAM | ROUTE_FOLLOW, .path = "/api/v1/events",
+      .query = "since:int,type:string,object:string,limit:agentic," AGENTIC_WORDS,
       .summary = "Server-sent events, or over a WebSocket one JSON text message an event; "
                  "Last-Event-ID or `since` replays what was missed, 410 when that is no longer "
                  "kept." },
@@ -533,6 +571,17 @@ const struct route event_routes[] = {
       .summary = "The live event stream under the hub's path: its events have their payload as "
                  "`data`, others the envelope. Those of a `project`, of an `agent`, or with "
                  "`hub=true` those of the hub." },
+    { .name = "event.post",
+      .method = "POST",
+      .path = "/api/v1/events",
+      .on = ON_WRITER,
+      .roles = ROLE_STEER,
+      .fn = event_words_post,
+      .takes = event_post_fields,
+      .body_max = EVENT_BODY_MAX,
+      .surface = SURFACE_HUB,
+      .summary = "Something that happened elsewhere, as agentic's bridges say it; kept as "
+                 "external.TYPE." },
     { .name = "note.create",
       .method = "POST",
       .path = "/api/v1/notes",

@@ -214,7 +214,8 @@ static int whoami_get(struct call *call, struct err *err)
 
 static int metrics_get(struct call *call, struct err *err)
 {
-    (void)err;
+    if (call->api->options.no_metrics)
+        return err_set(err, ERR_NOT_FOUND, "metrics are switched off (metrics_enabled = false)");
     call->content_type = "text/plain; version=0.0.4; charset=utf-8";
     metric_text(&call->reply);
     return 0;
@@ -340,7 +341,7 @@ const struct route meta_routes[] = {
       .fn = metrics_get,
       .flags = ROUTE_NODE,
       .surface = SURFACE_TEXT,
-      .summary = "Prometheus text." },
+      .summary = "Prometheus text; 404 with the setting metrics_enabled = false." },
     { .name = "openapi.read",
       .method = "GET",
       .path = "/api/openapi.json",

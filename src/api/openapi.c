@@ -56,7 +56,8 @@ static void put_parameters(const struct route *route, struct json_out *json)
         struct str item = str_cut(&query, ','), type = item;
         struct str name = str_cut(&type, ':');
 
-        put_parameter(json, name, "query", type);
+        if (!str_is(type, "agentic"))
+            put_parameter(json, name, "query", type);
     }
     if (route->flags & (ROUTE_CREATES | ROUTE_ONCE) && route->on != ON_STREAM)
         put_parameter(json, STR("Idempotency-Key"), "header", STR("string"));

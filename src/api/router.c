@@ -185,7 +185,7 @@ const struct route *router_pick(const struct router_path *path, struct str metho
 
         if (!str_is(method, route->method))
             continue;
-        unsigned kind = route->flags & (ROUTE_SSE | ROUTE_WS);
+        unsigned kind = route->flags & (ROUTE_SSE | ROUTE_WS | ROUTE_FOLLOW);
         if (kind & wish)
             return route;
         if (!kind)

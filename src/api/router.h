@@ -25,7 +25,8 @@ void router_free(struct router *router);
 const struct router_path *router_find(const struct router *router, struct str path,
                                       struct arena *arena, struct call_param *params,
                                       unsigned *count);
-/* Of one path, by method and wish (0, ROUTE_SSE or ROUTE_WS); NULL when the method is not there. */
+/* Of one path, by method and wish (0, ROUTE_SSE, ROUTE_WS, ROUTE_FOLLOW); NULL when the method is
+ * not there. */
 const struct route *router_pick(const struct router_path *path, struct str method, unsigned wish);
 /* "GET, HEAD, POST" */
 void router_allow(const struct router_path *path, struct buf *out);

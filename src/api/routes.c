@@ -6,6 +6,7 @@
 #define TABLES(X)                                                                                  \
     X(meta_routes)                                                                                 \
     X(machine_routes)                                                                              \
+    X(server_log_routes)                                                                           \
     X(token_routes)                                                                                \
     X(event_routes)                                                                                \
     X(audit_routes)                                                                                \

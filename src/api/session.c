@@ -3,7 +3,7 @@
  * system's shapes; what it leaves out (real exit, exact arguments, work that outlives its viewers)
  * is as everywhere here.
  */
-#include "api/session.h"
+#include "api/session_link.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -197,8 +197,11 @@ static int agent_sessions(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
     struct sandbox_view agent;
+    struct linked *linked;
     struct box *box;
 
+    if (session_linked(call, &linked))
+        return session_link_list(call, linked);
     if (call_box(call, &box, err) < 0)
         return -1;
     box_view(box, &agent);
@@ -276,6 +279,7 @@ static int session_list(struct call *call, struct err *err)
             if (box_exec_term(exec) && !box_exec_ended(exec))
                 put_registered(&json, exec, agent_name(&agent));
     }
+    session_link_terminals(call, &json);
     json_close(&json, ']');
     return 0;
 }
@@ -347,20 +351,29 @@ static struct pending *pending_new(struct call *call,
     return pending;
 }
 
+static const char *own_host(const struct call *call)
+{
+    const char *base = call->api->options.base_url ? call->api->options.base_url : "";
+
+    return strstr(base, "://") ? strstr(base, "://") + 3 : "localhost";
+}
+
+const char *session_ws_endpoint(struct call *call)
+{
+    return arena_printf(&call->arena, "%s://%s/ws", call->tls ? "wss" : "ws", own_host(call));
+}
+
 static void compose_created(struct pending *pending, const struct exec_view *view)
 {
     struct call *call = pending->call;
     struct json_out json = call_json(call);
-    const char *base = call->api->options.base_url ? call->api->options.base_url : "";
-    const char *host = strstr(base, "://") ? strstr(base, "://") + 3 : "localhost";
-    const char *ws = call->tls ? "wss" : "ws";
 
     json_open(&json, '{');
     json_kv_text(&json, "session_id", view->id);
     json_kv_text(&json, "instance_id", view->sandbox);
     json_kv_text(&json, "command_id", view->id);
     json_kv_text(&json, "session_name", session_name(view));
-    json_kv_text(&json, "ws_endpoint", arena_printf(&call->arena, "%s://%s/ws", ws, host));
+    json_kv_text(&json, "ws_endpoint", session_ws_endpoint(call));
     json_key(&json, "join_message");
     json_open(&json, '{');
     json_kv_text(&json, "type", "join_session");
@@ -368,8 +381,8 @@ static void compose_created(struct pending *pending, const struct exec_view *vie
     json_kv_text(&json, "role", "controller");
     json_close(&json, '}');
     json_kv_text(&json, "pty_ws_url",
-                 arena_printf(&call->arena, "%s://%s/agents/%s/sessions/%s/attach", ws, host,
-                              view->sandbox, view->id));
+                 arena_printf(&call->arena, "%s://%s/agents/%s/sessions/%s/attach",
+                              call->tls ? "wss" : "ws", own_host(call), view->sandbox, view->id));
     json_kv_text(&json, "pty_ws_subprotocol", "pty-ws.v1");
     json_kv_text(&json, "orchestrator_observer_url",
                  arena_printf(&call->arena, "/ws/sessions/%s/orchestrate?role=observer", view->id));
@@ -396,33 +409,66 @@ static const char **argv_of(struct call *call, const struct session_wish *wish)
     return argv;
 }
 
-static int session_post(struct call *call, struct err *err)
+/* What was asked for, with a name. */
+static int session_wish_take(struct call *call, struct session_wish *wish, struct err *err)
+{
+    unsigned char raw[4];
+    char digits[9];
+
+    if (call_decode(call, wish, err) < 0)
+        return -1;
+    if (wish->session_backend && strcmp(wish->session_backend, "tmux") != 0)
+        return err_set(err, ERR_UNSUPPORTED, "session_backend '%.32s' is not supported",
+                       wish->session_backend);
+    random_bytes(raw, sizeof(raw));
+    hex_text(raw, sizeof(raw), digits);
+    if (!wish->session_name)
+        wish->session_name = arena_printf(&call->arena, "terminal-%s", digits);
+    if (!wish->working_dir)
+        wish->working_dir = wish->cwd;
+    return 0;
+}
+
+static int session_in_box(struct call *call, struct err *err)
 {
     struct session_wish wish = { 0 };
     struct sandbox_view agent;
-    unsigned char raw[4];
-    char digits[9];
     struct box *box;
 
-    if (call_box(call, &box, err) < 0 || call_decode(call, &wish, err) < 0)
+    if (call_box(call, &box, err) < 0 || session_wish_take(call, &wish, err) < 0)
         return -1;
-    if (wish.session_backend && strcmp(wish.session_backend, "tmux") != 0)
-        return err_set(err, ERR_UNSUPPORTED, "session_backend '%.32s' is not supported",
-                       wish.session_backend);
-    random_bytes(raw, sizeof(raw));
-    hex_text(raw, sizeof(raw), digits);
     box_view(box, &agent);
     struct exec_spec spec = {
         .argv = argv_of(call, &wish),
         .tty = true,
         .rows = SESSION_ROWS,
         .cols = SESSION_COLS,
-        .cwd = session_cwd(wish.working_dir ? wish.working_dir : wish.cwd,
-                           strcmp(agent.user, "root") == 0),
-        .name = wish.session_name ? wish.session_name
-                                  : arena_printf(&call->arena, "terminal-%s", digits),
+        .cwd = session_cwd(wish.working_dir, strcmp(agent.user, "root") == 0),
+        .name = wish.session_name,
     };
     return box_exec(box, &spec, &pending_new(call, compose_created)->op, err);
+}
+
+static int session_post(struct call *call, struct err *err)
+{
+    struct session_wish wish = { 0 };
+    struct linked *linked;
+
+    if (!session_linked(call, &linked))
+        return call_awake(call, session_in_box, err);
+    if (session_wish_take(call, &wish, err) < 0)
+        return -1;
+    bool home = !wish.working_dir || !*wish.working_dir || strcmp(wish.working_dir, "~") == 0;
+    const char **argv = argv_of(call, &wish);
+    return session_link_post(call, linked,
+                             &(struct command_wish){ .command = argv[0],
+                                                     .args = argv + 1,
+                                                     .working_dir = home ? NULL : wish.working_dir,
+                                                     .session_name = wish.session_name,
+                                                     .allocate_pty = true,
+                                                     .pty_rows = SESSION_ROWS,
+                                                     .pty_cols = SESSION_COLS },
+                             err);
 }
 
 static void compose_nothing(struct pending *pending, const struct exec_view *view)
@@ -435,8 +481,11 @@ static int agent_session_delete(struct call *call, struct err *err)
 {
     const char *name = call_param(call, "name");
     struct exec_view view;
+    struct linked *linked;
     struct box *box;
 
+    if (session_linked(call, &linked))
+        return session_link_delete(call, linked, err);
     if (call_box(call, &box, err) < 0)
         return -1;
     struct box_exec *exec = session_named(box, name, true);
@@ -483,11 +532,12 @@ static int session_delete(struct call *call, struct err *err)
 {
     const char *text = call_query(call, "signal");
     int number = signal_parse(text ? text : "TERM");
+    struct link_command *linked = session_link_find(call, call_param(call, "sid"));
     struct box_exec *exec;
     bool known = false;
 
-    if (terminal_by_id((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
-                       err) < 0)
+    if (!linked && terminal_by_id((struct api *)call->api, call->who.tenant,
+                                  call_param(call, "sid"), &exec, err) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(signals); i++)
         known |= signals[i].number == number;
@@ -495,6 +545,8 @@ static int session_delete(struct call *call, struct err *err)
         refuse_signal(call, text ? text : "");
         return 0;
     }
+    if (linked)
+        return session_link_signal(call, linked, number, err);
     struct pending *pending = pending_new(call, compose_signalled);
     pending->signal = number;
     return box_exec_signal(exec, number, false, &pending->op, err);
@@ -628,7 +680,7 @@ const struct route session_routes[] = {
       .roles = ROLE_LOOK,
       .fn = agent_sessions,
       .surface = SURFACE_HUB,
-      .summary = "What runs in a sandbox, as sessions of an agent." },
+      .summary = "What runs in a sandbox or on a linked agent, as sessions of an agent." },
     { .name = "session.create",
       .method = "POST",
       .path = AGENT_SESSIONS,
@@ -636,9 +688,10 @@ const struct route session_routes[] = {
       .roles = ROLE_USE,
       .fn = session_post,
       .takes = session_wish_fields,
-      .flags = ROUTE_CREATES | ROUTE_AWAKE | ROUTE_UNSAID,
+      .flags = ROUTE_CREATES | ROUTE_UNSAID,
       .surface = SURFACE_HUB,
-      .summary = "Start a terminal of 220 by 50; the answer says where it can be watched." },
+      .summary = "Start a terminal of 220 by 50, in a sandbox or on a linked agent; the answer "
+                 "says where it can be watched." },
     { .name = "session.kill_of",
       .method = "DELETE",
       .path = AGENT_SESSIONS "/{name}",

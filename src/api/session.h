@@ -35,4 +35,7 @@ void session_closed_put(struct buf *out, const char *type, struct box_exec *exec
 /* The members of screen_update's `screen`, or of the answer to GET …/screen (`flat`). */
 void session_screen_put(struct json_out *json, const struct screen *screen, bool flat);
 
+/* Where agentic's socket is. */
+const char *session_ws_endpoint(struct call *call);
+
 int session_stream(struct call *call, struct err *err); /* session_sse.c */

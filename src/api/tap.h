@@ -31,6 +31,10 @@ void tap_starts_free(struct hub *hub);
 
 /* tap_link.c: the linked agent that a message is about, or NULL; and its commands. */
 struct linked *tap_linked(struct hub *hub, const struct json *json);
+/* One that runs and has this name, or this id; NULL: none. */
+struct link_command *link_named(const struct linked *agent, const char *name);
+/* What the tables check in a request for a command. */
+must_use int link_check_wish(struct command_wish *wish, struct err *err);
 void link_put_sessions(struct json_out *json, const struct linked *agent);
 int link_send_command(struct hub *hub, struct linked *agent, const struct json *json,
                       struct err *err);

@@ -38,8 +38,7 @@ static const char *name_of(const struct command_view *view)
     return view->session_name ? view->session_name : view->command_id;
 }
 
-/* One that runs and has this name. */
-static struct link_command *named(const struct linked *agent, const char *name)
+struct link_command *link_named(const struct linked *agent, const char *name)
 {
     struct link_command *found = NULL;
 
@@ -47,7 +46,8 @@ static struct link_command *named(const struct linked *agent, const char *name)
         struct command_view view;
 
         command_view(command, &view);
-        if (!command_ended(command) && strcmp(name_of(&view), name) == 0)
+        if (!command_ended(command) &&
+            (strcmp(name_of(&view), name) == 0 || strcmp(view.command_id, name) == 0))
             found = command;
     }
     return found;
@@ -58,7 +58,7 @@ static int find_named(struct hub *hub, const struct linked *agent, const struct 
 {
     const char *name = hub_text(hub, json, "session_name");
 
-    *out = named(agent, name);
+    *out = link_named(agent, name);
     return *out ? 0 : err_set(err, ERR_NOT_FOUND, "Session '%.64s' not found", name);
 }
 
@@ -114,8 +114,7 @@ static void start_done(struct link_op *op, const struct err *err)
     start_free(start);
 }
 
-/* What the tables check in a request. */
-static int check_wish(struct command_wish *wish, struct err *err)
+int link_check_wish(struct command_wish *wish, struct err *err)
 {
     size_t count = 0;
 
@@ -155,7 +154,7 @@ static int start_go(struct link_start *start, struct linked *agent, struct comma
                     struct err *err)
 {
     start->command = wish->command;
-    if (check_wish(wish, err) == 0 && linked_run(agent, wish, &start->op, err) == 0)
+    if (link_check_wish(wish, err) == 0 && linked_run(agent, wish, &start->op, err) == 0)
         return 0;
     start_free(start);
     return -1;
@@ -165,7 +164,7 @@ static int start_go(struct link_start *start, struct linked *agent, struct comma
 static bool reuse(struct hub *hub, const struct linked *agent, struct link_start *start,
                   const char *name)
 {
-    struct link_command *command = named(agent, name);
+    struct link_command *command = link_named(agent, name);
     struct command_view view = { 0 };
 
     if (command)
@@ -217,7 +216,7 @@ int link_create_session(struct hub *hub, struct linked *agent, const struct json
     start->type = type;
     if (wish.allocate_pty && reuse(hub, agent, start, name))
         return 0;
-    struct link_command *old = wish.allocate_pty ? NULL : named(agent, name);
+    struct link_command *old = wish.allocate_pty ? NULL : link_named(agent, name);
     const char **argv = tap_argv(&start->arena, json, "bash");
     wish.command = argv[0];
     wish.args = argv + 1;

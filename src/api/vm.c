@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "box/boxes.h"
+#include "box/disk.h"
 #include "link/links.h"
 #include "model/sandbox.h"
 
@@ -349,6 +350,7 @@ struct changing {
     struct call *call;
     struct vm_change wish;
     const char *name, *vm;
+    const char *id, *snapshot; /* with `keeps`: whose it was, and its files now */
 };
 
 static void put_change(struct changing *changing)
@@ -360,7 +362,9 @@ static void put_change(struct changing *changing)
     if (changing->wish.deletes) {
         json_kv_bool(&json, "deleted", true);
         json_kv_text(&json, "name", changing->name);
-        json_kv_bool(&json, "disk_deleted", true);
+        json_kv_bool(&json, "disk_deleted", !changing->snapshot);
+        if (changing->snapshot)
+            json_kv_text(&json, "snapshot", changing->snapshot);
     } else {
         json_key(&json, "vm");
         json_open(&json, '{');
@@ -405,6 +409,52 @@ static void changing_asked(struct gentle *gentle, struct box *box)
         call_finish(changing->call, &err);
 }
 
+/* Its files are safe: now it may go. */
+static void kept(struct box_op *op, const struct err *failed)
+{
+    struct changing *changing = container_of(op, struct changing, op);
+    struct call *call = changing->call;
+    struct err err = { 0 };
+
+    if (failed) {
+        call_finish(call, failed);
+        return;
+    }
+    changing->snapshot = arena_strdup(&call->arena, op->disk->id);
+    changing->op = (struct box_op){ .tenant = call->who.tenant,
+                                    .by = call->who.id,
+                                    .prepare = changing_prepare,
+                                    .record = changing_record,
+                                    .done = changing_done };
+    struct box *box = boxes_by_id(call->api->boxes, changing->id);
+    if (!box)
+        err_set(&err, ERR_CONFLICT, "it was deleted meanwhile; its files are snapshot %s",
+                changing->snapshot);
+    if (!box || changing->wish.fn(box, &changing->op, &err) < 0)
+        call_finish(call, &err);
+}
+
+static int keep_files(struct changing *changing, struct box *box, const char *id, struct err *err)
+{
+    struct call *call = changing->call;
+
+    changing->id = arena_strdup(&call->arena, id);
+    changing->op = (struct box_op){ .tenant = call->who.tenant, .by = call->who.id, .done = kept };
+    return box_snapshot(box,
+                        arena_printf(&call->arena, "%.*s-disk", DISK_NAME_MAX - 5, changing->name),
+                        &changing->op, err);
+}
+
+int vm_keeps_disk(struct call *call, bool *keeps, struct err *err)
+{
+    const char *said = call_query(call, "delete_disk");
+
+    if (said && strcmp(said, "true") != 0 && strcmp(said, "false") != 0)
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR", "delete_disk must be true or false");
+    *keeps = said && strcmp(said, "false") == 0;
+    return 0;
+}
+
 int vm_change(struct call *call, struct box *box, const struct vm_change *wish, struct err *err)
 {
     struct changing *changing = arena_new(&call->arena, struct changing);
@@ -431,6 +481,8 @@ int vm_change(struct call *call, struct box *box, const struct vm_change *wish, 
         call_finish(call, NULL);
         return 0;
     }
+    if (wish->keeps)
+        return keep_files(changing, box, view.id, err);
     if (!wish->gentle_ms)
         return wish->fn(box, &changing->op, err);
     changing->gentle.done = changing_asked;
@@ -498,8 +550,13 @@ static int vm_destroy(struct call *call, struct err *err)
 
 static int vm_delete(struct call *call, struct err *err)
 {
+    bool keeps;
+
+    if (vm_keeps_disk(call, &keeps, err) < 0)
+        return -1;
     return change(call,
                   &(struct vm_change){ .deletes = true,
+                                       .keeps = keeps,
                                        .force = is_true(call, "force"),
                                        .event = "vm.undefined",
                                        .reason = "api",
@@ -534,7 +591,8 @@ const struct route vm_routes[] = {
         .summary = "Stop it at once; its disk stays."),
     VM_ROUTE("vm.delete", "DELETE", "/{name}", ON_LATER, ROLE_ADMIN, vm_delete,
         .query = "delete_disk:string,force:string",
-        .summary = "Delete it with its disk; one that runs only with force=true."),
+        .summary = "Delete it with its disk; one that runs only with force=true. With "
+                   "delete_disk=false its files stay as a snapshot, whose id is in the answer."),
     { 0 },
 };
 /* clang-format on */

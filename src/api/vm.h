@@ -11,6 +11,7 @@ struct vm_change {
     const char *already; /* said when it is so already; NULL: then it is refused */
     const char *event, *reason;
     bool deletes, force;
+    bool keeps;        /* delete_disk=false: its files stay, as a snapshot */
     int64_t gentle_ms; /* so long commands are asked and waited for before */
     int (*fn)(struct box *box, struct box_op *op, struct err *err);
 };
@@ -18,6 +19,9 @@ struct vm_change {
 /* What agentic calls a sandbox, and the state in its words. */
 const char *vm_name(const struct sandbox_view *view);
 const char *vm_state(const struct sandbox_view *view);
+
+/* delete_disk of the query: *keeps when it is false; without it the disk goes. */
+must_use int vm_keeps_disk(struct call *call, bool *keeps, struct err *err);
 
 /* For ON_LATER: does it, and answers as agentic does. */
 must_use int vm_change(struct call *call, struct box *box, const struct vm_change *wish,

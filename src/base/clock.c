@@ -82,3 +82,94 @@ void clock_naive(int64_t wall_ms, char out[CLOCK_NAIVE_SIZE])
     }
     out[len] = 0;
 }
+
+/* `count` digits and then `end` (0: nothing is looked at). */
+static bool take_digits(struct str *text, unsigned count, char end, int64_t *out)
+{
+    int64_t value = 0;
+
+    if (text->n < count + (end != 0))
+        return false;
+    for (unsigned i = 0; i < count; i++) {
+        if (text->p[i] < '0' || text->p[i] > '9')
+            return false;
+        value = value * 10 + (text->p[i] - '0');
+    }
+    if (end && text->p[count] != end)
+        return false;
+    *text = str_from(*text, count + (end != 0));
+    *out = value;
+    return true;
+}
+
+static bool take_fraction(struct str *text, int64_t *ms)
+{
+    int64_t unit = 100;
+
+    if (!text->n || text->p[0] != '.')
+        return true;
+    *text = str_from(*text, 1);
+    if (!text->n || text->p[0] < '0' || text->p[0] > '9')
+        return false;
+    for (; text->n && text->p[0] >= '0' && text->p[0] <= '9'; unit /= 10) {
+        *ms += (text->p[0] - '0') * unit;
+        *text = str_from(*text, 1);
+    }
+    return true;
+}
+
+static bool take_zone(struct str text, int64_t *minutes)
+{
+    int64_t hours, rest;
+
+    if (text.n == 1 && (text.p[0] == 'Z' || text.p[0] == 'z'))
+        return true;
+    if (text.n != 6 || (text.p[0] != '+' && text.p[0] != '-'))
+        return false;
+    bool west = text.p[0] == '-';
+    text = str_from(text, 1);
+    if (!take_digits(&text, 2, ':', &hours) || !take_digits(&text, 2, 0, &rest) || hours > 23 ||
+        rest > 59)
+        return false;
+    *minutes = (hours * 60 + rest) * (west ? -1 : 1);
+    return true;
+}
+
+static int64_t days_in(int64_t year, int64_t month)
+{
+    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+
+    return month == 2 ? 28 + leap : 30 + (month + (month > 7)) % 2;
+}
+
+/* Of the calendar, since 1970; the same count as above, backwards. */
+static int64_t days_of(int64_t year, int64_t month, int64_t day)
+{
+    int64_t from_march = month > 2 ? month - 3 : month + 9, years = year - (month <= 2);
+
+    return years * 365 + years / 4 - years / 100 + years / 400 + (153 * from_march + 2) / 5 + day -
+           1 - 719468;
+}
+
+bool clock_parse(struct str text, int64_t *wall_ms)
+{
+    int64_t year, month, day, hour, minute, second, ms = 0, zone = 0;
+
+    if (!take_digits(&text, 4, '-', &year) || !take_digits(&text, 2, '-', &month) ||
+        !take_digits(&text, 2, 0, &day) || !text.n || (text.p[0] != 'T' && text.p[0] != 't'))
+        return false;
+    text = str_from(text, 1);
+    if (!take_digits(&text, 2, ':', &hour) || !take_digits(&text, 2, ':', &minute) ||
+        !take_digits(&text, 2, 0, &second) || !take_fraction(&text, &ms) || !take_zone(text, &zone))
+        return false;
+    if (month < 1 || month > 12 || day < 1 || day > days_in(year, month) || hour > 23 ||
+        minute > 59 || second > 60) /* a leap second is the next one's first */
+        return false;
+    int64_t at =
+        (days_of(year, month, day) * 86400 + hour * 3600 + (minute - zone) * 60 + second) * 1000 +
+        ms;
+    if (at < 0)
+        return false;
+    *wall_ms = at;
+    return true;
+}

@@ -32,6 +32,63 @@ TEST(dates_are_those_of_libc)
     }
 }
 
+TEST(a_time_that_was_written_is_read_again)
+{
+    for (int i = 0; i < 100000; i++) {
+        int64_t ms = (int64_t)(((uint64_t)test_rand(UINT32_MAX) << 20 ^ test_rand(UINT32_MAX)) %
+                               253402300800000u),
+                got = -1;
+        char text[CLOCK_TEXT_SIZE];
+
+        clock_text(ms, text);
+        CHECK(clock_parse(str_of(text), &got));
+        CHECK_INT(got, ms);
+    }
+}
+
+TEST(times_of_others_are_read_or_refused)
+{
+    static const struct {
+        const char *text;
+        int64_t ms; /* -1: refused */
+    } cases[] = {
+        { "1970-01-01T00:00:00Z", 0 },
+        { "1970-01-01t00:00:01.5z", 1500 },
+        { "1970-01-01T01:00:00.0019999+01:00", 1 },
+        { "1969-12-31T23:00:00-01:30", 1800000 },
+        { "2024-02-29T00:00:00Z", 1709164800000 },
+        { "2000-02-29T23:59:60Z", 951868800000 },
+        { "1969-12-31T23:59:59Z", -1 },
+        { "2023-02-29T00:00:00Z", -1 },
+        { "1900-02-29T00:00:00Z", -1 },
+        { "2026-00-10T00:00:00Z", -1 },
+        { "2026-13-10T00:00:00Z", -1 },
+        { "2026-04-31T00:00:00Z", -1 },
+        { "2026-01-10T24:00:00Z", -1 },
+        { "2026-01-10T00:60:00Z", -1 },
+        { "2026-01-10T00:00:61Z", -1 },
+        { "2026-01-10T00:00:00", -1 },
+        { "2026-01-10T00:00:00.Z", -1 },
+        { "2026-01-10T00:00:00+0100", -1 },
+        { "2026-01-10T00:00:00+24:00", -1 },
+        { "2026-01-10T00:00:00Zx", -1 },
+        { "2026-01-10 00:00:00Z", -1 },
+        { "26-01-10T00:00:00Z", -1 },
+        { "2026-1-10T00:00:00Z", -1 },
+        { "2026-01-10", -1 },
+        { "1700000000", -1 },
+        { "", -1 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int64_t got = -1;
+        bool good = clock_parse(str_of(cases[i].text), &got);
+
+        if (good != (cases[i].ms >= 0) || got != cases[i].ms)
+            test_fail(__FILE__, __LINE__, "%s: %lld", cases[i].text, (long long)got);
+    }
+}
+
 TEST(dates_out_of_range_show_the_nearest)
 {
     char text[CLOCK_TEXT_SIZE];

@@ -6,6 +6,8 @@
 
 /* Logs */
 #define LOG_VALUE_MAX 1024
+#define LOG_KEPT_MAX 2000     /* lines that /api/v1/logs can tell… */
+#define LOG_LINES_DEFAULT 200 /* …and does, unless asked for another number */
 #define LOG_LINE_MAX 4096 /* PIPE_BUF: a line is written whole or not at all, also into a pipe */
 
 /* HTTP, both versions */
@@ -103,6 +105,8 @@
 #define STORE_LOG_ROOM (8ll << 20)       /* bytes of the log that are there before they are used */
 #define STORE_SWEEP_ROWS 1000            /* removed by one sweep */
 #define EVENT_BODY_MAX 65536
+#define EVENTS_WORDS_MAX 5000    /* in one answer to a client of agentic… */
+#define EVENTS_BACK_MAX 50000    /* …which looks at so many for it */
 #define EVENT_NAME_MAX 256       /* of a type or an object */
 #define EVENT_PAGE_BYTES 1048576 /* a page ends early when its bodies pass this */
 #define EVENT_KEEP_MS (7ll * 24 * 3600 * 1000)
@@ -203,6 +207,7 @@
 #define FILE_DISCARD_MAX (32ull << 20)   /* of a body whose operation has failed */
 #define FILE_LIST_MAX 10000              /* names in one answer */
 #define FILE_MANIFEST_MAX (256ull << 20) /* bytes of one manifest as the sandbox tells it */
+#define SPOOL_ORPHAN_MS 3600000ll        /* a file that no command has is removed at a start */
 #define SPOOL_RING (64ll << 20)          /* newest bytes kept of each stream */
 #define TERM_ROWS 24                     /* of a terminal whose size nobody said */
 #define TERM_COLS 80

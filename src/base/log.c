@@ -37,6 +37,18 @@ bool log_wants(enum log_level level)
     return level >= atomic_load_explicit(&log_least, memory_order_relaxed);
 }
 
+const char *log_level_name(enum log_level level)
+{
+    return level_names[level];
+}
+
+static void (*tapped)(enum log_level, int64_t, const char *, struct str);
+
+void log_tap(void (*fn)(enum log_level level, int64_t at_ms, const char *role, struct str text))
+{
+    tapped = fn;
+}
+
 static void put_json_escape(struct buf *out, uint32_t code)
 {
     if (code > 0xffff)
@@ -130,13 +142,29 @@ static void put_json(struct buf *out, enum log_level level, const char *text,
     buf_puts(out, all ? "}" : ",\"cut\":true}");
 }
 
+static void tell_tap(enum log_level level, int64_t at_ms, const char *text,
+                     const struct log_kv *fields)
+{
+    autobuf struct buf line = { .max = LOG_LINE_MAX - CUT_ROOM };
+
+    buf_puts(&line, text);
+    bool all = put_fields(&line, fields, false);
+    line.max = LOG_LINE_MAX;
+    if (!all)
+        buf_puts(&line, " cut=true");
+    tapped(level, at_ms, log_role, buf_view(&line));
+}
+
 void log_write(enum log_level level, const char *text, const struct log_kv *fields)
 {
     int was = errno; /* whoever logs an error may still want to look at it */
+    int64_t now = clock_wall_ms();
     char when[CLOCK_TEXT_SIZE];
     autobuf struct buf out = { .max = LOG_LINE_MAX - CUT_ROOM };
 
-    clock_text(clock_wall_ms(), when);
+    clock_text(now, when);
+    if (tapped)
+        tell_tap(level, now, text, fields);
     if (log_as == LOG_JSON)
         put_json(&out, level, text, fields, when);
     else

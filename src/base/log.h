@@ -41,6 +41,13 @@ void log_setup(enum log_level least, enum log_format format, const char *role);
 bool log_wants(enum log_level level);
 void log_write(enum log_level level, const char *text, const struct log_kv *fields);
 
+/*
+ * `fn` hears of every line from now on, besides standard error: `text` is the text and its fields,
+ * until it returns. On the thread that logs; it logs nothing itself. Said before threads begin.
+ */
+void log_tap(void (*fn)(enum log_level level, int64_t at_ms, const char *role, struct str text));
+const char *log_level_name(enum log_level level);
+
 /* The list of fields ends with one that has no key. */
 #define kv_end_ ((struct log_kv){ 0 })
 #define log_at_(level, text, ...)                                                                  \

@@ -53,6 +53,32 @@ static void check_line(const char *want)
     CHECK_STR(line + 14, want);
 }
 
+static char tapped_text[128];
+static enum log_level tapped_level;
+
+static void hear(enum log_level level, int64_t at_ms, const char *role, struct str text)
+{
+    CHECK(at_ms > 0);
+    CHECK_STR(role, "api");
+    tapped_level = level;
+    snprintf(tapped_text, sizeof(tapped_text), "%.*s", STR_FMT(text));
+}
+
+TEST(a_tap_hears_what_is_logged_and_nothing_else)
+{
+    log_setup(LOG_INFO, LOG_JSON, "api");
+    capture();
+    log_tap(hear);
+    log_warn("denied", kv_str("host", "evil\n"), kv_int("count", 3));
+    log_debug("too little");
+    log_tap(NULL);
+    log_error("not heard");
+    autofree char *all = captured(NULL);
+    CHECK(strstr(all, "not heard") && !strstr(all, "too little"));
+    CHECK_INT(tapped_level, LOG_WARN);
+    CHECK_STR(tapped_text, "denied host=\"evil\\n\" count=3");
+}
+
 TEST(text_lines_read_well)
 {
     log_setup(LOG_INFO, LOG_TEXT, "api");

@@ -11,9 +11,12 @@
  *
  * The same opening is used when a connection breaks in mid-life.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -178,6 +181,49 @@ static int load_box(struct boxes *boxes, struct query *q, struct err *err)
     return 0;
 }
 
+/* ---- files that no command has ---- */
+
+/* A file of this name, if it is one of a command's that is not in `known`, and not of late. */
+static void sweep_file(struct boxes *boxes, const struct map *known, const char *name)
+{
+    struct str rest = str_of(name), id = str_cut(&rest, '.');
+    struct stat st;
+
+    if (!rest.n || !id_valid(id, "ex") || map_get(known, id) ||
+        fstatat(boxes->spool_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        clock_wall_ms() - (int64_t)st.st_mtime * 1000 < SPOOL_ORPHAN_MS)
+        return;
+    if (unlinkat(boxes->spool_dir, name, 0) == 0)
+        log_info("removed an output file that no command has", kv_str("file", name));
+}
+
+/*
+ * A kill between the end of a row and that of its files leaves them. What is young is left alone:
+ * a clock may have been set.
+ */
+static void sweep_files(struct boxes *boxes)
+{
+    automap struct map known = { 0 };
+    int fd = openat(boxes->spool_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    list_each (pos, &boxes->all)
+        list_each (at, &list_entry(pos, struct box, node)->execs) {
+            struct box_exec *exec = list_entry(at, struct box_exec, node);
+
+            map_put(&known, str_of(exec->id), exec);
+        }
+    while ((entry = readdir(dir)))
+        sweep_file(boxes, &known, entry->d_name);
+    closedir(dir);
+}
+
 int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
 {
     int rc;
@@ -195,6 +241,7 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
         if (load_execs(list_entry(pos, struct box, node), db, err) < 0)
             return -1;
     ends_load(boxes);
+    sweep_files(boxes);
     return 0;
 }
 

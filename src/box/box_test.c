@@ -401,6 +401,53 @@ TEST(a_held_start_is_not_forgotten_when_something_ends)
     CHECK(caller.done == 1 && !caller.failed);
 }
 
+/* ---- the oldest makes room ---- */
+
+static bool has_output(const char *id)
+{
+    char name[SPOOL_NAME_SIZE];
+
+    spool_name(name, id, INIT_OUT);
+    return faccessat(boxes->spool_dir, name, F_OK, 0) == 0;
+}
+
+/* A row that is there promises output; a kill may come at any instant. */
+TEST(output_goes_after_the_row_that_promises_it)
+{
+    struct caller caller;
+    char oldest[ID_SIZE] = "";
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    for (unsigned i = 0; i < EXECS_KEPT_MAX; i++) {
+        const struct box_exec *exec = awaited(box, &caller, &number);
+
+        if (!i)
+            snprintf(oldest, sizeof(oldest), "%s", exec->id);
+        say_output(number, INIT_OUT, 0, "words");
+        say_exited(number, 0, 5, 0);
+        for (int k = 0; k < 200 && !caller.done; k++)
+            turn(1);
+        CHECK(caller.done == 1 && !caller.failed);
+    }
+    settle();
+    CHECK_INT(stored_execs(), EXECS_KEPT_MAX);
+    CHECK(has_output(oldest));
+    boxes->hold_ms = 60000;
+    (void)awaited(box, &caller, &number);
+    turn(20);
+    CHECK_INT(stored_execs(), EXECS_KEPT_MAX);
+    CHECK(has_output(oldest));                 /* its row is still there */
+    settle();                                  /* whatever waits is stored with this */
+    CHECK_INT(stored_execs(), EXECS_KEPT_MAX); /* that of the newest instead */
+    CHECK(!has_output(oldest));
+    say_exited(number, 0, 0, 0);
+    settle();
+    CHECK_INT(caller.done, 1);
+    down();
+}
+
 /* ---- restarts ---- */
 
 static void again(const char *listed)
@@ -423,6 +470,43 @@ static void again(const char *listed)
     CHECK_INT(asked[asked_count - 1].verb, WIRE_DISK_LIST);
     answer_with(&asked[--asked_count], ENOTSUP, false);
     turn(20);
+}
+
+TEST(files_that_no_command_has_go_at_a_start)
+{
+    static const char *const stay[] = { "ex01m7n8x30h9wc7rbxfx2jr41ey.out", "ends", "ex.out",
+                                        "exit.me" },
+                             *const go[] = { "ex01m7n8x30h9wc7rbxfx2jr41ex.out",
+                                             "ex01m7n8x30h9wc7rbxfx2jr41ex.frm" };
+    const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+    char id[ID_SIZE], mine[SPOOL_NAME_SIZE];
+    uint32_t number;
+
+    up(true);
+    struct box *box = made();
+    snprintf(id, sizeof(id), "%s", box->id);
+    spool_name(mine, started(box, &number)->id, INIT_OUT);
+    say_output(number, INIT_OUT, 0, "words");
+    settle();
+    for (size_t i = 0; i < ARRAY_LEN(stay); i++)
+        close(openat(boxes->spool_dir, stay[i], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    for (size_t i = 0; i < ARRAY_LEN(go); i++) {
+        close(openat(boxes->spool_dir, go[i], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        CHECK(utimensat(boxes->spool_dir, go[i], old, 0) == 0);
+    }
+    CHECK(utimensat(boxes->spool_dir, mine, old, 0) == 0); /* old, and its command is there */
+    for (size_t i = 1; i < ARRAY_LEN(stay); i++)           /* old, and no command's */
+        CHECK(utimensat(boxes->spool_dir, stay[i], old, 0) == 0);
+    again(id);
+    for (size_t i = 0; i < ARRAY_LEN(go); i++)
+        CHECK(faccessat(boxes->spool_dir, go[i], F_OK, 0) < 0);
+    for (size_t i = 0; i < ARRAY_LEN(stay); i++) {
+        CHECK(faccessat(boxes->spool_dir, stay[i], F_OK, 0) == 0);
+        if (strcmp(stay[i], "ends") != 0)
+            CHECK(unlinkat(boxes->spool_dir, stay[i], 0) == 0);
+    }
+    CHECK(faccessat(boxes->spool_dir, mine, F_OK, 0) == 0);
+    down();
 }
 
 TEST(a_number_that_only_an_init_remembers_is_not_used_again)

@@ -124,18 +124,34 @@ struct box_exec *exec_by_number(const struct box *box, uint32_t number)
     return NULL;
 }
 
-void exec_remove_files(struct box_exec *exec)
+#define FILES_OF_TERM (1u << INIT_STREAMS) /* beside a bit for each stream */
+
+unsigned exec_files(const struct box_exec *exec)
 {
-    term_remove_files(exec);
+    unsigned which = exec->spec.tty ? FILES_OF_TERM : 0;
+
+    for (unsigned s = 0; s < INIT_STREAMS; s++)
+        which |= exec->spool[s].made ? 1u << s : 0;
+    return which;
+}
+
+void exec_files_remove(struct boxes *boxes, const char *id, unsigned which)
+{
+    if (which & FILES_OF_TERM)
+        term_remove_files(boxes, id);
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
         char name[SPOOL_NAME_SIZE];
 
-        spool_name(name, exec->id, s);
-        if (exec->spool[s].made && unlinkat(exec->box->boxes->spool_dir, name, 0) < 0 &&
-            errno != ENOENT)
+        spool_name(name, id, s);
+        if (which >> s & 1 && unlinkat(boxes->spool_dir, name, 0) < 0 && errno != ENOENT)
             log_warn("an output file stays", kv_str("file", name),
                      kv_str("error", strerrordesc_np(errno)));
     }
+}
+
+void exec_remove_files(struct box_exec *exec)
+{
+    exec_files_remove(exec->box->boxes, exec->id, exec_files(exec));
 }
 
 /* ---- looking ---- */

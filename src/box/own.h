@@ -410,6 +410,8 @@ must_use int exec_signal_by(struct box_exec *exec, int signal, bool tree, const 
                             struct err *err);
 /* Input that nobody waits for; false: more only after term_room. */
 bool exec_typed(struct box_exec *exec, struct str data);
+unsigned exec_files(const struct box_exec *exec); /* which files it has, for… */
+void exec_files_remove(struct boxes *boxes, const char *id, unsigned which);
 void exec_remove_files(struct box_exec *exec);
 void exec_close_files(struct box_exec *exec);
 
@@ -419,7 +421,7 @@ void term_round(struct box_exec *exec); /* all that has come is told */
 void term_resized(struct box_exec *exec, unsigned rows, unsigned cols);
 void term_ended(struct box_exec *exec); /* and that is stored */
 void term_room(struct box_exec *exec);
-void term_remove_files(struct box_exec *exec);
+void term_remove_files(struct boxes *boxes, const char *id);
 void term_free(struct box_exec *exec);
 
 /* ---- job.c ---- */

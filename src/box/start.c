@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "box/own.h"
 
 #define ARGS_INLINE (INIT_PAYLOAD_MAX - sizeof(struct init_exec))
@@ -228,6 +229,19 @@ static int check_name(const struct box *box, const char *name, struct err *err)
     return 0;
 }
 
+/*
+ * Its row is gone: now its files. The other way round, a kill in between would leave a row that
+ * promises output which is not there; this way it leaves files that nobody asks for.
+ */
+static void forgotten(struct change *change, const struct err *err)
+{
+    if (err)
+        log_error("a command is not forgotten; the next start knows it again",
+                  kv_str("exec", change->exec_id), kv_str("error", err->msg));
+    else
+        exec_files_remove(change->boxes, change->exec_id, (unsigned)(uintptr_t)change->ctx);
+}
+
 /* The oldest ended ones make room. */
 static void forget_oldest(struct box *box)
 {
@@ -242,8 +256,9 @@ static void forget_oldest(struct box *box)
         change->exec = NULL;
         change->write = row_exec_delete;
         change->lazy_ms = box->boxes->hold_ms;
+        change->settled = forgotten;
+        change->ctx = (void *)(uintptr_t)exec_files(exec);
         change_submit(change);
-        exec_remove_files(exec);
         exec_free(exec);
         box->kept--;
     }

@@ -495,15 +495,15 @@ void term_ended(struct box_exec *exec)
     attach_all(term);
 }
 
-void term_remove_files(struct box_exec *exec)
+void term_remove_files(struct boxes *boxes, const char *id)
 {
     static const char *const kinds[] = { "frm", "key", "new" };
 
-    for (size_t i = 0; exec->spec.tty && i < ARRAY_LEN(kinds); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         char name[SPOOL_NAME_SIZE];
 
-        snprintf(name, sizeof(name), "%s.%s", exec->id, kinds[i]);
-        if (unlinkat(exec->box->boxes->spool_dir, name, 0) < 0 && errno != ENOENT)
+        snprintf(name, sizeof(name), "%s.%s", id, kinds[i]);
+        if (unlinkat(boxes->spool_dir, name, 0) < 0 && errno != ENOENT)
             log_warn("a file of a terminal stays", kv_str("file", name),
                      kv_str("error", strerrordesc_np(errno)));
     }

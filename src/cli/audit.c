@@ -103,6 +103,64 @@ const struct command cmd_audit_tail = {
     .run = audit_tail_run,
 };
 
+/* ---- grep ---- */
+
+static bool row_has(const struct json *row, const char *wanted)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json = json_to(&text);
+
+    json_put(&json, row);
+    return memmem(text.data, text.len, wanted, strlen(wanted)) != NULL;
+}
+
+static int audit_grep_run(struct cli *cli, struct err *err)
+{
+    int64_t since, found = 0;
+
+    if (cli_int(cli, "since", 0, 0, &since, err) < 0)
+        return -1;
+    if (!cli->args[0][0])
+        return cli_usage(cli, err, "every row has nothing in it");
+    for (;;) {
+        const struct json *reply;
+        int64_t before = since;
+
+        if (cli_get(cli, &reply, err, "/api/v1/audit?since=%lld&limit=%d", (long long)since,
+                    PAGE_MAX) < 0)
+            return err_wrap(err, "audit");
+        json_each(row, json_get(reply, "items"))
+        {
+            since = MAX(since, json_num(row, "seq", 0));
+            if (!row_has(row, cli->args[0]))
+                continue;
+            put_row(cli, row);
+            found++;
+        }
+        cli_forget(cli);
+        if (cli_flush(cli, err) < 0)
+            return -1;
+        if (since == before)
+            break;
+    }
+    return found ? EXIT_OK : EXIT_ERROR;
+}
+
+static const struct cli_flag audit_grep_flags[] = {
+    { "since", "N", "Only rows after number N" },
+    { 0 },
+};
+
+const struct command cmd_audit_grep = {
+    .name = "audit grep",
+    .args = "TEXT",
+    .help = "Print the rows of the audit log that have this text in them, oldest first.",
+    .more = "The text is looked for in the row as JSON, exactly. Status 1 when no row has it.",
+    .flags = audit_grep_flags,
+    .traits = CMD_REMOTE,
+    .run = audit_grep_run,
+};
+
 /* ---- verify ---- */
 
 struct noted {

@@ -31,8 +31,9 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_task_create, cmd_task_ls, cmd_task_ready, cmd_task_show, cmd_task_claim, cmd_task_assign,
     cmd_task_unassign, cmd_task_move, cmd_task_edit, cmd_task_reviewer, cmd_task_approve,
     cmd_task_request_changes, cmd_task_reviews, cmd_task_comment, cmd_task_comments,
-    cmd_task_proposals, cmd_task_allow, cmd_task_refuse, cmd_board, cmd_lease_take, cmd_lease_ls,
-    cmd_lease_renew, cmd_lease_release, cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
+    cmd_container_create, cmd_session_observe, cmd_audit_grep, cmd_task_proposals, cmd_task_allow,
+    cmd_task_refuse, cmd_board, cmd_lease_take, cmd_lease_ls, cmd_lease_renew, cmd_lease_release,
+    cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
@@ -110,6 +111,7 @@ const struct command *const commands[] = {
     &cmd_event_ls,
     &cmd_event_tail,
     &cmd_audit_tail,
+    &cmd_audit_grep,
     &cmd_audit_verify,
     &cmd_backup,
     &cmd_restore,
@@ -185,6 +187,7 @@ const struct command *const commands[] = {
     &cmd_lease_ls,
     &cmd_lease_renew,
     &cmd_lease_release,
+    &cmd_container_create,
     &cmd_vm_ls,
     &cmd_vm_show,
     &cmd_vm_create,
@@ -200,6 +203,7 @@ const struct command *const commands[] = {
     &cmd_session_attach,
     &cmd_session_tail,
     &cmd_session_screen,
+    &cmd_session_observe,
     &cmd_session_search,
     &cmd_session_record,
     &cmd_session_input,
@@ -253,6 +257,7 @@ const struct alias aliases[] = {
     { "agent exec", "exec" },
     { "agent reprovision", "vm reprovision" },
     { "tui snapshot", "session screen" },
+    { "tui observe", "session observe" },
     { "tui search", "session search" },
     { "tui send", "session input" },
     { "hitl list", "ask ls" },
@@ -260,6 +265,7 @@ const struct alias aliases[] = {
     { "ops get", "operation show" },
     { "ops wait", "operation wait" },
     { "audit-log tail", "audit tail" },
+    { "audit-log grep", "audit grep" },
     { "server start", "serve" },
     { "server status", "health" },
     { "completions", "completion" },

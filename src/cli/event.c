@@ -261,15 +261,98 @@ static const struct cli_flag tail_flags[] = {
     { 0 },
 };
 
+/* ---- by source, type and time, as agentic's command line asks ---- */
+
+/* A number says after which event, and is not for here; "1h" and RFC 3339 say when. */
+static int put_since(struct cli *cli, struct buf *query, struct err *err)
+{
+    const char *text = cli_text(cli, "since");
+    char when[CLOCK_TEXT_SIZE];
+    int64_t at_ms;
+    uint64_t ago;
+
+    if (!text)
+        return 0;
+    if (!clock_parse(str_of(text), &at_ms)) {
+        if (!str_to_ms(str_of(text), &ago) || ago > INT64_MAX / 2)
+            return cli_usage(cli, err,
+                             "--since: \"%s\" is no time, such as 1h or "
+                             "2026-11-15T09:14:07Z, and with --source and --event-type "
+                             "no number counts",
+                             text);
+        at_ms = MAX(clock_wall_ms() - (int64_t)ago, (int64_t)0);
+    }
+    clock_text(at_ms, when);
+    buf_printf(query, "&since=%s", when);
+    return 0;
+}
+
+static void put_told(struct cli *cli, const struct json *event)
+{
+    autobuf struct buf details = { 0 };
+    struct json_out json = json_to(cli->json ? &cli->out : &details);
+
+    if (cli->json) {
+        json_put(&json, event);
+    } else {
+        static const char *const words[] = { "timestamp", "event_type", "vm_name" };
+
+        json_put(&json, json_get(event, "details"));
+        for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+            struct str text = json_text(event, words[i]);
+
+            show_text(&cli->out, text.n ? text : STR("-"));
+            buf_putc(&cli->out, ' ');
+        }
+        show_text(&cli->out, buf_view(&details));
+    }
+    buf_putc(&cli->out, '\n');
+}
+
+static int list_told(struct cli *cli, struct err *err)
+{
+    static const char *const flags[] = { "source", "event-type" }, *const names[] = {
+        "source", "event_type"
+    };
+    autobuf struct buf query = { 0 };
+    const struct json *reply;
+    size_t count = 0;
+
+    if (cli_has(cli, "type") || cli_has(cli, "object"))
+        return cli_usage(cli, err, "--type and --object, or --source and --event-type");
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++)
+        if (cli_has(cli, flags[i]))
+            buf_printf(&query, "&%s=%s", names[i], cli_escape(cli, cli_text(cli, flags[i])));
+    if (put_since(cli, &query, err) < 0)
+        return -1;
+    if (cli_get(cli, &reply, err, "/api/v1/events?include_archived=true&limit=%d%s",
+                EVENTS_WORDS_MAX, buf_cstr(&query)) < 0)
+        return err_wrap(err, "events");
+    const struct json *told = json_get(reply, "events");
+    const struct json **all =
+        arena_alloc(&cli->arena, ((told ? told->count : 0) + 1) * sizeof(*all));
+    json_each(event, told) all[count++] = event;
+    while (count > 0) /* the newest comes first; here it is last */
+        put_told(cli, all[--count]);
+    return EXIT_OK;
+}
+
 static int ls_run(struct cli *cli, struct err *err)
 {
+    uint64_t number;
+    bool when = cli_has(cli, "since") && !str_to_u64(str_of(cli_text(cli, "since")), &number);
+
+    if (when || cli_has(cli, "source") || cli_has(cli, "event-type"))
+        return list_told(cli, err);
     return events(cli, true, err);
 }
 
 static const struct cli_flag ls_flags[] = {
-    { "since", "N", "Those after event N (0: all that are kept)" },
+    { "since", "N|TIME", "Those after event N (0: all that are kept); or after 1h ago, or a time" },
     { "type", "TYPE", "Only these types: token.created, or token.*; a comma list" },
     { "object", "OBJECT", "Only about this object: token/tok…, or token/ for all of a kind" },
+    { "source", "NAME", "Only about this agent, machine or sandbox; the newest 5000" },
+    { "event-type", "TYPE", "Only of this type, likewise" },
     { 0 },
 };
 

@@ -53,7 +53,8 @@ static void put_settings(struct buf *out)
         const char *shown = key->shown ? key->shown : key->otherwise;
 
         conf_flag_name(key, &left);
-        buf_printf(&left, " %s", key->arg);
+        if (key->arg) /* one that is true or false needs none */
+            buf_printf(&left, " %s", key->arg);
         buf_puts(&right, key->help);
         if (key->choices)
             buf_printf(&right, " %s %s.", strstr(key->choices, "..") ? "Range" : "One of",

@@ -5,13 +5,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/show.h"
 #include "cli/attach.h"
 
 #define INPUT_PIECE 65536
+#define OBSERVE_MS 10000   /* how long it is observed, unless said */
+#define OBSERVE_ASK_MS 100 /* how often it is looked at meanwhile */
 
 /* ---- finding ---- */
 
@@ -126,6 +130,78 @@ const struct command cmd_session_screen = {
     .more = "With --json also the cursor, the newest rows above, and whether it asks something.",
     .traits = CMD_REMOTE,
     .run = screen_run,
+};
+
+/* Prints the screen if it is not `shown`: 1. 0: it is. */
+static int print_new(struct cli *cli, const char *id, struct buf *shown, struct err *err)
+{
+    const struct json *reply;
+
+    cli_forget(cli);
+    if (cli_get(cli, &reply, err, "/api/v1/sessions/%s/screen", cli_escape(cli, id)) < 0)
+        return err_wrap(err, "session %s", id);
+    struct str text = json_text(reply, "text");
+    if (shown->len && str_eq(str_from(buf_view(shown), 1), text))
+        return 0;
+    buf_clear(shown);
+    buf_putc(shown, '='); /* an empty screen is something, too */
+    buf_str(shown, text);
+    if (cli->json)
+        (void)cli_put_reply(cli);
+    else
+        put_lines(cli, text);
+    return cli_flush(cli, err) < 0 ? -1 : 1;
+}
+
+/*
+ * It asks ten times a second: what flickers in between is not seen, and the server keeps nothing
+ * for it.
+ */
+static int observe_run(struct cli *cli, struct err *err)
+{
+    int64_t frames, limit, begun = clock_mono_ms();
+    autobuf struct buf shown = { 0 };
+    const struct json *item;
+
+    if (cli_int(cli, "frames", 1, 1, &frames, err) < 0 ||
+        cli_ms(cli, "timeout", OBSERVE_MS, &limit, err) < 0 || find(cli, &item, err) < 0)
+        return -1;
+    struct str found = json_text(item, "session_id");
+    const char *id = arena_memdup0(&cli->arena, found.p, found.n);
+    for (;;) {
+        int printed = print_new(cli, id, &shown, err);
+
+        if (printed < 0)
+            return -1;
+        frames -= printed;
+        if (frames == 0)
+            return EXIT_OK;
+        if (clock_mono_ms() - begun >= limit)
+            break;
+        poll(NULL, 0, OBSERVE_ASK_MS);
+    }
+    if (cli_has(cli, "idle-ok"))
+        return EXIT_OK;
+    return err_set(err, ERR_TIMEOUT, "%s shows nothing else; %lld more were waited for", id,
+                   (long long)frames);
+}
+
+static const struct cli_flag observe_flags[] = {
+    { "frames", "N", "End when it was printed so often (1)" },
+    { "idle-ok", NULL, "It is well when nothing else comes in time" },
+    { 0 },
+};
+
+const struct command cmd_session_observe = {
+    .name = "session observe",
+    .args = "SESSION",
+    .help = "Print what a session shows, and again whenever it shows something else.",
+    .more = "--timeout limits how long (10s); fewer frames until then are status 5, unless "
+            "--idle-ok. --json prints one object for each.",
+    .flags = observe_flags,
+    .traits = CMD_REMOTE,
+    .timeout_ms = CLI_TIMEOUT_MS,
+    .run = observe_run,
 };
 
 static int search_run(struct cli *cli, struct err *err)

@@ -27,6 +27,8 @@ const struct conf_key conf_table[] = {
       "Least important message that is logged." },
     { "log_format", CONF_ENUM, "text", NULL, "text|json", true, "FORMAT",
       "One line of text or one JSON object for each message, on standard error." },
+    { "metrics_enabled", CONF_BOOL, "true", NULL, NULL, true, NULL,
+      "Serve /metrics; 404 without." },
     { "uid_base", CONF_INT, "600000000", NULL, "1000..2000000000", false, "UID",
       "First of the user ids that jailed processes get when started as root; no account may "
       "use them." },

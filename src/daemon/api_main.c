@@ -183,6 +183,7 @@ static void tell_limits(void)
     options->rate_per_second = number("rate_per_second");
     options->rate_burst = number("rate_burst");
     options->event_keep_ms = number("event_keep");
+    options->no_metrics = !conf_bool(server.settings.conf, "metrics_enabled");
 }
 
 /* ---- the link ---- */
@@ -766,6 +767,7 @@ static int prepare(struct err *err)
     }
     swap_in(&loaded);
     close(API_FD_SETTINGS);
+    log_tap(server_log_keep);
     apply();
     OPENSSL_init_ssl(0, NULL); /* reads the system's openssl.cnf */
     if (server.settings.tls_cert.n &&

@@ -310,6 +310,43 @@ int event_page(struct db *db, const char *tenant, int64_t since, unsigned limit,
     return 0;
 }
 
+/* When it happened; -1 with an error. */
+static int64_t time_of(struct db *db, const char *tenant, int64_t seq, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT at_ms FROM event WHERE tenant = $1 AND seq = $2");
+
+    query_text(q, 1, tenant);
+    query_i64(q, 2, seq);
+    int rc = query_step(q, err);
+    if (rc == 0)
+        err_set(err, ERR_INTERNAL, "event %lld of %s is missing from the store", (long long)seq,
+                tenant);
+    return rc > 0 ? query_col_i64(q, 0) : -1;
+}
+
+int event_before(struct db *db, const char *tenant, int64_t at_ms, int64_t *out, struct err *err)
+{
+    struct event_page page = { 0 };
+
+    if (read_tenant(db, tenant, &page, err) < 0)
+        return -1;
+    int64_t before = page.floor - 1, not_before = page.head + 1;
+    while (not_before - before > 1) {
+        int64_t middle = before + (not_before - before) / 2;
+        int64_t happened = time_of(db, tenant, middle, err);
+
+        if (happened < 0)
+            return -1;
+        if (happened < at_ms)
+            before = middle;
+        else
+            not_before = middle;
+    }
+    *out = before;
+    return 0;
+}
+
 bool event_since_parse(struct str text, int64_t *out)
 {
     int64_t since;

@@ -268,6 +268,39 @@ TEST(old_events_go_from_the_floor_up_and_who_asks_for_them_is_told)
     store_close_alone(db);
 }
 
+/* Against a look at every event: times that repeat, gaps between them, a floor above 1. */
+TEST(the_last_event_before_a_time_is_found)
+{
+    struct db *db = fresh();
+    int64_t times[40], at = 1000, got;
+    struct err err = { 0 };
+
+    CHECK_OK(event_before(db, "default", 5, &got, &err), &err);
+    CHECK_INT(got, 0);
+    add(db, (int)ARRAY_LEN(times));
+    sql(db, "DROP TRIGGER event_no_update");
+    for (size_t i = 0; i < ARRAY_LEN(times); i++) {
+        autofree char *set = xprintf("UPDATE event SET at_ms = %lld WHERE seq = %zu",
+                                     (long long)(times[i] = at += test_rand(3)), i + 1);
+        sql(db, set);
+    }
+    for (int floor = 1; floor <= 11; floor += 10) {
+        autofree char *set = xprintf("DELETE FROM event WHERE seq < %d;"
+                                     "UPDATE tenant SET event_floor = %d",
+                                     floor, floor);
+        sql(db, set);
+        for (int64_t ask = 998; ask < at + 3; ask++) {
+            int64_t want = floor - 1;
+
+            for (size_t i = (size_t)floor - 1; i < ARRAY_LEN(times); i++)
+                want = times[i] < ask ? (int64_t)i + 1 : want;
+            CHECK_OK(event_before(db, "default", ask, &got, &err), &err);
+            CHECK_INT(got, want);
+        }
+    }
+    store_close_alone(db);
+}
+
 /* Numbers are moved instead of writing a million rows. */
 TEST(too_many_events_go_too)
 {

@@ -127,6 +127,9 @@ struct event_page {
  */
 must_use int event_page(struct db *db, const char *tenant, int64_t since, unsigned limit,
                         struct event_page *out, struct err *err);
+/* The newest number of an event before `at_ms`, found by halves; floor - 1 when there is none. */
+must_use int event_before(struct db *db, const char *tenant, int64_t at_ms, int64_t *out,
+                          struct err *err);
 void event_list_free(struct event *first);
 struct event *event_copy(const struct event *event); /* gives; event_list_free */
 size_t event_size(const struct event *event);        /* bytes in memory */

@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import threading
 import time
 import uuid
@@ -89,6 +90,22 @@ def test_a_command_runs_and_says_everything_about_itself(server, client):
     assert agent["metrics"]["memory_total_bytes"] > 0 and agent["instance_id"][14] == "7"
     assert client.agent in [a["id"] for a in server.get(AGENTS).json()["agents"]]
     harness.wait_until(lambda: not list((client.dir / "commands").iterdir()), 10, "the client to forget it")
+
+
+@pytest.mark.parametrize("manifest, told", [
+    ({"aiwg_frameworks": [{"name": "sdlc", "providers": ["claude", "x" * 10000, 7]}, {"providers": []}, "no"]},
+     [{"name": "sdlc", "providers": ["claude"]}]),
+    ({"aiwg_frameworks": [{"name": f"f{i}", "providers": ["p"] * 17} for i in range(33)]},
+     [{"name": f"f{i}", "providers": ["p"] * 16} for i in range(32)]),
+    ({"aiwg_frameworks": {"name": "sdlc"}}, []), ("no JSON", []),
+])
+def test_it_says_what_its_loadout_left(server, agent_id, tmp_path, manifest, told):
+    (tmp_path / ".loadout-manifest.json").write_text(json.dumps(manifest) if isinstance(manifest, dict) else manifest)
+    client = Client(server, agent_id, secret_of(server, agent_id), tmp_path, HOME=str(tmp_path)).start()
+    try:
+        assert server.get(f"{AGENTS}/{agent_id}").json().get("aiwg_frameworks", []) == told
+    finally:
+        assert client.stop() == 0, client.log()
 
 
 @pytest.mark.parametrize("wish, code, error, out", [
@@ -352,6 +369,71 @@ def test_commands_of_it_over_agentics_socket(server, client, agent_id):
         rows = server.get("/api/v1/audit?limit=1000").json()["items"]
         rows = [r["action"] for r in rows if r["object"] == f"agent/{agent_id}" and r["outcome"] == "ok"]
         assert rows.count("command.create") == 3 and rows.count("command.signal") == 2, rows
+
+
+def test_sessions_of_it_by_requests(server, client, agent_id):
+    """Made, listed, watched over the socket, killed by name and by id, as those of sandboxes."""
+    sessions = f"{AGENTS}/{agent_id}/sessions"
+    assert server.get(sessions).json() == {"agent_id": agent_id, "sessions": []}
+    reply = server.post(sessions, {"command": "sh", "args": ["-c", 'stty size; echo "$0"; sleep 1000', "a  b"],
+                                   "session_name": "work", "working_dir": "/tmp"})
+    assert reply.status == 200, reply
+    made = reply.json()
+    assert made["session_id"] == made["command_id"] and made["session_name"] == "work" and made["instance_id"]
+    assert made["ws_endpoint"].endswith("/ws")
+    (listed,) = server.get(sessions).json()["sessions"]
+    assert (listed["session_id"], listed["session_name"], listed["session_type"], listed["has_screen"]) == (
+        made["session_id"], "work", "interactive", False)
+    assert listed["created_at_secs"] >= 0
+    (told,) = [s for s in server.get("/api/v1/sessions").json() if s["agent_id"] == agent_id]
+    assert (told["session_id"], told["name"], told["attachment_count"]) == (made["session_id"], "work", 0)
+    with Hub(server, "/ws") as ws:
+        ws.send(made["join_message"])
+        assert ws.take(type="session_attached")["command_id"] == made["command_id"]
+        ws.printed(made["command_id"], "50 220\r\na  b")
+    again = server.post(sessions, {"session_name": "work"})
+    assert again.status == 409 and "work" in again.json()["error"], again
+    shell = server.post(sessions).json()
+    assert re.fullmatch(r"terminal-[0-9a-f]{8}", shell["session_name"])
+    # Without a terminal it is asked to end, with one it is killed.
+    quiet = server.post(f"{AGENTS}/{agent_id}/commands",
+                        {"command": "sleep", "args": ["1000"], "session_name": "quiet"})
+    kinds = {s["session_name"]: s["session_type"] for s in server.get(sessions).json()["sessions"]}
+    assert kinds == {"work": "interactive", "quiet": "headless", shell["session_name"]: "interactive"}
+    for name in ("work", "quiet"):
+        assert server.delete(f"{sessions}/{name}").status == 204
+    assert wait_end(server, agent_id, made["command_id"])["exit_code"] == 137
+    assert wait_end(server, agent_id, quiet.json()["command_id"])["exit_code"] == 143
+    assert server.delete(f"{sessions}/work").status == 404
+    reply = server.delete(f"/api/v1/sessions/{shell['session_id']}?signal=USR1")
+    assert reply.status == 400 and "TERM" in reply.json()["supported"], reply
+    reply = server.delete(f"/api/v1/sessions/{shell['session_id']}?signal=SIGHUP")
+    assert reply.json() == {"session_id": shell["session_id"], "signal": 1, "status": "signaled"}
+    wait_end(server, agent_id, shell["session_id"])
+    assert server.delete(f"/api/v1/sessions/{shell['session_id']}").status == 404
+    actions = [r["action"] for r in server.get("/api/v1/audit?limit=1000").json()["items"]
+               if r["object"] == f"agent/{agent_id}" and r["outcome"] == "ok"]
+    assert [actions.count(a) for a in ("session.create", "session.kill_of", "session.kill")] == [2, 2, 1], actions
+
+
+def test_what_requests_about_its_sessions_are_refused(server, client, agent_id):
+    sessions = f"{AGENTS}/{agent_id}/sessions"
+    for wish, status in (({"session_backend": "screen"}, 501), ({"session_name": "x" * 64}, 400), ({"colour": 1}, 400),
+                         ({"args": ["x" * 131072]}, 400), ({"command": "x" * 131072}, 400),
+                         ({"session_name": "x" * 63, "command": "true"}, 200)):
+        reply = server.post(sessions, wish)
+        assert reply.status == status, (str(wish)[:40], reply)
+        if status != 200:
+            assert isinstance(reply.json()["error"], str)
+    looks = server.post("/api/v1/tokens", {"name": f"looks-{agent_id}", "role": "viewer"}).json()["token"]
+    assert server.post(sessions, {}, token=looks).status == 403
+    assert server.delete(f"{sessions}/main", token=looks).status == 403
+    other = server.post("/api/v1/tokens", {"name": f"o-{agent_id}", "role": "admin", "tenant": "other"}).json()["token"]
+    assert server.get(sessions, token=other).status == 404 and server.post(sessions, {}, token=other).status == 404
+    begun = server.post(sessions, {"command": "sleep", "args": ["1000"], "session_name": "theirs"}).json()
+    assert server.delete(f"/api/v1/sessions/{begun['session_id']}", token=other).status == 404
+    assert [s for s in server.get("/api/v1/sessions", token=other).json() if s["agent_id"] == agent_id] == []
+    assert server.delete(f"{sessions}/theirs").status == 204
 
 
 def test_what_agentics_socket_refuses_of_it(server, client, agent_id):

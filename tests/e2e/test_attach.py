@@ -1,5 +1,6 @@
 """`atoll attach`, `shell` and `terminal`, by somebody at a terminal: a real PTY with the program on it."""
 import fcntl
+import json
 import os
 import pty
 import select
@@ -245,6 +246,23 @@ def test_a_session_from_a_byte_on(server, main):
         desk.until("first")  # no longer on the screen
         desk.type(DETACH)
         assert desk.ended() == 0
+
+
+def test_observing_a_session(server, main):
+    assert "ready>" in server.cli("tui", "observe", "main", check=True).stdout
+    start = time.monotonic()
+    idle = server.cli("session", "observe", "main", "--frames", "2", "--timeout", "300ms")
+    assert idle.returncode == 5 and idle.stdout.count("ready>") == 1 and time.monotonic() - start >= 0.3, idle
+    idle = server.cli("session", "observe", "main", "--frames", "2", "--timeout", "300ms", "--idle-ok")
+    assert idle.returncode == 0 and idle.stdout.count("ready>") == 1, idle
+    watch = subprocess.Popen([server.binary, "session", "observe", "main", "--frames", "2", "--timeout", "60s",
+                              "--json", "--state", str(server.state)], stdout=subprocess.PIPE, text=True)
+    first = json.loads(watch.stdout.readline())["text"]
+    server.cli("session", "input", "main", "--text", ": seen", check=True)
+    assert json.loads(watch.stdout.readline())["text"] != first  # perhaps not all of it yet
+    assert watch.wait(20 * harness.SLOW) == 0 and watch.stdout.read() == ""
+    assert server.cli("session", "observe", "nobody").returncode == 2
+    assert server.cli("session", "observe", "main", "--frames", "0").returncode == 64
 
 
 def test_typing_into_a_session(server, box, main, tmp_path):

@@ -67,7 +67,7 @@ POLICY = {
     **{f"tree.{verb}": PEOPLE | {"agent"} for verb in ("read", "manifest")},
     "tree.write": STEER | {"agent"},
     "login.link": PEOPLE, "login.session": PEOPLE, "login.tenant": PEOPLE, "tenant.list": PEOPLE,
-    "login.end": PEOPLE,
+    "login.end": PEOPLE, "log.read": {"admin"}, "event.post": STEER,
     **{f"hub.{what}": PEOPLE | {"agent"} for what in (
         "list_agents", "read_agent", "read_revocation", "list_revocations", "read_checkpoint", "list_capabilities",
         "match_capability", "read_autonomy", "read_graph", "read_history", "read_thread", "read_inbox", "list_channels",

@@ -340,6 +340,11 @@ def test_audit_tail_shows_who_did_what(server):
     assert any(row["action"] == "token.create" and row["outcome"] == "ok" for row in rows)
     assert len(rows) <= 20
     last = rows[-1]["seq"]
+    found = server.cli("audit-log", "grep", rows[-1]["request_id"], "--json", check=True).stdout
+    assert [json.loads(x)["seq"] for x in found.splitlines()] == [rows[-1]["seq"]]
+    nothing = server.cli("audit", "grep", "no row has this text in it")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert server.cli("audit", "grep", "").returncode == 64
     server.cli("token", "revoke", name, check=True)
     after = server.cli("audit", "tail", "--since", str(last), check=True).stdout
     assert "token.revoke" in after

@@ -49,6 +49,20 @@ def test_without_hosts_it_has_agentboxes_own(server, make):
         assert verdict(server, "hosts-two", f"https://{url}/") == "deny", url
 
 
+def test_a_session_can_ask_for_no_hosts(server, make):
+    agent = server.new_token("agent")["token"]
+    for name, token in (("hosts-none", "admin"), ("hosts-none-too", agent)):
+        told = make(name, token=token, noHosts=True)
+        assert "allowedHosts" not in told or told["allowedHosts"] == []
+        assert server.get(f"{BOXES}/{name}").json()["egress"]["mode"] == "deny"
+        for url in ("any.pypi.org", "github.com", "example.org"):
+            assert verdict(server, name, f"https://{url}/") == "deny", url
+        pip = server.post(f"{SERVICE}/PipInstall", {"sessionId": name, "packages": ["x"]}).json()
+        assert pip["exitCode"] == -1 and "pip install requires" in pip["stderr"], pip
+    both = server.post(f"{SERVICE}/CreateSession", {"sessionId": "hosts-both", "noHosts": True, "allowedHosts": ["a"]})
+    assert both.status == 400 and both.json()["code"] == "invalid_argument", both
+
+
 def test_an_agent_cannot_allow_what_operators_do_not(server, make):
     agent = server.new_token("agent")["token"]
     told = make("hosts-three", token=agent, allowedHosts=["a.example"])

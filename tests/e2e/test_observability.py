@@ -1,6 +1,7 @@
 """Logs, metrics, health, request ids, traces: what an operator looks at must move and must not lie."""
 import json
 import re
+import signal
 import time
 
 import harness
@@ -219,3 +220,49 @@ def test_limits_are_those_that_hold(server, start_server):
     assert told["the server", "sandboxes_max"]["setting"] == "sandboxes_max"
     other = start_server(args=["--sandboxes-max", "7"])
     assert {one["name"]: one["most"] for one in other.get("/api/v1/limits").json()["items"]}["sandboxes_max"] == 7
+
+
+# ---- what can be switched off, and what was logged ----
+
+def test_metrics_can_be_switched_off(start_server, tmp_path):
+    conf = tmp_path / "atoll.conf"
+    conf.write_text("metrics_enabled = false\n")
+    server = start_server(args=["--config", str(conf)])
+    reply = server.get("/metrics")
+    assert reply.status == 404 and reply.headers["content-type"].startswith("text/plain"), reply
+    conf.write_text("metrics_enabled = true\n")
+    server.process.send_signal(signal.SIGHUP)
+    harness.wait_until(lambda: server.get("/metrics").status == 200, 20, "the settings again")
+    assert total(metrics(server), "atoll_api_calls_total") > 0
+
+
+def test_the_log_of_the_server_can_be_asked_for(start_server):
+    server = start_server(args=["--log-level", "debug"])
+    mark = "seen-in-the-log"
+    server.get("/api/v1/whoami", headers={"X-Request-Id": mark})
+    logs = server.get("/api/v1/logs").json()["logs"]
+    assert 0 < len(logs) <= 200 and set(logs[0]) == {"timestamp", "level", "target", "message"}
+    assert [line["timestamp"] for line in logs] == sorted((line["timestamp"] for line in logs), reverse=True)
+    (line,) = [line for line in logs if mark in line["message"]]
+    assert line["target"] == "api" and line["level"] in ("debug", "info")
+    since = line["timestamp"]
+    newer = server.get(f"/api/v1/logs?since={since}").json()["logs"]
+    assert newer and all(other["timestamp"] >= since for other in newer) and len(newer) < len(logs) + 5
+    assert server.get("/api/v1/logs?since=2999-01-01T00:00:00Z").json() == {"logs": []}
+    assert len(server.get("/api/v1/logs?limit=1").json()["logs"]) == 1
+    for query in ("limit=0", "limit=2001", "since=yesterday", "since=12"):
+        reply = server.get(f"/api/v1/logs?{query}")
+        assert reply.status == 400 and isinstance(reply.json()["error"], str), reply
+    for _ in range(2100):
+        server.get("/api/v1/health/live")
+    logs = server.get("/api/v1/logs?limit=2000").json()["logs"]
+    assert len(logs) == 2000 and not any(mark in line["message"] for line in logs)
+
+
+def test_only_who_runs_the_server_reads_its_log(server):
+    made = {role: server.post("/api/v1/tokens", {"name": f"log-{role}", "role": role, **more}).json()["token"]
+            for role, more in (("operator", {}), ("viewer", {}))}
+    for token in made.values():
+        assert server.get("/api/v1/logs", token=token).status == 403
+    other = server.post("/api/v1/tokens", {"name": "log-other", "role": "admin", "tenant": "other"}).json()["token"]
+    assert server.get("/api/v1/logs", token=other).status == 403

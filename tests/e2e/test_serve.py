@@ -422,6 +422,7 @@ def test_a_port_in_use_is_named(server):
     (["--no-such-flag"], "no-such-flag"),
     (["--listen", "example.org:80"], "example.org"),
     (["--log-level", "loud"], "log_level"),
+    (["--metrics-enabled=perhaps"], "metrics_enabled"),
     (["--listen", "https://127.0.0.1:0"], "tls_cert"),
     (["--auth", "open", "--listen", "0.0.0.0:0"], "auth"),
     (["stray"], "stray"),

@@ -74,6 +74,30 @@ def test_stop_and_start(vms):
     assert vms.delete(f"{VMS}/agent-two").json() == {"deleted": True, "name": "agent-two", "disk_deleted": True}
 
 
+@pytest.mark.parametrize("path", [VMS + "/agent-kept?delete_disk=false&force=true",
+                                  "/api/v1/agents/agent-kept?delete_disk=false"])
+def test_a_disk_that_is_to_stay_does(vms, path):
+    box = make(vms, "agent-kept")["result"]["vm"]["sandbox_id"]
+    if vms.get(f"/api/v1/sandboxes/{box}").json()["storage"] != "disk":
+        pytest.skip("no disks on this machine")
+    execs = "/api/v1/sandboxes/{}/execs?wait=10000"
+    assert vms.post(execs.format(box), {"command": "echo precious > ~/file"}).json()["exit_code"] == 0
+    assert vms.delete(path.replace("=false", "=perhaps")).status == 400
+    reply = vms.delete(path).json()
+    assert (reply["deleted"], reply["name"], reply["disk_deleted"]) == (True, "agent-kept", False), reply
+    assert vms.get(f"{VMS}/agent-kept").status == 404
+    again = vms.post("/api/v1/sandboxes", {"from_snapshot": reply["snapshot"]}).json()["id"]
+    assert vms.post(execs.format(again), {"command": "cat ~/file"}).json()["output"] == "precious\n"
+    assert vms.delete(f"/api/v1/sandboxes/{again}").status == 200
+    assert vms.delete(f"/api/v1/snapshots/{reply['snapshot']}").status == 200
+
+
+def test_a_disk_that_is_not_there_is_not_said_to_stay(vms):
+    box = vms.post("/api/v1/sandboxes", {"name": "agent-mem", "storage": "memory"}).json()["id"]
+    assert vms.delete("/api/v1/agents/agent-mem?delete_disk=false").status == 409
+    assert vms.get(f"/api/v1/sandboxes/{box}").json()["state"] == "running"
+
+
 def operation(server, path, body=None, field=None, **kw):
     """The end of what was answered 202, and how far it was seen to be on the way."""
     reply = server.post(path, body, **kw)
@@ -337,6 +361,17 @@ def test_a_container_of_an_image(vms, tmp_path):
     assert [e["type"] for e in events] == ["container.created", "container.removed"]
     made = [r for r in vms.get("/api/v1/audit?limit=1000").json()["items"] if r["action"] == "container.create"]
     assert len([r for r in made if r["outcome"] == "ok"]) == 2, made
+    told = json.loads(vms.cli("container", "create", "third", "--image", "small", "-e", "A=x=y", "--json", "--",
+                              "/bin/sh", "-c", 'echo "$A" "$0"', "a  b", check=True).stdout)
+    assert told["status"] == "running"
+    path = f"/api/v1/sandboxes/third/execs/{told['command_id']}"
+    assert vms.get(path + "?wait=10000").json()["exit_code"] == 0
+    assert vms.get(path + "/output").body == b"x=y a  b\n"
+    assert vms.cli("container", "create", "third", "--image", "small").returncode == 3
+    assert vms.cli("container", "create", "fourth", "--image", "none").returncode == 2
+    for wrong in (("fourth",), ("fourth", "--image", "small", "-e", "A"), ("fourth", "--image", "small", "-e", "=A")):
+        assert vms.cli("container", "create", *wrong).returncode == 64, wrong
+    assert vms.delete(f"{CONTAINERS}/third").status == 200
     assert vms.delete(f"{CONTAINERS}/boxed").status == 200
     assert vms.delete("/api/v1/images/small").status == 200
 

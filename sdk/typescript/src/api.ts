@@ -120,7 +120,7 @@ export class Api extends Caller {
         return this.json(operations["whoami.read"], {}, {}, undefined, options);
     }
 
-    /** Prometheus text. */
+    /** Prometheus text; 404 with the setting metrics_enabled = false. */
     metricsRead(options?: Options): Promise<Answer> {
         return this.stream(operations["metrics.read"], {}, {}, undefined, options);
     }
@@ -158,14 +158,16 @@ export class Api extends Caller {
     }
 
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
-     *  live. */
+     *  live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
+     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. */
     eventRead(query: { since?: number; limit?: number; type?: string; object?: string },
         options?: Options): Promise<unknown> {
         return this.json(operations["event.read"], {}, query, undefined, options);
     }
 
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
-     *  live. */
+     *  live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
+     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. */
     eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
         options?: Options): Promise<Answer> {
         return this.stream(operations["event.stream"], {}, query, undefined, options);

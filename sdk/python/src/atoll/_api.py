@@ -119,7 +119,7 @@ class Api(Caller):
         return self._json(OPERATIONS["whoami.read"], {}, {}, None, models.Whoami, options)
 
     def metrics_read(self, *, options: Optional[Options] = None) -> Stream:
-        """Prometheus text."""
+        """Prometheus text; 404 with the setting metrics_enabled = false."""
         return self.send(OPERATIONS["metrics.read"], {}, {}, None, options)
 
     def doctor_read(self, *, options: Optional[Options] = None) -> Any:
@@ -157,14 +157,16 @@ class Api(Caller):
     def event_read(self, *, since: Optional[int] = None, limit: Optional[int] = None, type: Optional[str] = None,
                    object: Optional[str] = None, options: Optional[Options] = None) -> Any:
         """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
-        on live."""
+        on live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
+        question and gets its answer: `{events, total_count, last_event_id}`, the newest first."""
         return self._any(OPERATIONS["event.read"], {},
                          {"since": since, "limit": limit, "type": type, "object": object}, None, options)
 
     def event_stream(self, *, since: Optional[int] = None, limit: Optional[int] = None, type: Optional[str] = None,
                      object: Optional[str] = None, options: Optional[Options] = None) -> Stream:
         """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
-        on live."""
+        on live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
+        question and gets its answer: `{events, total_count, last_event_id}`, the newest first."""
         return self.send(OPERATIONS["event.stream"], {},
                          {"since": since, "limit": limit, "type": type, "object": object}, None, options)
 
