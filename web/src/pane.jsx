@@ -9,7 +9,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { api, fromBase64, get, hangUp, pause, socket } from "./api.js";
 import { leave, mayUse } from "./state.js";
-import { copyText, makeTerminal } from "./xterm.js";
+import { copyText, makeTerminal, resizeTerminal } from "./xterm.js";
 import { toast } from "./ui.jsx";
 
 const WHOLE_MAX = 4 << 20,
@@ -99,7 +99,7 @@ export function Pane({ box, terminal, title }) {
 
         const resize = (rows, cols) => {
             known = { rows, cols };
-            term.write("", () => term.resize(cols, rows));
+            term.write("", () => resizeTerminal(term, cols, rows));
         };
         const message = (told) => {
             if (told.type === "hello") {
