@@ -252,6 +252,31 @@ def test_files(server, page, box, tmp_path):
                        WAIT, "the upload")
     assert server.get(f"{BOXES}/{box}/files?path=from%20desk.txt").body == b"dropped"
 
+    # A folder with all that is in it; the tree shows it in place, and follows it.
+    folder = tmp_path / "hull"
+    (folder / "deck" / "empty").mkdir(parents=True)
+    (folder / "deck" / "mast.txt").write_text("tall")
+    at = page.where("document.querySelector('.drop')")
+    for kind in ("dragEnter", "dragOver", "drop"):
+        page.call("Input.dispatchDragEvent", type=kind, **at,
+                  data={"items": [], "files": [str(folder)], "dragOperationsMask": 1})
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files?path=hull/deck/mast.txt").body == b"tall",
+                       WAIT, "the folder")
+    assert server.get(f"{BOXES}/{box}/files/stat?path=hull/deck/empty").json()["type"] == "directory"
+    for name in ("hull", "deck"):
+        page.click(f"document.querySelector('[aria-label=\"What is in {name}\"]')")
+        page.wait(f"document.querySelector('.branch[aria-label=\"{name}\"]')", WAIT)
+    inside = "document.querySelector('.branch[aria-label=deck]')"
+    says(page, "mast.txt", inside)
+    server.request("PUT", f"{BOXES}/{box}/files?path=hull/deck/sail.txt", body=b"set")
+    says(page, "sail.txt", inside)
+    page.picture("tree.png")
+    page.click(f"[...{inside}.querySelectorAll('.row')].find((r) => r.innerText.includes('mast.txt'))")
+    page.wait("document.querySelector('textarea.edit')?.value === 'tall'", WAIT)
+    assert page.run("document.querySelectorAll('.branch').length") == 2, "what is open stays open"
+    page.click("document.querySelector('[aria-label=\"What is in hull\"]')")
+    page.wait("!document.querySelector('.branch')", WAIT)
+
     # Downloads, as the browser makes them.
     page.browser.send(None, "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     page.click("[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('raw.bin'))")
