@@ -166,6 +166,11 @@ def test_a_phone_in_both_schemes(server, page, evil):
             assert max(wide) <= 360, (path, wide, page.run("""[...document.querySelectorAll('main *')].filter((e) =>
                 e.getBoundingClientRect().right > 360 && !e.closest('.sideways, .scroll, .tabs')).map((e) =>
                 e.outerHTML.slice(0, 100)).slice(0, 3)"""))
+            # Which tab it is, is in sight; and of a question, all that is decided about.
+            tab = page.run("""[...document.querySelectorAll('.tabs [aria-current]')].map((e) =>
+                [e.getBoundingClientRect().left, e.getBoundingClientRect().right])[0] ?? [0, 0]""")
+            assert 0 <= tab[0] and tab[1] <= 360, (path, tab)
+            assert page.run("[...document.querySelectorAll('.hash')].every((e) => e.scrollWidth <= e.clientWidth)")
         grounds = set()
         for scheme in ("light", "dark"):
             page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

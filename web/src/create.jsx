@@ -119,17 +119,6 @@ const groups = (have) => [
     [
         "Start and end",
         [
-            {
-                name: "warm",
-                label: "Start",
-                options: [
-                    ["", "as usual (warm, if one fits)"],
-                    ["warm", "warm: one that stands ready, if it fits"],
-                    ["cold", "cold: made anew"],
-                ],
-                read: (text) => text === "warm",
-                help: readyOnes(have.pools),
-            },
             { name: "ttl_ms", label: "Deleted after", read: asTime, placeholder: "never", help: "30m, 2h, 1d" },
             { name: "idle.after_ms", label: "When idle for", read: asTime, placeholder: "never" },
             {
@@ -141,6 +130,17 @@ const groups = (have) => [
                     ["stop", "stopped"],
                     ["delete", "deleted"],
                 ],
+            },
+            {
+                name: "warm",
+                label: "Start",
+                options: [
+                    ["", "as usual (warm, if one fits)"],
+                    ["warm", "warm: one that stands ready, if it fits"],
+                    ["cold", "cold: made anew"],
+                ],
+                read: (text) => text === "warm",
+                help: readyOnes(have.pools),
             },
         ],
     ],
