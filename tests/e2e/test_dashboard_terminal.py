@@ -94,6 +94,93 @@ def test_two_people_at_one_terminal(server, chromium, page, box):
     other.open("about:blank")
 
 
+# What a page types: bytes that it sends over a socket of a terminal.
+TYPED = """window.typed = []; { const send = WebSocket.prototype.send; WebSocket.prototype.send = function (data) {
+    if (this.url.includes('/terminals/') && typeof data !== 'string') window.typed.push([...data]);
+    return send.call(this, data); }; }"""
+
+
+def test_who_watches_sends_nothing(server, chromium, page, box):
+    """Not even what the server would refuse: somebody else's control, and a role that never has it."""
+    terminal = new_terminal(server, box, "exec cat -v")
+    path = f"sandboxes/{box}/terminals/{terminal}"
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    looker = server.post("/api/v1/login-links", token=server.new_token("viewer")["token"]).json()["url_path"]
+    for link in (None, looker):
+        other = chromium.page()
+        other.call("Page.addScriptToEvaluateOnNewDocument", source=TYPED)
+        dash.login(server, other, link=link)
+        go(other, path)
+        pane(other)
+        other.run("document.querySelector('.xterm-helper-textarea').focus()")
+        other.type("not from here")
+        other.press("Enter")
+        says(other, "you may only watch" if link else "somebody else types")
+        assert other.run("[window.typed, document.querySelectorAll('.toast').length]") == [[], 0]
+        if link:
+            assert not other.run(f"!!({dash.named('Take control')})"), "there is no way to what they may not do"
+        else:
+            click(other, "Take control")
+            says(other, "you type")
+            other.type("from here")
+            other.press("Enter")
+            shows(other, "from here\nfrom here")  # typed, and come back from cat
+            assert other.run("window.typed.length") > 0
+            click(other, "Release")
+        other.open("about:blank")
+    shows(page, "from here")
+    assert "not from" not in page.run(SHOWN)
+
+
+def test_what_was_asked_before_is_not_answered_again(server, page, box):
+    """A program asks its terminal; whoever was there answered, and a replay of the question is no question."""
+    program = ("stty -echo -icanon min 1; printf '\\033[6n'; head -c 6 | cat -v; echo; read x; "
+               "printf '\\033[c'; head -c 7 | cat -v; echo; cat -v")
+    terminal = new_terminal(server, box, program)
+    screen = f"{BOXES}/{box}/terminals/{terminal}/screen?format=text"
+    harness.wait_until(lambda: b"^[[1;1R" in server.get(screen).body, WAIT, "the server's own answer")
+    path = f"sandboxes/{box}/terminals/{terminal}"
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    shows(page, "^[[1;1R")
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.press("Enter")
+    shows(page, "^[[?1;2c")  # asked now, and answered by the terminal that is there
+    # Seen from the beginning again; whatever had been answered would come back from cat before this does.
+    go(page, "sandboxes")
+    page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    shows(page, "^[[?1;2c")
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.type("over")
+    shows(page, "over")
+    assert page.run(SHOWN).split() == ["^[[1;1R", "^[[?1;2c", "over"]
+
+
+SOCKETS = """window.sockets = []; window.WebSocket = class extends WebSocket { constructor(...args) { super(...args);
+    if (String(args[0]).includes('/terminals/')) window.sockets.push(this); } };"""
+
+
+def test_what_is_asked_right_behind_a_replay_is_answered(server, chromium, box):
+    """In one message: the end of what was printed before, with a question in it, and a question of now."""
+    terminal = new_terminal(server, box, "stty -echo; exec cat")
+    page = chromium.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=SOCKETS + TYPED)
+    dash.login(server, page, f"sandboxes/{box}/terminals/{terminal}")
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    page.wait("document.querySelector('.xtermplace').atollPane.position === 0", WAIT)
+    page.run("""(() => { const to = window.sockets.at(-1), bytes = new TextEncoder().encode('\\x1b[6nA\\x1b[c');
+        to.onmessage({ data: JSON.stringify({ type: 'hello', role: 'controller', reason: 'asked', position: 0, end: 5,
+            rows: 24, cols: 80 }) });
+        to.onmessage({ data: bytes.buffer }); })()""")
+    shows(page, "A")
+    page.wait("window.typed.length", WAIT)
+    assert page.run("window.typed.map((t) => String.fromCharCode(...t))") == ["\x1b[?1;2c"]
+    page.open("about:blank")
+
+
 def test_two_panes_side_by_side(server, page, box):
     one, two = (new_terminal(server, box, f"echo pane-{n}; exec sh", name=f"pane-{n}") for n in "ab")
     go(page, f"sandboxes/{box}/terminals/{one}")
