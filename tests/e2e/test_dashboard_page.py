@@ -2,6 +2,7 @@
 smooth, several people see the same, and a server that was killed leaves no gap."""
 import json
 import os
+import re
 import signal
 import time
 import urllib.parse
@@ -80,6 +81,15 @@ def test_hostile_text_is_text_in_every_view(server, page, evil):
     page.press("Escape")
     blocked = [one for one in page.complaints() if "Content Security Policy" in one or "Refused" in one]
     assert blocked == [], "had the policy to stop anything, it had got that far"
+
+
+def test_nothing_in_the_page_takes_markup():
+    """What makes elements or code of a text is not used at all, so that no text has to be trusted."""
+    ways = re.compile(r"dangerouslySetInnerHTML|(inner|outer)HTML|insertAdjacentHTML|setHTML|document\.write|"
+                      r"createContextualFragment|DOMParser|srcdoc|\beval\b|new Function|\bon\w+=\"")
+    found = [f"{path.name}: {line.strip()}" for path in (harness.ROOT / "web" / "src").iterdir()
+             if path.suffix in (".js", ".jsx") for line in path.read_text().splitlines() if ways.search(line)]
+    assert found == []
 
 
 # ---- without a mouse, without eyes ----
