@@ -18,8 +18,8 @@ def chromium():
     return browser.Browser()
 
 
-def login(server, page, path=""):
-    page.open(server.url + server.post("/api/v1/login-links").json()["url_path"])
+def login(server, page, path="", link=None):
+    page.open(server.url + (link or server.post("/api/v1/login-links").json()["url_path"]))
     page.wait("document.querySelector('header [role=status]')?.innerText === 'Live'", WAIT)
     page.wait("document.querySelector('main')", WAIT)
     if path:

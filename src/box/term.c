@@ -156,7 +156,7 @@ static int load_log(struct box_term *term, struct err *err)
         return 0;
     if (read_record(term, term->frames - 1, &last, err) < 0)
         return -1;
-    term->logged = MIN(record_end(&last), printed(term));
+    term->logged = term->answered = MIN(record_end(&last), printed(term));
     if (last.rows && last.cols) {
         term->rows = last.rows;
         term->cols = last.cols;
@@ -346,12 +346,11 @@ static int rebuild(struct box_term *term, struct err *err)
             screen_resize(term->screen, frame.rows, frame.cols);
         else if (frame.kind == TERM_OUTPUT && feed_kept(term, frame.to, err) < 0)
             return -1;
+        if (term->seen <= term->answered)
+            screen_replies_clear(term->screen);
     }
     screen_resize(term->screen, term->rows, term->cols);
-    if (feed_kept(term, printed(term), err) < 0)
-        return -1;
-    screen_replies_clear(term->screen); /* they were given long ago */
-    return 0;
+    return feed_kept(term, printed(term), err);
 }
 
 static int need_screen(struct box_term *term, struct err *err)
@@ -404,6 +403,7 @@ struct box_term *box_exec_term(struct box_exec *exec)
                   kv_str("error", err.msg));
         term->log = SPOOL_NONE;
         term->frames = 0;
+        term->answered = printed(term);
     }
     return term;
 }
@@ -424,14 +424,18 @@ void term_size(const struct box_term *term, unsigned *rows, unsigned *cols)
     *cols = term->cols;
 }
 
-/* Programs ask their terminal what it is; while nobody's is there, ours answers. */
+/*
+ * Programs ask their terminal what it is. Whoever may type has one that answers; those who watch
+ * have none that is listened to. While there is nobody, ours answers.
+ */
 static void answer(struct box_term *term)
 {
     struct str replies = screen_replies(term->screen);
 
+    term->answered = term->seen;
     if (!replies.n)
         return;
-    if (!term->viewers)
+    if (!term->controllers)
         exec_typed(term->exec, replies);
     screen_replies_clear(term->screen);
 }

@@ -25,6 +25,7 @@ struct box_term {
 
     struct screen *screen; /* NULL: not built */
     uint64_t seen;         /* its position */
+    uint64_t answered;     /* what was asked before here needs no answer any more */
     uint64_t key_at;       /* of the keyframe that is kept */
     bool key_made;
     struct timer drop; /* of the screen of one that has ended */

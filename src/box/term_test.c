@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "box/box_rig.h"
+#include "box/term_own.h"
 #include "term/screen.h"
 
 /* ---- a watcher that writes down what it is told ---- */
@@ -598,6 +599,42 @@ TEST(after_a_restart_frames_sizes_and_screen_are_as_they_were)
     join_at(&witness, exec, ATTACH_FRAME, 0);
     CHECK_STR(told(&witness), "before [40x10]after");
     leave(&witness);
+    down();
+}
+
+/* What the program was typed since the last look; it takes all of it. */
+static const char *typed(void)
+{
+    static char got[64];
+
+    memset(got, 0, sizeof(got));
+    if (!heard(INIT_STDIN, NULL, got, sizeof(got) - 1))
+        return "";
+    say(INIT_STDIN_ROOM, number, &(struct init_room){ 0 }, sizeof(struct init_room), NULL);
+    turn(10);
+    return got;
+}
+
+TEST(a_program_that_asks_its_terminal_is_answered_once)
+{
+    struct box_exec *exec = plain_terminal();
+    struct box_term *term = box_exec_term(exec);
+    struct witness watcher = witness_new("watcher");
+    struct err err = { 0 };
+
+    print("\033[6n", 0); /* nobody is there, and nothing was printed before */
+    CHECK_STR(typed(), "\033[1;1R");
+    join_as(&watcher, exec, ATTACH_OBSERVER, false);
+    print("ab\033[6n", 4); /* who only watches is not listened to */
+    CHECK_STR(typed(), "\033[1;3R");
+    CHECK_INT(attach_control(&watcher.attach, false, &err), 1);
+    print("\033[6n", 10); /* who types has a terminal that answers */
+    CHECK_STR(typed(), "");
+    leave(&watcher);
+    screen_free(term->screen); /* it is made anew of all that was printed */
+    term->screen = NULL;
+    print("\033[c", 14);
+    CHECK_STR(typed(), "\033[?1;2c");
     down();
 }
 

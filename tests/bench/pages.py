@@ -1,6 +1,8 @@
-"""The dashboard in Chromium: what much of everything costs it beside little of it, and whether an hour of use leaves
-something behind. A step's cost is the processor time of the page's main thread (scripts, styles, layout, paint): more
-than a frame's 16 ms of it is not smooth. In every step all rows in sight are others. A task over 50 ms is long."""
+"""The dashboard in Chromium: how soon there is something to see and how much is fetched for it, what much of everything
+costs it beside little of it, and whether an hour of use leaves something behind. A step's cost is the processor time of
+the page's main thread (scripts, styles, layout, paint): more than a frame's 16 ms of it is not smooth. In every step
+all rows in sight are others. A task over 50 ms is long."""
+import json
 import statistics
 import sys
 import time
@@ -53,6 +55,54 @@ def flood(server, chromium, count):
     page.open("about:blank")
     return cost, longest
 
+
+# ---- the first view ----
+
+# When the first row of the list was drawn, from the moment that the page was asked for.
+DRAWN = """new MutationObserver((_, observer) => { if (!document.querySelector('.boxes .tbody [role=row]')) return;
+    observer.disconnect(); requestAnimationFrame(() => setTimeout(() => { window.drawn = performance.now(); }));
+    }).observe(document, { childList: true, subtree: true });"""
+
+
+def opened(server, chromium, before=""):
+    """Milliseconds until the list is there in a browser that has nothing yet; and the bytes that came for it."""
+    page = chromium.page()
+    dash.login(server, page)
+    page.call("Network.clearBrowserCache")
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=DRAWN + before)
+    page.call("Page.navigate", url="about:blank")
+    since = len(page.browser.events)
+    page.call("Page.navigate", url=server.url + "/")
+    took = page.wait("window.drawn", dash.WAIT)
+    time.sleep(0.3)  # what it still fetches by itself is part of it
+    with page.browser.news:
+        news = [one for one in page.browser.events[since:] if one.get("sessionId") == page.session]
+    size = sum(one["params"]["encodedDataLength"] for one in news if one["method"] == "Network.loadingFinished")
+    page.open("about:blank")
+    return took, size
+
+
+def first(bench):
+    (bench.work / "server").mkdir(mode=0o755, exist_ok=True)
+    server, chromium = rest.start(bench), dash.chromium()
+    try:
+        row = server.post(dash.BOXES, {"name": "first"}).json()
+        rounds = 5 if bench.quick else 15
+        few = [opened(server, chromium) for _ in range(rounds)]
+        lots = [opened(server, chromium, dash.MANY % (json.dumps(row), 5000)) for _ in range(rounds)]
+        bench.figures["first view"] = {"few": few, "many": lots}
+        for what, of in (("first view of the dashboard, nothing cached", few), ("  with 5,000 sandboxes", lots)):
+            took = statistics.median(one[0] for one in of) / 1000
+            bench.row(what, took, None, None, "<= 1 s", took <= 1, "s")
+        size = statistics.median(one[1] for one in few) / 1000
+        bench.row("  all that is fetched for it", size, None, None, "<= 150 kB", size <= 150, "kB")
+        server.delete(f"{dash.BOXES}/{row['id']}")
+    finally:
+        chromium.close()
+        server.stop()
+
+
+# ---- much of everything ----
 
 def smooth(bench):
     (bench.work / "server").mkdir(mode=0o755, exist_ok=True)

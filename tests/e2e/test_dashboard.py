@@ -74,12 +74,19 @@ CREATE = [
     ("Hosts that no rule allows", "ask", "egress.mode", "ask"), ("python", True, "egress.packs", ["python"]),
     ("Allow", "api.example.org\n*.example.net", "egress.allow", ["api.example.org", "*.example.net"]),
     ("Deny", "ads.example.org", "egress.deny", ["ads.example.org"]), ("Project", "reef", "egress.project", "reef"),
+    ("Secrets", "SHORE=TIDE", "egress.secrets", ["SHORE=TIDE"]),
+    ("Headers put in", "api.example.org => X-Key: {secret:TIDE}", "egress.inject",
+     ["api.example.org => X-Key: {secret:TIDE}"]),
+    ("TLS is opened to", "api.example.org", "egress.intercept", ["api.example.org"]),
+    ("Anything may be spoken on 443 to", "git.example.net", "egress.unchecked", ["git.example.net"]),
+    ("Bytes, both ways", "10m", "egress.max_bytes", 10 << 20),
     ("Connections at once", "7", "egress.max_connections", 7), ("A question waits, seconds", "20", "egress.ask_s", 20),
 ]
 
 
 def test_every_field_of_a_new_sandbox_takes_effect(server, page):
     server.post("/api/v1/volumes", {"name": "shells", "bytes": 64 << 20})
+    server.request("PUT", "/api/v1/secrets/TIDE", json={"value": "low-water", "hosts": ["api.example.org"]})
     go(page, "new")
     for label, value, _, _ in CREATE:
         fill(page, label, value)
@@ -94,10 +101,72 @@ def test_every_field_of_a_new_sandbox_takes_effect(server, page):
         assert got == wanted, (label, got)
     assert page.run("location.hash") == f"#/sandboxes/{made['id']}"
     # One field of each kind that no answer shows: what it is inside.
-    done = harness.run_in(server, made["id"], "sh", "-c", "id -u; echo $COLOUR; ls -d /sys/class; ulimit -n")
-    assert done["output"].split() == ["0", "blue", "/sys/class", "333"], done
+    done = harness.run_in(server, made["id"], "sh", "-c", "id -u; echo $COLOUR; ls -d /sys/class; ulimit -n; "
+                          "echo ${SHORE%%-*}")
+    assert done["output"].split() == ["0", "blue", "/sys/class", "333", "atoll"], done
     server.delete(f"{BOXES}/{made['id']}")
     server.delete("/api/v1/volumes/shells")
+    server.delete("/api/v1/secrets/TIDE")
+
+
+def test_the_form_has_every_field_that_there_is(server, page):
+    """Whatever creation learns must be offered, or be named here with the reason why it is not."""
+    kinds = server.get("/api/openapi.json").json()["paths"][BOXES]["post"]["requestBody"]["content"]["application/json"]
+    wish = kinds["schema"]["properties"]
+    wanted = {f"{name}.{inner}" if inner else name for name, of in wish.items() for inner in of.get("properties", [""])}
+    # binds: an open directory, which no browser can hand over. version: of what is changed, and nothing is there yet.
+    wanted -= {"binds", "egress.version"}
+    go(page, "new")
+    page.wait("document.querySelector('form.create')", WAIT)
+    has = set(page.run("[...document.querySelectorAll('form.create [name]')].map((e) => e.name)"))
+    assert (wanted - has, has - wanted) == (set(), {"workspace"})
+    says(page, "atoll run --bind")
+
+
+def test_warm_or_made_anew(server, page):
+    path = "/api/v1/pools/still"
+    server.request("PUT", path, json={"size": 1, "storage": "memory"})
+
+    def pool():
+        return next(one for one in server.get("/api/v1/pools").json()["items"] if one["name"] == "still")
+
+    try:
+        for start, came, taken in (("cold", "cold", 0), ("warm", "warm", 1), ("", "warm", 2)):
+            harness.wait_until(lambda: pool()["ready"] == 1, WAIT, "a warm one")
+            name = f"start-{start or 'usual'}"
+            go(page, "sandboxes")
+            page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+            go(page, "new")
+            says(page, "Ready: ")
+            fill(page, "Name", name)
+            fill(page, "Storage", "memory")
+            fill(page, "Start", start)
+            click(page, "Make it")
+            says(page, f"{name} runs: {came}, in ")
+            server.delete(f"{BOXES}/{name}")
+            assert pool()["taken"] == taken
+    finally:
+        server.request("PUT", path, json={"size": 0})
+
+
+def test_a_folder_becomes_the_workspace(server, page, tmp_path):
+    folder = tmp_path / "project"
+    (folder / "src" / "deep er").mkdir(parents=True)
+    (folder / "top.txt").write_text("top")
+    (folder / "src" / "deep er" / "ünder.bin").write_bytes(b"\x00\xff")
+    go(page, "new")
+    fill(page, "Name", "of-folder")
+    page.wait(field("Workspace"), WAIT)
+    document = page.call("DOM.getDocument")["root"]["nodeId"]
+    node = page.call("DOM.querySelector", nodeId=document, selector="[name=workspace]")["nodeId"]
+    page.call("DOM.setFileInputFiles", files=[str(folder)], nodeId=node)
+    page.wait(field("Workspace") + ".files.length === 2", WAIT)
+    click(page, "Make it")
+    page.wait("location.hash.startsWith('#/sandboxes/sb')", WAIT)
+    done = harness.run_in(server, "of-folder", "sh", "-c", "find . -type f | sort; cat top.txt")
+    assert done["output"] == "./src/deep er/ünder.bin\n./top.txt\ntop", done
+    assert server.get(f"{BOXES}/of-folder/files?path=src/deep%20er/%C3%BCnder.bin").body == b"\x00\xff"
+    server.delete(f"{BOXES}/of-folder")
 
 
 def test_image_template_snapshot_and_nesting(server, page, box):
@@ -138,6 +207,11 @@ def test_what_is_wrong_is_said_where_it_is(server, page):
     click(page, "Make it")
     page.wait("document.querySelector('[role=alert]')?.innerText.startsWith('memory: ')", WAIT)
     assert page.run("document.querySelector('[aria-invalid=true]')?.name") == "memory"
+    fill(page, "Memory", "1g")
+    fill(page, "Allow", "fine.example.org\nno such rule:")
+    click(page, "Make it")
+    page.wait("document.querySelector('[role=alert]')?.innerText.startsWith('egress.allow[1]: ')", WAIT)
+    assert page.run("document.querySelector('[aria-invalid=true]')?.name") == "egress.allow"
     assert len(server.get(BOXES).json()["items"]) == before
 
 
@@ -251,6 +325,31 @@ def test_files(server, page, box, tmp_path):
     harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files?path=raw.bin").body == b"\x00\x01\x02\xff",
                        WAIT, "the upload")
     assert server.get(f"{BOXES}/{box}/files?path=from%20desk.txt").body == b"dropped"
+
+    # A folder with all that is in it; the tree shows it in place, and follows it.
+    folder = tmp_path / "hull"
+    (folder / "deck" / "empty").mkdir(parents=True)
+    (folder / "deck" / "mast.txt").write_text("tall")
+    at = page.where("document.querySelector('.drop')")
+    for kind in ("dragEnter", "dragOver", "drop"):
+        page.call("Input.dispatchDragEvent", type=kind, **at,
+                  data={"items": [], "files": [str(folder)], "dragOperationsMask": 1})
+    harness.wait_until(lambda: server.get(f"{BOXES}/{box}/files?path=hull/deck/mast.txt").body == b"tall",
+                       WAIT, "the folder")
+    assert server.get(f"{BOXES}/{box}/files/stat?path=hull/deck/empty").json()["type"] == "directory"
+    for name in ("hull", "deck"):
+        page.click(f"document.querySelector('[aria-label=\"What is in {name}\"]')")
+        page.wait(f"document.querySelector('.branch[aria-label=\"{name}\"]')", WAIT)
+    inside = "document.querySelector('.branch[aria-label=deck]')"
+    says(page, "mast.txt", inside)
+    server.request("PUT", f"{BOXES}/{box}/files?path=hull/deck/sail.txt", body=b"set")
+    says(page, "sail.txt", inside)
+    page.picture("tree.png")
+    page.click(f"[...{inside}.querySelectorAll('.row')].find((r) => r.innerText.includes('mast.txt'))")
+    page.wait("document.querySelector('textarea.edit')?.value === 'tall'", WAIT)
+    assert page.run("document.querySelectorAll('.branch').length") == 2, "what is open stays open"
+    page.click("document.querySelector('[aria-label=\"What is in hull\"]')")
+    page.wait("!document.querySelector('.branch')", WAIT)
 
     # Downloads, as the browser makes them.
     page.browser.send(None, "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))

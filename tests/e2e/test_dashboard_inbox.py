@@ -101,6 +101,30 @@ def test_what_somebody_else_answers_goes_away(server, page, box):
     page.wait("!document.querySelector('.question')", WAIT)
 
 
+OTHER = """(() => { const real = window.fetch; window.fetch = async (path, ...rest) => {
+    const reply = await real(path, ...rest);
+    if (!String(path).startsWith('/api/v1/asks') || rest[0]?.method !== 'GET') return reply;
+    const text = (await reply.text()).replaceAll(/"hash":"[0-9a-f]{64}"/g, '"hash":"' + 'f'.repeat(64) + '"');
+    return new Response(text, { status: reply.status, headers: reply.headers }); }; })()"""
+
+
+@pytest.mark.parametrize("button", ["Allow once", "Deny"])
+def test_only_what_was_shown_is_decided(server, chromium, page, box, button):
+    """Under the same id there is another action than the page has shown: nothing is decided."""
+    one = ask(server, box, f"other-{button.split()[0].lower()}.example.org")
+    page = chromium.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=OTHER)
+    dash.login(server, page, "questions")
+    says(page, "f" * 64)
+    click(page, button)
+    if button == "Deny":
+        click(page, "Deny", "document.querySelector('dialog')")
+    says(page, "that is not what was asked for", "document.querySelector('.toast')")
+    assert came_of(server, one)["state"] == "pending"
+    page.open("about:blank")
+    assert server.post(f"/api/v1/asks/{one}/decision", {"verdict": "deny"}).status == 200
+
+
 def test_the_audit_log_and_its_chain(server, page, box, tmp_path):
     # Details with everything that a second printing of JSON might change.
     harness.run_in(server, box, "echo", "ünïcode \U0001f41a \"quoted\" \\ \t </script> \u2028")

@@ -2,6 +2,7 @@
 smooth, several people see the same, and a server that was killed leaves no gap."""
 import json
 import os
+import re
 import signal
 import time
 import urllib.parse
@@ -80,6 +81,15 @@ def test_hostile_text_is_text_in_every_view(server, page, evil):
     page.press("Escape")
     blocked = [one for one in page.complaints() if "Content Security Policy" in one or "Refused" in one]
     assert blocked == [], "had the policy to stop anything, it had got that far"
+
+
+def test_nothing_in_the_page_takes_markup():
+    """What makes elements or code of a text is not used at all, so that no text has to be trusted."""
+    ways = re.compile(r"dangerouslySetInnerHTML|(inner|outer)HTML|insertAdjacentHTML|setHTML|document\.write|"
+                      r"createContextualFragment|DOMParser|srcdoc|\beval\b|new Function|\bon\w+=\"")
+    found = [f"{path.name}: {line.strip()}" for path in (harness.ROOT / "web" / "src").iterdir()
+             if path.suffix in (".js", ".jsx") for line in path.read_text().splitlines() if ways.search(line)]
+    assert found == []
 
 
 # ---- without a mouse, without eyes ----
@@ -166,6 +176,11 @@ def test_a_phone_in_both_schemes(server, page, evil):
             assert max(wide) <= 360, (path, wide, page.run("""[...document.querySelectorAll('main *')].filter((e) =>
                 e.getBoundingClientRect().right > 360 && !e.closest('.sideways, .scroll, .tabs')).map((e) =>
                 e.outerHTML.slice(0, 100)).slice(0, 3)"""))
+            # Which tab it is, is in sight; and of a question, all that is decided about.
+            tab = page.run("""[...document.querySelectorAll('.tabs [aria-current]')].map((e) =>
+                [e.getBoundingClientRect().left, e.getBoundingClientRect().right])[0] ?? [0, 0]""")
+            assert 0 <= tab[0] and tab[1] <= 360, (path, tab)
+            assert page.run("[...document.querySelectorAll('.hash')].every((e) => e.scrollWidth <= e.clientWidth)")
         grounds = set()
         for scheme in ("light", "dark"):
             page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

@@ -94,6 +94,93 @@ def test_two_people_at_one_terminal(server, chromium, page, box):
     other.open("about:blank")
 
 
+# What a page types: bytes that it sends over a socket of a terminal.
+TYPED = """window.typed = []; { const send = WebSocket.prototype.send; WebSocket.prototype.send = function (data) {
+    if (this.url.includes('/terminals/') && typeof data !== 'string') window.typed.push([...data]);
+    return send.call(this, data); }; }"""
+
+
+def test_who_watches_sends_nothing(server, chromium, page, box):
+    """Not even what the server would refuse: somebody else's control, and a role that never has it."""
+    terminal = new_terminal(server, box, "exec cat -v")
+    path = f"sandboxes/{box}/terminals/{terminal}"
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    looker = server.post("/api/v1/login-links", token=server.new_token("viewer")["token"]).json()["url_path"]
+    for link in (None, looker):
+        other = chromium.page()
+        other.call("Page.addScriptToEvaluateOnNewDocument", source=TYPED)
+        dash.login(server, other, link=link)
+        go(other, path)
+        pane(other)
+        other.run("document.querySelector('.xterm-helper-textarea').focus()")
+        other.type("not from here")
+        other.press("Enter")
+        says(other, "you may only watch" if link else "somebody else types")
+        assert other.run("[window.typed, document.querySelectorAll('.toast').length]") == [[], 0]
+        if link:
+            assert not other.run(f"!!({dash.named('Take control')})"), "there is no way to what they may not do"
+        else:
+            click(other, "Take control")
+            says(other, "you type")
+            other.type("from here")
+            other.press("Enter")
+            shows(other, "from here\nfrom here")  # typed, and come back from cat
+            assert other.run("window.typed.length") > 0
+            click(other, "Release")
+        other.open("about:blank")
+    shows(page, "from here")
+    assert "not from" not in page.run(SHOWN)
+
+
+def test_what_was_asked_before_is_not_answered_again(server, page, box):
+    """A program asks its terminal; whoever was there answered, and a replay of the question is no question."""
+    program = ("stty -echo -icanon min 1; printf '\\033[6n'; head -c 6 | cat -v; echo; read x; "
+               "printf '\\033[c'; head -c 7 | cat -v; echo; cat -v")
+    terminal = new_terminal(server, box, program)
+    screen = f"{BOXES}/{box}/terminals/{terminal}/screen?format=text"
+    harness.wait_until(lambda: b"^[[1;1R" in server.get(screen).body, WAIT, "the server's own answer")
+    path = f"sandboxes/{box}/terminals/{terminal}"
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    shows(page, "^[[1;1R")
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.press("Enter")
+    shows(page, "^[[?1;2c")  # asked now, and answered by the terminal that is there
+    # Seen from the beginning again; whatever had been answered would come back from cat before this does.
+    go(page, "sandboxes")
+    page.wait("document.querySelector('h1')?.innerText === 'Sandboxes'", WAIT)
+    go(page, path)
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    shows(page, "^[[?1;2c")
+    page.run("document.querySelector('.xterm-helper-textarea').focus()")
+    page.type("over")
+    shows(page, "over")
+    assert page.run(SHOWN).split() == ["^[[1;1R", "^[[?1;2c", "over"]
+
+
+SOCKETS = """window.sockets = []; window.WebSocket = class extends WebSocket { constructor(...args) { super(...args);
+    if (String(args[0]).includes('/terminals/')) window.sockets.push(this); } };"""
+
+
+def test_what_is_asked_right_behind_a_replay_is_answered(server, chromium, box):
+    """In one message: the end of what was printed before, with a question in it, and a question of now."""
+    terminal = new_terminal(server, box, "stty -echo; exec cat")
+    page = chromium.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=SOCKETS + TYPED)
+    dash.login(server, page, f"sandboxes/{box}/terminals/{terminal}")
+    page.wait("document.querySelector('.pane')?.dataset.role === 'controller'", WAIT)
+    page.wait("document.querySelector('.xtermplace').atollPane.position === 0", WAIT)
+    page.run("""(() => { const to = window.sockets.at(-1), bytes = new TextEncoder().encode('\\x1b[6nA\\x1b[c');
+        to.onmessage({ data: JSON.stringify({ type: 'hello', role: 'controller', reason: 'asked', position: 0, end: 5,
+            rows: 24, cols: 80 }) });
+        to.onmessage({ data: bytes.buffer }); })()""")
+    shows(page, "A")
+    page.wait("window.typed.length", WAIT)
+    assert page.run("window.typed.map((t) => String.fromCharCode(...t))") == ["\x1b[?1;2c"]
+    page.open("about:blank")
+
+
 def test_two_panes_side_by_side(server, page, box):
     one, two = (new_terminal(server, box, f"echo pane-{n}; exec sh", name=f"pane-{n}") for n in "ab")
     go(page, f"sandboxes/{box}/terminals/{one}")
@@ -139,16 +226,14 @@ def test_what_is_too_old_is_a_picture_and_said(server, page, box):
 def test_search_copy_and_the_end(server, chromium, page, box):
     terminal = new_terminal(server, box, "seq 1 300; echo needle-in-it; seq 1 200; echo the-end; read x; exit 3")
     go(page, f"sandboxes/{box}/terminals/{terminal}")
-    shows(page, "the-end")  # what still comes would take the selection away, and so would a page that moves
+    shows(page, "the-end")
     chromium.send(None, "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     page.call("Page.bringToFront")
     click(page, "Search")
     fill(page, "Search in the terminal", "needle-in")
     page.press("Enter")
     page.wait("document.querySelector('.xtermplace').atollPane.term.getSelection() === 'needle-in'", WAIT)
-    # At once: the bar takes rows away, and the size that follows from that takes the selection away.
-    page.run("for (const name of ['Next', 'Copy'])"
-             " [...document.querySelectorAll('.pane button')].find((b) => b.innerText === name).click()")
+    click(page, "Copy")
     says(page, "Copied")
     assert page.run("navigator.clipboard.readText()") == "needle-in"
     fill(page, "Search in the terminal", "")
@@ -164,6 +249,69 @@ def test_search_copy_and_the_end(server, chromium, page, box):
     click(page, "End it")
     says(page, "ended by signal 9")
     assert server.get(f"{BOXES}/{box}/terminals/{terminal}").json()["state"] == "exited"
+
+
+TERM = "document.querySelector('.xtermplace').atollPane.term"
+# The first place of a text that no row's end divides, selected as a mouse would.
+SELECT = """(() => { const t = %s, text = %s, b = t.buffer.active;
+    for (let y = 0; y < b.length; y++) {
+        const line = b.getLine(y), at = line.translateToString(true).indexOf(text);
+        if (at < 0) continue;
+        let x = 0; // in cells, of which a wide character has two
+        for (let i = 0; i < at;) { const c = line.getCell(x); i += c.getChars().length || 1; x += c.getWidth(); }
+        t.select(x, y, text.length);
+        return t.getSelection(); } })()"""
+
+
+def window(page, width=0, height=0):
+    """Another size of the window, or its own again; and the terminal's that follows from it."""
+    before = page.run(f"[{TERM}.rows, {TERM}.cols]")
+    if width:
+        page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+    else:
+        page.call("Emulation.clearDeviceMetricsOverride")
+    page.wait(f"{TERM}.rows !== {before[0]} || {TERM}.cols !== {before[1]}", WAIT)
+
+
+def test_a_selection_stays_when_the_size_changes(server, page, box):
+    """Rows come and go, a long line is wrapped anew; what is selected is still the same text."""
+    terminal = new_terminal(server, box, "seq 1 40; printf 'before %060d%060d after\\n' 7 8; seq 1 5; echo the-end; "
+                                         "read x; printf '\\033[?1049h\\033[2J\\033[Hother\\nsecond\\nlast'; "
+                                         "read x; printf '\\033[?1049l%s X-marks\\n' " + 100 * "界" + "; read x")
+    go(page, f"sandboxes/{box}/terminals/{terminal}")
+    shows(page, "the-end")
+    page.wait(f"{TERM}.rows > 24 && {TERM}.cols > 100", WAIT)  # as large as its place
+    selected = f"{TERM}.getSelection()"
+    whole = "before " + "7".zfill(60) + "8".zfill(60) + " after\n1\n2"
+    try:
+        assert page.run(SELECT % (TERM, json.dumps("39"))) == "39"
+        window(page, 1200, 700)
+        assert page.run(selected) == "39"
+        # Over several rows, of which one is wrapped at other places afterwards.
+        assert page.run(f"""(() => {{ const t = {TERM}, b = t.buffer.active;
+            let y = 0; while (!b.getLine(y).translateToString(true).startsWith('before')) y++;
+            let end = y; while (b.getLine(end).translateToString(true) !== '2') end++;
+            t.select(0, y, (end - y) * t.cols + 1); return t.getSelection(); }})()""") == whole
+        window(page, 640, 600)
+        assert page.run(f"{TERM}.cols") < 100 and page.run(selected) == whole
+        window(page)
+        assert page.run(selected) == whole
+        # The other screen is cut, not wrapped: what is still there stays selected, and never something else.
+        page.run("document.querySelector('.xterm-helper-textarea').focus()")
+        page.press("Enter")
+        shows(page, "last")
+        assert page.run(SELECT % (TERM, json.dumps("second"))) == "second"
+        window(page, 640, 600)
+        assert page.run(selected) == "second"
+        # Where wide characters leave cells at the ends of rows, the place is not found again: then nothing is.
+        page.press("Enter")
+        shows(page, "X-marks")
+        for width in (633, 625, 617, 609, 601):
+            assert page.run(SELECT % (TERM, json.dumps("X-marks"))) == "X-marks"
+            window(page, width, 600)
+            assert page.run(selected) in ("X-marks", ""), width
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
 
 
 def test_a_recording_and_its_scrubber(server, page, box):

@@ -151,7 +151,7 @@ export function Agents({ second: chosen }) {
                 <Empty>{agents.value.length ? "None is like that." : "No agent has registered."}</Empty>
             )}
             {list.length > 0 && (
-                <div class="sideways card" tabindex={0} role="region" aria-label="Registry">
+                <div class="sideways card registry" tabindex={0} role="region" aria-label="Registry">
                     <table>
                         <thead>
                             <tr>
@@ -227,7 +227,7 @@ function Row({ one }) {
                     "never"
                 )}
             </td>
-            <td>{number(one.unread ?? 0)}</td>
+            <td class="unread">{number(one.unread ?? 0)}</td>
             <td>
                 {maySteer.value && (
                     <div class="bar">

@@ -5,7 +5,8 @@ import { api, get, post } from "./api.js";
 import { lines, number, parseBytes, parsePairs, parseTime } from "./format.js";
 import { go, route, to } from "./router.js";
 import { boxName, maySteer } from "./state.js";
-import { Failed, Field, toast, useLoad } from "./ui.jsx";
+import { Failed, Field, act, toast, useLoad } from "./ui.jsx";
+import { chosen, uploadAll } from "./upload.js";
 
 const asBytes = (text) => mustBe(parseBytes(text), text, "a size like 512m or 2g");
 const asTime = (text) => mustBe(parseTime(text), text, "a time like 30m or 2h");
@@ -36,6 +37,13 @@ const asFiles = (text) =>
             return { access, path };
         });
 
+// What a warm start would be of; one that fits is taken, whatever its limits.
+function readyOnes(pools) {
+    const some = pools.filter((pool) => pool.ready > 0);
+    const words = ({ ready, image, user, storage }) => `${ready} of ${image ?? "this machine"}, ${user}, ${storage}`;
+    return some.length ? `Ready: ${some.map(words).join("; ")}` : "None stands ready now";
+}
+
 const groups = (have) => [
     [
         "What it is",
@@ -47,6 +55,13 @@ const groups = (have) => [
                 options: [["", "programs of this machine"], ...have.images.map((one) => one.name)],
             },
             { name: "template", label: "Template", options: [["", "none"], ...have.templates.map((one) => one.name)] },
+            { name: "labels", label: "Labels", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
+            { name: "env", label: "Environment", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
+        ],
+    ],
+    [
+        "Files",
+        [
             {
                 name: "from_snapshot",
                 label: "Begin with the files of",
@@ -55,9 +70,33 @@ const groups = (have) => [
                     ...have.snapshots.map((one) => [one.id, `${one.name} of ${boxName(one.sandbox)}`]),
                 ],
             },
-            { name: "user", label: "Commands run as", options: [["", "as usual (agent)"], "agent", "root"] },
-            { name: "labels", label: "Labels", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
-            { name: "env", label: "Environment", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
+            {
+                name: "workspace",
+                label: "Workspace",
+                folder: true,
+                help: "A folder of your computer, copied into /workspace",
+            },
+            {
+                name: "volumes",
+                label: "Volumes",
+                rows: 2,
+                read: asVolumes,
+                placeholder: "NAME /path [ro]",
+                help: have.volumes.length
+                    ? "There are: " + have.volumes.map((one) => one.name || one.id).join(", ")
+                    : "There is none yet",
+            },
+            {
+                name: "storage",
+                label: "Storage",
+                options: [
+                    ["", "as usual"],
+                    ["disk", "disk: stays over stop and start"],
+                    ["memory", "memory: gone at its end"],
+                ],
+            },
+            { name: "disk", label: "Bytes written", read: asBytes, placeholder: "8g" },
+            { name: "inodes", label: "Files (storage memory)", read: asNumber, placeholder: "100000" },
         ],
     ],
     [
@@ -75,21 +114,10 @@ const groups = (have) => [
             { name: "io_ops", label: "Disk operations a second", read: asNumber, placeholder: "no limit" },
             { name: "pids", label: "Processes", read: asNumber, placeholder: "512" },
             { name: "nofile", label: "Open files of each", read: asNumber, placeholder: "1024" },
-            {
-                name: "storage",
-                label: "Storage",
-                options: [
-                    ["", "as usual"],
-                    ["disk", "disk: stays over stop and start"],
-                    ["memory", "memory: gone at its end"],
-                ],
-            },
-            { name: "disk", label: "Bytes written", read: asBytes, placeholder: "8g" },
-            { name: "inodes", label: "Files (storage memory)", read: asNumber, placeholder: "100000" },
         ],
     ],
     [
-        "Lifetime",
+        "Start and end",
         [
             { name: "ttl_ms", label: "Deleted after", read: asTime, placeholder: "never", help: "30m, 2h, 1d" },
             { name: "idle.after_ms", label: "When idle for", read: asTime, placeholder: "never" },
@@ -102,6 +130,17 @@ const groups = (have) => [
                     ["stop", "stopped"],
                     ["delete", "deleted"],
                 ],
+            },
+            {
+                name: "warm",
+                label: "Start",
+                options: [
+                    ["", "as usual (warm, if one fits)"],
+                    ["warm", "warm: one that stands ready, if it fits"],
+                    ["cold", "cold: made anew"],
+                ],
+                read: (text) => text === "warm",
+                help: readyOnes(have.pools),
             },
         ],
     ],
@@ -118,13 +157,7 @@ const groups = (have) => [
                 ],
                 help: "In one word; T0, T2, T4 and vm are not offered here",
             },
-            {
-                name: "nesting",
-                label: "Tools inside may make sandboxes of their own",
-                check: true,
-                help: "Takes Landlock's rules about files and the masks of /proc away",
-            },
-            { name: "sys", label: "A read-only /sys", check: true },
+            { name: "user", label: "Commands run as", options: [["", "as usual (agent)"], "agent", "root"] },
             {
                 name: "files",
                 label: "Commands may open only",
@@ -134,15 +167,12 @@ const groups = (have) => [
                 help: "Besides the standard places; empty for no such rule",
             },
             {
-                name: "volumes",
-                label: "Volumes",
-                rows: 2,
-                read: asVolumes,
-                placeholder: "NAME /path [ro]",
-                help: have.volumes.length
-                    ? "There are: " + have.volumes.map((one) => one.name || one.id).join(", ")
-                    : "There is none yet",
+                name: "nesting",
+                label: "Tools inside may make sandboxes of their own",
+                check: true,
+                help: "Takes Landlock's rules about files and the masks of /proc away",
             },
+            { name: "sys", label: "A read-only /sys", check: true },
         ],
     ],
     [
@@ -175,8 +205,49 @@ const groups = (have) => [
                   ]
                 : []),
             { name: "egress.deny", label: "Deny", rows: 2, read: lines, placeholder: "*.ads.example" },
-            { name: "egress.project", label: "Project", placeholder: "none" },
+            ...(maySteer.value
+                ? [
+                      {
+                          name: "egress.secrets",
+                          label: "Secrets",
+                          rows: 2,
+                          read: lines,
+                          placeholder: "API_KEY\nGH_TOKEN=GITHUB",
+                          help: "Variables whose placeholders are replaced in requests",
+                      },
+                      {
+                          name: "egress.inject",
+                          label: "Headers put in",
+                          rows: 2,
+                          read: lines,
+                          placeholder: "api.example.org => Authorization: Bearer {secret:API_KEY}",
+                      },
+                      {
+                          name: "egress.intercept",
+                          label: "TLS is opened to",
+                          rows: 2,
+                          read: lines,
+                          placeholder: "api.example.org",
+                          help: "So that requests can be judged, too",
+                      },
+                      {
+                          name: "egress.unchecked",
+                          label: "Anything may be spoken on 443 to",
+                          rows: 2,
+                          read: lines,
+                          placeholder: "git.example.org",
+                      },
+                      { name: "egress.project", label: "Project", placeholder: "none" },
+                  ]
+                : []),
             { name: "egress.max_connections", label: "Connections at once", read: asNumber, placeholder: "no limit" },
+            {
+                name: "egress.max_bytes",
+                label: "Bytes, both ways",
+                read: asBytes,
+                placeholder: "no limit",
+                help: "In its whole life",
+            },
             { name: "egress.ask_s", label: "A question waits, seconds", read: asNumber, placeholder: "60" },
         ],
     ],
@@ -186,6 +257,7 @@ const groups = (have) => [
 function wishOf(form, have) {
     const wish = {};
     for (const field of groups(have).flatMap(([, fields]) => fields)) {
+        if (field.folder) continue;
         const text = field.packs ? form.getAll(field.name) : (form.get(field.name) ?? "");
         if (!text.length) continue;
         let value;
@@ -217,8 +289,9 @@ function Pack({ packs, name }) {
 }
 
 function Input({ field, bad }) {
-    const { read: _, check, packs, ...rest } = field;
+    const { read: _, check, packs, folder, ...rest } = field;
     if (packs) return <Pack packs={packs} name={field.name} />;
+    if (folder) return <Field {...rest} type="file" multiple webkitdirectory />;
     if (check)
         return (
             <label class="check">
@@ -237,6 +310,9 @@ function Input({ field, bad }) {
         />
     );
 }
+
+// A folder's own name is not part of where its files go.
+const inFolder = (input) => chosen(input).map(({ path, file }) => ({ path: path.slice(path.indexOf("/") + 1), file }));
 
 const pick = (path) =>
     get(path).then(
@@ -266,7 +342,7 @@ export function Create() {
         };
     }, []);
     const error = useSignal(null),
-        busy = useSignal(false);
+        busy = useSignal("");
     if (have.error)
         return (
             <main id="main" tabindex={-1} class="page">
@@ -282,20 +358,26 @@ export function Create() {
     const submit = async (event) => {
         event.preventDefault();
         error.value = null;
-        busy.value = true;
+        busy.value = "Making it…";
+        const form = event.currentTarget;
         try {
-            const made = await post(api`sandboxes`, wishOf(new FormData(event.currentTarget), have.data));
+            const made = await post(api`sandboxes`, wishOf(new FormData(form), have.data));
             toast(
                 `${made.name || made.id} runs: ${made.start}, in ${number(Math.round(made.create_us / 100) / 10)} ms`,
+            );
+            // It is there, whatever becomes of the copy.
+            await act(() =>
+                uploadAll(api`sandboxes/${made.id}/files`, "/workspace", inFolder(form.workspace), (done, of) => {
+                    busy.value = `Copying ${done + 1} of ${of}…`;
+                }),
             );
             go(to`sandboxes/${made.id}`);
         } catch (refusal) {
             error.value = refusal;
         }
-        busy.value = false;
+        busy.value = "";
     };
-    const warm = have.data.pools.filter((pool) => pool.ready > 0);
-    const field = error.value?.field;
+    const field = error.value?.field?.replace(/\[.*/, ""); // "egress.allow[0]" is said of a line of it
     return (
         <main id="main" tabindex={-1} class="page">
             <form class="create" onSubmit={submit}>
@@ -306,22 +388,17 @@ export function Create() {
                         {fields.map((one) => (
                             <Input key={one.name} field={one} bad={field && one.name.endsWith(field)} />
                         ))}
-                        {title === "Limits" && warm.length > 0 && (
+                        {title === "Files" && (
                             <p class="quiet">
-                                Warm ones stand ready:{" "}
-                                {warm
-                                    .map(({ ready, image, user, storage }) =>
-                                        [`${ready} of ${image ?? "this machine"}`, user, storage].join(", "),
-                                    )
-                                    .join("; ")}
-                                . One that fits is taken, whatever its limits.
+                                A directory of the server's machine is given with <code>atoll run --bind</code> there:
+                                the server opens none by itself.
                             </p>
                         )}
                     </fieldset>
                 ))}
                 {error.value && (
                     <p class="failed" role="alert">
-                        {field ? `${field}: ` : ""}
+                        {field ? `${error.value.field}: ` : ""}
                         {error.value.message}
                     </p>
                 )}
@@ -329,8 +406,8 @@ export function Create() {
                     <a class="button" href={to`sandboxes`}>
                         Cancel
                     </a>
-                    <button type="submit" class="primary" disabled={busy.value}>
-                        {busy.value ? "Making it…" : "Make it"}
+                    <button type="submit" class="primary" disabled={busy.value !== ""}>
+                        {busy.value || "Make it"}
                     </button>
                 </div>
             </form>

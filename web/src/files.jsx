@@ -1,5 +1,5 @@
 /*
- * Files of a sandbox: directories, a look into one file, editing, uploads by drop, downloads.
+ * Files of a sandbox: a tree of directories, a look into one file, editing, uploads by drop, downloads.
  *
  * A path here is percent-encoded from the start, because a name inside may be any bytes; it is decoded
  * only to be shown.
@@ -11,10 +11,12 @@ import { bytes, moment } from "./format.js";
 import { go, route, setQuery } from "./router.js";
 import { mayUse } from "./state.js";
 import { Empty, Failed, act, ask, confirm, toast, useLoad } from "./ui.jsx";
+import { chosen, dropped, uploadAll } from "./upload.js";
 
 const TEXT_MAX = 1 << 20,
     IMAGE_MAX = 4 << 20,
-    PAGE = 1000;
+    PAGE = 1000,
+    LOOK_MS = 150;
 const encodeBytes = (raw) => [...raw].map((byte) => "%" + byte.toString(16).padStart(2, "0")).join("");
 const partOf = (file) =>
     file.name_base64 ? encodeBytes(fromBase64(file.name_base64)) : encodeURIComponent(file.name);
@@ -35,36 +37,52 @@ export function Files({ box }) {
         file = query.get("file");
     const base = api`sandboxes/${box.id}/files`;
     const list = useLoad(() => get(`${base}/list?path=${dir}&limit=${PAGE}`), [box.id, dir, box.state]);
-    const over = useSignal(false);
+    const over = useSignal(false),
+        open = useSignal(new Set()), // directories of the tree whose contents are shown, too
+        changes = useSignal(0);
+    const deep = open.value.size > 0 ? 1 : 0;
+    useEffect(() => {
+        open.value = new Set();
+    }, [box.id, dir]);
     useEffect(() => {
         // the directory in sight is watched, while it runs
         if (box.state !== "running") return undefined;
         const stop = new AbortController();
+        let due = null; // a storm of changes is one look
         (async () => {
             try {
-                for await (const block of eventStream(`${base}/watch?path=${dir}`, stop.signal))
-                    if (block.event !== "ready") {
-                        list.reload();
-                    }
+                const path = `${base}/watch?path=${dir}&recursive=${deep}`;
+                for await (const block of eventStream(path, stop.signal))
+                    if (block.event !== "ready")
+                        due ??= setTimeout(() => {
+                            due = null;
+                            changed();
+                        }, LOOK_MS);
             } catch {
                 /* looked at again by hand */
             }
         })();
-        return () => stop.abort();
-    }, [box.id, dir, box.state]);
-
-    const upload = async (files) => {
-        let done = 0;
-        for (const one of files) {
-            if (await act(() => put(`${base}?path=${under(dir, encodeURIComponent(one.name))}`, one))) done++;
-        }
-        if (done) toast(`${done} ${done === 1 ? "file is" : "files are"} there`);
+        return () => {
+            stop.abort();
+            clearTimeout(due);
+        };
+    }, [box.id, dir, box.state, deep]);
+    const changed = () => {
         list.reload();
+        changes.value++;
+    };
+
+    const upload = async (coming) => {
+        await act(async () => {
+            const count = await uploadAll(base, dir, await coming);
+            toast(`${count} ${count === 1 ? "file is" : "files are"} there`);
+        });
+        changed();
     };
     const drop = (event) => {
         event.preventDefault();
         over.value = false;
-        if (mayUse.value) upload([...event.dataTransfer.files]);
+        if (mayUse.value) upload(dropped(event.dataTransfer));
     };
     const mkdir = async () => {
         const said = await ask({
@@ -119,7 +137,7 @@ export function Files({ box }) {
                                     class="hidden-input"
                                     aria-label="Upload"
                                     onChange={(e) => {
-                                        upload([...e.currentTarget.files]);
+                                        upload(chosen(e.currentTarget));
                                         e.currentTarget.value = "";
                                     }}
                                 />
@@ -138,18 +156,32 @@ export function Files({ box }) {
                 <ul class="rows files" aria-label="Files">
                     {dir !== "/" && (
                         <li>
-                            <button type="button" class="row" onClick={() => goDir(box, above(dir))}>
-                                ▸ ..
-                            </button>
+                            <div class="entry">
+                                <span class="twist" aria-hidden="true">
+                                    ↑
+                                </span>
+                                <button
+                                    type="button"
+                                    class="row"
+                                    aria-label="The directory above"
+                                    onClick={() => goDir(box, above(dir))}>
+                                    ..
+                                </button>
+                            </div>
                         </li>
                     )}
                     {list.data?.items.map((one) => (
-                        <Entry key={partOf(one)} box={box} one={one} path={under(dir, partOf(one))} chosen={file} />
+                        <Entry
+                            key={partOf(one)}
+                            {...{ box, base, one, open, changes }}
+                            path={under(dir, partOf(one))}
+                            chosen={file}
+                        />
                     ))}
                 </ul>
                 {list.data?.more && <p class="quiet">Only the first {PAGE} are shown.</p>}
             </section>
-            {file && <One key={file} box={box} base={base} path={file} changed={list.reload} />}
+            {file && <One key={file} box={box} base={base} path={file} changed={changed} />}
         </div>
     );
 }
@@ -176,21 +208,67 @@ function Crumbs({ dir, box }) {
     );
 }
 
-function Entry({ box, one, path, chosen }) {
-    const sign = { directory: "▸", symlink: "↪", file: "▫" }[one.type] ?? "◇";
-    const open = () => (one.type === "directory" ? goDir(box, path) : setQuery({ file: path }));
+function Entry(props) {
+    const { box, one, path, chosen: at, open } = props;
+    const isDir = one.type === "directory",
+        shown = open.value.has(path);
+    const sign = { symlink: "↪", file: "▫" }[one.type] ?? "◇";
+    const toggle = () => {
+        const next = new Set(open.value);
+        if (!next.delete(path)) next.add(path);
+        open.value = next;
+    };
     return (
         <li>
-            <button type="button" class="row" aria-current={path === chosen ? "true" : undefined} onClick={open}>
-                <span aria-hidden="true">{sign}</span>
-                <span class="cut">
-                    {one.name}
-                    {one.link && <span class="quiet"> → {one.link}</span>}
-                </span>
-                <span class="quiet">{one.type === "file" ? bytes(one.size) : one.type}</span>
-                <span class="quiet mono">{one.mode}</span>
-            </button>
+            <div class="entry">
+                {isDir ? (
+                    <button
+                        type="button"
+                        class="icon twist"
+                        aria-expanded={shown ? "true" : "false"}
+                        aria-label={`What is in ${one.name}`}
+                        onClick={toggle}>
+                        {shown ? "▾" : "▸"}
+                    </button>
+                ) : (
+                    <span class="twist" aria-hidden="true">
+                        {sign}
+                    </span>
+                )}
+                <button
+                    type="button"
+                    class="row"
+                    aria-current={path === at ? "true" : undefined}
+                    onClick={() => (isDir ? goDir(box, path) : setQuery({ file: path }))}>
+                    <span class="cut">
+                        {one.name}
+                        {one.link && <span class="quiet"> → {one.link}</span>}
+                    </span>
+                    <span class="quiet">{one.type === "file" ? bytes(one.size) : one.type}</span>
+                    <span class="quiet mono">{one.mode}</span>
+                </button>
+            </div>
+            {isDir && shown && <Branch {...props} />}
         </li>
+    );
+}
+
+// What is in a directory of the tree, below its row.
+function Branch({ one, path, ...rest }) {
+    const list = useLoad(() => get(`${rest.base}/list?path=${path}&limit=${PAGE}`), [path, rest.changes.value]);
+    return (
+        <ul class="rows branch" aria-label={one.name}>
+            {list.error && (
+                <li>
+                    <Failed error={list.error} again={list.reload} />
+                </li>
+            )}
+            {list.data?.items.length === 0 && <li class="quiet">empty</li>}
+            {list.data?.items.map((each) => (
+                <Entry key={partOf(each)} {...rest} one={each} path={under(path, partOf(each))} />
+            ))}
+            {list.data?.more && <li class="quiet">Only the first {PAGE} are shown.</li>}
+        </ul>
     );
 }
 

@@ -9,7 +9,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { api, fromBase64, get, hangUp, pause, socket } from "./api.js";
 import { leave, mayUse } from "./state.js";
-import { copyText, makeTerminal } from "./xterm.js";
+import { copyText, makeTerminal, resizeTerminal } from "./xterm.js";
 import { toast } from "./ui.jsx";
 
 const WHOLE_MAX = 4 << 20,
@@ -74,7 +74,7 @@ export function Pane({ box, terminal, title }) {
         const type = (bytes) => {
             if (mute) return; // an answer of our screen to a question of long ago
             if (role.value !== "controller") {
-                why.value ||= "take control to type";
+                why.value ||= mayUse.value ? "take control to type" : "you may only watch";
                 return;
             }
             for (let i = 0; i < bytes.length; i += INPUT_MAX)
@@ -99,7 +99,7 @@ export function Pane({ box, terminal, title }) {
 
         const resize = (rows, cols) => {
             known = { rows, cols };
-            term.write("", () => term.resize(cols, rows));
+            term.write("", () => resizeTerminal(term, cols, rows));
         };
         const message = (told) => {
             if (told.type === "hello") {
@@ -143,12 +143,14 @@ export function Pane({ box, terminal, title }) {
         };
         let unmuteAt = 0;
         const output = (data) => {
+            const known = unmuteAt - at; // of what was printed before we came; what is asked behind it is asked of us
             at += data.length;
             position.value = at;
-            const end = at;
-            term.write(data, () => {
-                if (end >= unmuteAt) mute = false;
-            });
+            if (known > 0) term.write(data.subarray(0, known), unmute(at));
+            if (known < data.length) term.write(known > 0 ? data.subarray(known) : data);
+        };
+        const unmute = (end) => () => {
+            if (end >= unmuteAt) mute = false;
         };
 
         const attach = (from) =>

@@ -104,7 +104,7 @@ function Question({ one }) {
                 <pre tabindex={0} aria-label="The action in full">
                     {JSON.stringify(one.action, null, 2)}
                 </pre>
-                <p class="quiet mono cut" title={one.hash}>
+                <p class="quiet mono hash">
                     sha256 {one.hash}
                 </p>
                 {maySteer.value && (

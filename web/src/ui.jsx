@@ -235,6 +235,13 @@ export function Labels({ labels }) {
 }
 
 export function Tabs({ tabs, at, label }) {
+    const nav = useRef(null);
+    useEffect(() => {
+        // where not all have room, the chosen one is in sight
+        const here = nav.current.querySelector("[aria-current]");
+        if (here) nav.current.scrollLeft =
+                here.offsetLeft - nav.current.offsetLeft - (nav.current.clientWidth - here.offsetWidth) / 2;
+    }, [at]);
     const move = (event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
         if (!step) return;
@@ -242,7 +249,7 @@ export function Tabs({ tabs, at, label }) {
         links[(links.indexOf(document.activeElement) + step + links.length) % links.length].focus();
     };
     return (
-        <nav class="tabs" aria-label={label} onKeyDown={move}>
+        <nav ref={nav} class="tabs" aria-label={label} onKeyDown={move}>
             {tabs.map(([key, text, href, count]) => (
                 <a key={key} href={href} aria-current={key === at ? "page" : undefined}>
                     {text}

@@ -58,6 +58,31 @@ export function makeTerminal(options) {
     };
 }
 
+// xterm lets go of a selection when the number of rows changes. Here it stays with its text: each end is
+// kept as its logical line, which a marker follows through trimmed and rewrapped rows, and the cells from
+// there on. Where that gives another text (a screen that was cut), there is none rather than a wrong one.
+export function resizeTerminal(term, cols, rows) {
+    const text = term.getSelection();
+    const ends = text ? Object.values(term.getSelectionPosition()).map((end) => anchor(term, end)) : [];
+    term.resize(cols, rows);
+    const [start, end] = ends.map(({ marker, line, cells }) => {
+        const first = marker ? marker.line : line; // -1: it is gone
+        marker?.dispose();
+        return first < 0 ? null : [first + Math.floor(cells / cols), cells % cols];
+    });
+    if (!start || !end) return;
+    term.select(start[1], start[0], (end[0] - start[0]) * cols + end[1] - start[1]);
+    if (term.getSelection() !== text) term.clearSelection();
+}
+
+function anchor(term, { x, y }) {
+    const buffer = term.buffer.active;
+    let line = y;
+    while (line > 0 && buffer.getLine(line)?.isWrapped) line--;
+    const marker = term.registerMarker(line - buffer.baseY - buffer.cursorY); // none in the other buffer
+    return { marker, line, cells: (y - line) * term.cols + x };
+}
+
 // Also where the page is no secure context, which clipboards want.
 export async function copyText(text) {
     try {
