@@ -48,7 +48,7 @@ struct box_exec *session_named(struct box *box, const char *name, bool running)
         struct exec_view view;
 
         box_exec_view(exec, &view);
-        if ((!running || strcmp(view.state, "running") == 0) &&
+        if ((!running || box_exec_stays(exec)) &&
             ((view.name && strcmp(view.name, name) == 0) || strcmp(view.id, name) == 0))
             found = exec;
     }

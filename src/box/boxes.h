@@ -150,6 +150,8 @@ must_use int box_exec_find(struct box *box, const char *id, struct box_exec **ou
 struct box_exec *box_exec_next(const struct box *box, struct box_exec *after); /* oldest first */
 void box_exec_view(const struct box_exec *exec, struct exec_view *out);
 bool box_exec_ended(const struct box_exec *exec); /* and no kill takes the end back */
+/* It runs, and nobody has sent it the signal that ends it. */
+bool box_exec_stays(const struct box_exec *exec);
 
 /* Done when it has started and that is stored. */
 must_use int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op,

@@ -189,6 +189,11 @@ struct box_exec *box_exec_next(const struct box *box, struct box_exec *after)
     return at == &box->execs ? NULL : list_entry((struct list *)at, struct box_exec, node);
 }
 
+bool box_exec_stays(const struct box_exec *exec)
+{
+    return exec->state == EXEC_RUNNING && !exec->killed;
+}
+
 bool box_exec_ended(const struct box_exec *exec)
 {
     return exec_over(exec) && (exec->end_stored || exec->end_place);

@@ -216,13 +216,13 @@ static void spec_copy(struct box_exec *exec, const struct exec_spec *from)
                                           arena_strdup(arena, from->env[i].value) };
 }
 
-/* Names are for finding what runs; one that has ended has given its name back. */
+/* Names are for finding what runs; one that has ended or was killed has given its name back. */
 static int check_name(const struct box *box, const char *name, struct err *err)
 {
     list_each (pos, &box->execs) {
         const struct box_exec *exec = list_entry(pos, struct box_exec, node);
 
-        if (!exec_over(exec) && exec->spec.tty && exec->spec.name &&
+        if (!exec_over(exec) && !exec->killed && exec->spec.tty && exec->spec.name &&
             strcmp(exec->spec.name, name) == 0)
             return err_set(err, ERR_CONFLICT, "a terminal of this name runs already: %s", exec->id);
     }

@@ -745,6 +745,23 @@ TEST(a_name_is_free_again_when_its_terminal_has_ended)
     down();
 }
 
+TEST(a_name_is_free_again_when_its_terminal_was_killed)
+{
+    struct caller caller = caller_new();
+    const char *argv[] = { "sh", NULL };
+    struct exec_spec spec = { .argv = argv, .tty = true, .name = "main" };
+    struct err err = { 0 };
+
+    up(true);
+    struct box *box = made();
+    struct box_exec *exec = terminal(box, &(struct exec_spec){ .name = "main" });
+    CHECK(box_exec_stays(exec));
+    CHECK_OK(box_exec_kill(exec, "somebody", &err), &err);
+    CHECK(!box_exec_stays(exec) && !box_exec_ended(exec)); /* it takes a moment to go */
+    CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
+    down();
+}
+
 TEST(so_many_may_watch_and_no_more)
 {
     static struct witness crowd[TERM_VIEWERS_MAX + 1];
