@@ -285,8 +285,8 @@ TEST(the_last_event_before_a_time_is_found)
         sql(db, set);
     }
     for (int floor = 1; floor <= 11; floor += 10) {
-        autofree char *set = xprintf("DELETE FROM event WHERE seq < %d;"
-                                     "UPDATE tenant SET event_floor = %d",
+        autofree char *set = xprintf("UPDATE tenant SET event_floor = %d;"
+                                     "DELETE FROM event WHERE seq < %d",
                                      floor, floor);
         sql(db, set);
         for (int64_t ask = 998; ask < at + 3; ask++) {

@@ -74,6 +74,7 @@ CREATE = [
     ("Hosts that no rule allows", "ask", "egress.mode", "ask"), ("python", True, "egress.packs", ["python"]),
     ("Allow", "api.example.org\n*.example.net", "egress.allow", ["api.example.org", "*.example.net"]),
     ("Deny", "ads.example.org", "egress.deny", ["ads.example.org"]), ("Project", "reef", "egress.project", "reef"),
+    ("Agent of the hub", "mender", "egress.agent", "mender"),
     ("Secrets", "SHORE=TIDE", "egress.secrets", ["SHORE=TIDE"]),
     ("Headers put in", "api.example.org => X-Key: {secret:TIDE}", "egress.inject",
      ["api.example.org => X-Key: {secret:TIDE}"]),

@@ -238,6 +238,12 @@ const groups = (have) => [
                           placeholder: "git.example.org",
                       },
                       { name: "egress.project", label: "Project", placeholder: "none" },
+                      {
+                          name: "egress.agent",
+                          label: "Agent of the hub",
+                          placeholder: "nobody",
+                          help: "Whom its programs are at http://atoll.internal/hub/",
+                      },
                   ]
                 : []),
             { name: "egress.max_connections", label: "Connections at once", read: asNumber, placeholder: "no limit" },
