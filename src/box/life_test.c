@@ -939,7 +939,7 @@ static void check_sleeps_and_wakes(const char *action, const char *asleep)
     box_touch(box);
     turn(120);
     model_run();
-    if (clock_mono_ms() - touched_ms < 150) /* else this machine was too busy to tell */
+    if (clock_mono_ms() - touched_ms < 150)  /* else this machine was too busy to tell */
         CHECK_STR(state_of(box), "running"); /* it was used meanwhile */
     turn(150);
     model_run();
