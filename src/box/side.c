@@ -112,7 +112,9 @@ static void on_side(struct watch *watch, uint32_t events)
         job->data(job, (struct str){ bytes, (size_t)got }); /* may drop the job */
         if (!still_there(box, watch))
             return;
-        if (last)
-            side_over(job);
+        if (last) {
+            side_over(job); /* may end the job */
+            return;
+        }
     }
 }
