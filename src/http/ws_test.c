@@ -650,23 +650,23 @@ TEST(ws_pings_a_silent_peer_and_cuts_it)
     unsigned first;
     size_t at = 0;
 
-    ws_set_times(30, 0);
+    ws_set_times(150, 0);
     open_ws();
     FRAME(&pong, FIN | 10, "");
-    fake_run(40);
+    fake_run(200);
     CHECK(next_frame(&at, &first, &payload));
     CHECK_INT(first, FIN | 9);
     fake_feed(pong.data, pong.len, false);
-    fake_run(30);
+    fake_run(150);
     CHECK_INT(seen.close_code, 0);
     CHECK(next_frame(&at, &first, &payload));
-    fake_run(40);
+    fake_run(200);
     CHECK_INT(seen.close_code, 1006);
     CHECK(fake.cut);
 
     open_ws();
     ws_pause(the_ws); /* we do not listen: silence proves nothing */
-    fake_run(100);
+    fake_run(500);
     CHECK_INT(seen.close_code, 0);
     fake_gone();
     ws_set_times(WS_PING_MS, 0);

@@ -42,7 +42,7 @@ def records(server, box, query=""):
 
 def test_a_denial_is_recorded_counted_and_undone_by_one_command(server, make):
     box = make(allow=["fine.test:8443"])
-    assert server.get(f"{BOXES}/{box}/egress").json()["linked"]
+    wait_until(lambda: server.get(f"{BOXES}/{box}/egress").json()["linked"], 20, "the egress process")
     with server.sse("/api/v1/events?type=egress.*") as stream:
         assert " 403 " in connect(server, box, "evil.test:443")
         assert "egress.recorded" in str(stream.next(10))
