@@ -1,6 +1,7 @@
 """Mode `ask`, from a program in a sandbox to a person and back, in the closed world: the connection waits, somebody
 decides exactly once, and until then nothing is looked up."""
 import concurrent.futures
+import json
 import os
 import time
 
@@ -80,6 +81,9 @@ def test_many_decide_and_one_has(server):
     box = egress_box.Box(server, {"mode": "ask", "ask_s": 600})
     commands = [begin(server, box, "many.ok.example") for _ in range(3)]
     ask = pending(server, box, "many.ok.example")
+    # All three wait: a connection that comes after the decision is a new question.
+    wait_until(lambda: json.loads(box.sh("curl -s http://atoll.internal/budget"))["connections"]["used"] == 4,
+               20 * harness.SLOW, "three connections beside this one")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         told = list(pool.map(lambda i: decide(server, ask, "allow" if i % 2 else "deny"), range(8)))
     assert told.count(200) >= 1 and set(told) <= {200, 409}
