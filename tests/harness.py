@@ -329,16 +329,18 @@ class Server:
         return [pid for pid, when in self.seen.items() if alive(pid) and born(pid) == when]
 
     def api_pid(self):
-        """The process that serves: the one below the warden that holds the listening socket."""
+        """The process that serves: the one below the warden that holds the listening socket. After a kill there is
+        none for a while."""
+        return wait_until(self.find_api, 10, "an api process")
+
+    def find_api(self):
         inode = listening_inode(self.port)
         self.note_processes()
         for pid in descendants(self.warden_pid):
             if inode and holds_socket(pid, inode):
                 return pid
-        # Another user's descriptors cannot be read; then it is the only child there is.
-        below = [p for p in descendants(self.warden_pid) if alive(p)]
-        assert len(below) == 1, f"which of {below} is the api?"
-        return below[0]
+        # Another user's descriptors cannot be read, and one that has just begun has none.
+        return next((pid for pid in children(self.warden_pid) if cmdline(pid).split()[1:2] == ["api"]), None)
 
     def kill9_api(self):
         pid = self.api_pid()

@@ -56,6 +56,13 @@ static uint64_t printed(const struct box_term *term)
 
 /* ---- the log ---- */
 
+/* Of a terminal that has ended no file stays open, whoever looks at it or makes a note. */
+static void log_rest(struct box_term *term)
+{
+    if (exec_over(term->exec))
+        spool_close(&term->log);
+}
+
 static void log_name(const struct box_term *term, char out[SPOOL_NAME_SIZE])
 {
     snprintf(out, SPOOL_NAME_SIZE, "%s.frm", term->exec->id);
@@ -78,6 +85,7 @@ static int read_record(struct box_term *term, uint64_t number, struct record *ou
     log_name(term, name);
     ssize_t got =
         spool_read(&term->log, boxes_of(term)->spool_dir, name, number * RECORD, out, RECORD, err);
+    log_rest(term);
     if (got >= 0 && (size_t)got != RECORD)
         return err_set(err, ERR_INTERNAL, "the log of terminal %s is cut", term->exec->id);
     return got < 0 ? -1 : 0;
@@ -89,7 +97,9 @@ static int put_records(struct box_term *term, const struct record *records, size
     struct err err = { 0 };
 
     log_name(term, name);
-    if (spool_add(&term->log, boxes_of(term)->spool_dir, name, records, count * RECORD, &err) < 0) {
+    int rc = spool_add(&term->log, boxes_of(term)->spool_dir, name, records, count * RECORD, &err);
+    log_rest(term);
+    if (rc < 0) {
         if (!term->troubled)
             log_error("frames of a terminal wait", kv_str("terminal", term->exec->id),
                       kv_str("error", err.msg));

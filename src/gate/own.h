@@ -138,4 +138,5 @@ must_use int ask_of_box(struct db *db, const char *tenant, const char *sandbox, 
 void questions_unasked(struct gate *gate, uint32_t number);
 void questions_unlinked(struct gate *gate); /* nobody waits any more */
 must_use int questions_load(struct gate *gate, struct db *db, struct err *err);
+void questions_start(struct gate *gate); /* from here on what is open may expire */
 void questions_free(struct gate *gate);

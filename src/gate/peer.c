@@ -238,6 +238,7 @@ void gate_peer(struct gate *gate, int fd)
 void gate_start(struct gate *gate)
 {
     gate->started = true;
+    questions_start(gate);
     effective_all(gate); /* also without a link: what commands find in their environment */
     if (gate->peer.fd >= 0)
         begin(gate);

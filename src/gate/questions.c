@@ -84,7 +84,7 @@ static void on_tick(struct timer *timer);
 static void watch_time(struct gate *gate)
 {
     gate->ask_tick.fn = on_tick;
-    if (!timer_is_set(&gate->ask_tick))
+    if (gate->started && !timer_is_set(&gate->ask_tick)) /* before, this is the store's thread */
         timer_set(gate->loop, &gate->ask_tick, ASKS_TICK_MS);
 }
 
@@ -563,6 +563,12 @@ int questions_load(struct gate *gate, struct db *db, struct err *err)
         open_new(gate, &row);
     }
     return rc;
+}
+
+void questions_start(struct gate *gate)
+{
+    if (!list_empty(&gate->asks))
+        watch_time(gate);
 }
 
 void questions_free(struct gate *gate)

@@ -24,8 +24,6 @@
 #include "base/log.h"
 #include "base/metric.h"
 
-#define LINGER_MS 2000
-#define LINGER_BYTES_MAX 1048576
 #define IN_MAX (HTTP_HEAD_MAX + HTTP_RECV_SIZE)
 
 METRIC_COUNTER(bytes_in, "atoll_http_received_bytes_total", "Bytes received by HTTP connections");
@@ -279,7 +277,7 @@ static void throw_away(struct http_conn *conn)
         return;
     if (n > 0)
         conn->lingered += (size_t)n;
-    if (n <= 0 || conn->lingered > LINGER_BYTES_MAX)
+    if (n <= 0 || conn->lingered > HTTP_LINGER_BYTES_MAX)
         http_conn_cut(conn, "closed");
 }
 
@@ -317,7 +315,7 @@ void http_conn_drain(struct http_conn *conn)
 void http_conn_tick(struct http_conn *conn, int64_t now_ms)
 {
     if (conn->lingering) {
-        if (now_ms - conn->stalled_ms > LINGER_MS)
+        if (now_ms - conn->stalled_ms > HTTP_LINGER_MS)
             http_conn_cut(conn, "closed");
         return;
     }

@@ -4,7 +4,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <malloc.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #include "base/log.h"
@@ -95,6 +97,34 @@ static void start(const struct http_options *options)
     fulls = cuts = finished = 0;
     flood_size = 64u << 20;
     rig_start(on_request, options);
+}
+
+/* ---- whoever still sends when all was said ---- */
+
+/* What was refused is thrown away for a while, so that its sender comes to read why. */
+TEST(who_still_sends_is_listened_to_up_to_a_limit)
+{
+    static char rest[65536];
+    autobuf struct buf in = { .max = 1 << 20 };
+
+    start(NULL);
+    autoclose int fd = rig_connect();
+    int64_t began_ms = clock_mono_ms();
+    rig_puts(fd, "POST /read HTTP/1.1" H "Content-Length: 1073741824\r\n\r\n");
+    rig_read_end(fd, &in);
+    CHECK(in.len > 12 && memcmp(in.data, "HTTP/1.1 413", 12) == 0);
+    for (size_t sent = 0; sent < HTTP_LINGER_BYTES_MAX; sent += sizeof(rest))
+        rig_send(fd, (struct str){ rest, sizeof(rest) });
+    int unread;
+    do {
+        CHECK_INT(ioctl(fd, SIOCOUTQ, &unread), 0);
+    } while (unread > 0);
+    poll(NULL, 0, 50);
+    CHECK_INT(rig_conns(), 1);
+    rig_puts(fd, "x");
+    rig_wait(rig_conns() == 0, 1);
+    CHECK(clock_mono_ms() - began_ms < HTTP_LINGER_MS); /* or it was the time that ended it */
+    rig_stop();
 }
 
 /* ---- readers that do not read ---- */

@@ -252,6 +252,18 @@ must_use int box_child(const struct box_host *host, const struct box_spec *spec,
 
 /* ---- record.c ---- */
 
+/* ---- process.c ---- */
+
+/* Who a process is: the number of its inode, and pidns is 0; or when it began, and where. */
+struct process_who {
+    uint64_t start, pidns;
+};
+must_use int process_who(int pidfd, pid_t pid, struct process_who *out);
+/* In the second way, as every record of earlier builds has it. */
+must_use int process_who_by_number(pid_t pid, struct process_who *out);
+/* Its mount or user namespace: CLONE_NEWNS, CLONE_NEWUSER. */
+must_use int process_namespace(int pidfd, pid_t pid, int which);
+
 /* What is needed to find a box again: who its process 1 is, in a way that no other can be. */
 struct box_record {
     uint32_t magic, size;
@@ -259,14 +271,14 @@ struct box_record {
     char boot[39]; /* the machine's boot id */
     uint32_t slot;
     int32_t pid;
-    uint64_t start, pidns;
+    struct process_who who;
     uint64_t upper; /* the disk it writes to */
     uint32_t landlock_abi, nested;
     uint32_t unused, sum;
 };
 
-/* Fills in what identifies the process `pid`. */
-must_use int record_of(pid_t pid, struct box_record *out);
+/* Fills in what identifies the process. */
+must_use int record_of(int pidfd, pid_t pid, struct box_record *out);
 must_use int records_open(int state_fd);
 void records_close(struct box_host *host, int state_fd); /* none left: no file either */
 must_use int record_write(const struct box_host *host, struct box_record *record);

@@ -111,7 +111,7 @@ struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
 /* The user namespace of a box that is about to be killed, or -1; and for the next, once it is gone.
  */
 #define USERS_MAX 8
-must_use int users_hold(const struct box *box);
+must_use int users_hold(const struct box *box, int pidfd);
 void users_keep(uint32_t slot, int *fd);
 unsigned users_count(void);
 uint64_t users_inode(int fd); /* 0: it cannot be told */
@@ -131,7 +131,7 @@ void life_due(struct box *box);
 /* ---- sweep.c ---- */
 
 /* A descriptor that keeps its mounts until sweep_take; -1: it is not to be kept. */
-must_use int sweep_hold(const struct box *box);
+must_use int sweep_hold(const struct box *box, int pidfd);
 /* Lets go of it, elsewhere; it is -1 then. */
 void sweep_take(int *fd);
 bool sweep_own(pid_t pid);

@@ -2,6 +2,7 @@
 #include <ftw.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "base/limits.h"
 #include "seccomp/seccomp.h"
@@ -564,6 +565,44 @@ TEST(a_box_outlives_the_warden_and_is_taken_over)
     rig_close();
 }
 
+static struct box_host records = { .boxes_fd = -1 };
+
+static void write_as_earlier(const struct box_record *record)
+{
+    struct box_record earlier = *record;
+
+    CHECK(process_who_by_number(earlier.pid, &earlier.who) == 0 && earlier.who.pidns);
+    CHECK(record_write(&records, &earlier) == 0);
+}
+
+/* Builds and kernels that know no inode of a process say when it began. */
+TEST(a_box_that_an_earlier_build_made_is_taken_over)
+{
+    const char *state = rig_open();
+    char path[4096];
+    pid_t maker = fork();
+
+    CHECK(maker >= 0);
+    if (maker == 0) {
+        (void)rig_create(rig_spec("stays"), "stays");
+        raise(SIGKILL);
+    }
+    waitpid(maker, NULL, 0);
+    rig_close();
+    snprintf(path, sizeof(path), "%s/records", state);
+    records.records_fd = open(path, O_RDWR | O_CLOEXEC);
+    records_each(&records, write_as_earlier);
+    close(records.records_fd);
+    rig_open_at(state);
+    struct rig_heard heard = rig_name(WIRE_BOX_OPEN, "stays");
+    struct rig_box box = rig_made("stays", &heard);
+    fcntl(box.link, F_SETFL, 0);
+    CHECK_INT(rig_sh(&box, "exit 6", 0)->code, 6);
+    rig_destroy(&box);
+    CHECK_INT(rig_left(state).dirs, 0);
+    rig_close();
+}
+
 TEST(an_adopted_box_that_dies_is_news)
 {
     const char *state = rig_open();
@@ -631,7 +670,7 @@ TEST(a_warden_killed_while_making_boxes_leaves_nothing_half_made)
 }
 
 /* A record of somebody who had this number before: does the bystander who has it now live on? */
-static bool lives_without(const char *guards)
+static bool lives_without(const char *guards, bool earlier)
 {
     const char *state = rig_open();
     struct box_record record = { .id = "forged", .slot = 3 };
@@ -650,8 +689,11 @@ static bool lives_without(const char *guards)
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     snprintf(path, sizeof(path), "%s/records", state);
     host.records_fd = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(record_of(bystander, &record) == 0);
-    record.start++; /* the number is reused */
+    autoclose int pidfd = (int)syscall(SYS_pidfd_open, bystander, 0);
+    CHECK(record_of(pidfd, bystander, &record) == 0);
+    if (earlier)
+        CHECK(process_who_by_number(bystander, &record.who) == 0);
+    record.who.start++; /* the number is reused */
     CHECK(record_write(&host, &record) == 0);
     rig_close();
     rig_without(guards);
@@ -672,8 +714,10 @@ static bool lives_without(const char *guards)
 
 TEST(a_record_that_names_another_process_is_not_believed)
 {
-    CHECK(lives_without(""));
-    CHECK(!lives_without("record_start"));
+    for (int earlier = 0; earlier < 2; earlier++) {
+        CHECK(lives_without("", earlier));
+        CHECK(!lives_without("record_start", earlier));
+    }
 }
 
 /* The end is told first; then its mounts go, in a process that holds nothing else. */

@@ -484,7 +484,7 @@ TEST(an_image_is_made_of_disks)
     disk_made(1, 50 * MIB, 0);
     for (int on_disk = 0; on_disk < 2; on_disk++) {
         struct rig_box box = rig_create(image_spec("image", on_disk ? 1 : 0), "image");
-        CHECK_INT(sweep_hold(table_find((char[BOX_ID_SIZE]){ "image" })), -1);
+        CHECK_INT(sweep_hold(table_find((char[BOX_ID_SIZE]){ "image" }), -1), -1);
 
         check_sh(&box,
                  "[ ! -e /bin/cat ] && [ ! -e /secret/file ] && grep -q new /secret/new &&"

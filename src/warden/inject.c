@@ -66,10 +66,8 @@ int target_make(int root, const char *path)
 /* The process that was meant is still there: so it was its namespace, not a later one's. */
 static int box_userns(void)
 {
-    char path[64];
+    autoclose int fd = process_namespace(todo.pidfd, todo.pid, CLONE_NEWUSER);
 
-    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)todo.pid);
-    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || syscall(SYS_pidfd_send_signal, todo.pidfd, 0, NULL, 0) < 0)
         return -1;
     return take_fd(&fd);

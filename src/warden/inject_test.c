@@ -34,7 +34,8 @@ TEST(a_volume_is_shared_by_two_boxes)
     struct rig_box three = rig_create(rig_spec("three"), "three");
     CHECK(table_find((char[BOX_ID_SIZE]){ "three" })->in_memory);
     CHECK_INT(mount_disk("three", 5, "/mnt", 0), 0);
-    CHECK_INT(sweep_hold(table_find((char[BOX_ID_SIZE]){ "three" })), -1); /* the disk is needed */
+    /* The disk is needed. */
+    CHECK_INT(sweep_hold(table_find((char[BOX_ID_SIZE]){ "three" }), -1), -1);
     check_sh(&three, "grep late /mnt/h", 0);
     rig_destroy(&three);
     rig_close();

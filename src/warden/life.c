@@ -214,7 +214,7 @@ static int keep_record(const struct box *box)
                                  .upper = box->upper };
 
     memcpy(record.id, box->id, BOX_ID_SIZE);
-    if (box_fault_here(BOX_STEP_KEEP) || record_of(box->pid, &record) < 0)
+    if (box_fault_here(BOX_STEP_KEEP) || record_of(box->pidfd, box->pid, &record) < 0)
         return -1;
     return record_write(&box_host, &record);
 }
@@ -258,6 +258,18 @@ void life_report(struct box *box)
 
 /* ---- what was asked, and when its time has come ---- */
 
+/* What is reached by its process alone, and outlives it. */
+static void hold_parts(struct box *box)
+{
+    autoclose int own = box->pidfd < 0 ? (int)syscall(SYS_pidfd_open, box->pid, 0) : -1;
+    int pidfd = box->pidfd < 0 ? own : box->pidfd;
+
+    if (pidfd < 0 || box->gone)
+        return;
+    box->mounts = sweep_hold(box, pidfd);
+    box->users = users_hold(box, pidfd);
+}
+
 void life_destroy(const struct wire_msg *request)
 {
     struct box *box = box_name_ok(&request->name) ? table_find(request->name.id) : NULL;
@@ -274,10 +286,8 @@ void life_destroy(const struct wire_msg *request)
         box->error = 0;
     }
     say_later(box, request);
-    if (box->state == BOX_RUNNING) {
-        box->mounts = sweep_hold(box);
-        box->users = users_hold(box);
-    }
+    if (box->state == BOX_RUNNING)
+        hold_parts(box);
     if (box->state != BOX_ENDING)
         end_begin(box);
 }

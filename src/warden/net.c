@@ -16,10 +16,12 @@
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -178,7 +180,7 @@ static int steer_to(int listener)
     autoclose int map = had.map < 0 ? map_make() : had.map;
     autoclose int program = had.program < 0 && map >= 0 ? program_for(map) : had.program;
     autoclose int here =
-        program < 0 || map_put(map, listener) < 0 ? -1 : open(OWN_NETWORK, O_RDONLY | O_CLOEXEC);
+        program < 0 || map_put(map, listener) < 0 ? -1 : ioctl(listener, SIOCGSKNS, 0);
 
     if (here < 0)
         return -1;

@@ -9,7 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -64,14 +64,11 @@ uint64_t users_inode(int fd)
     return fd < 0 || fstat(fd, &st) < 0 ? 0 : st.st_ino;
 }
 
-int users_hold(const struct box *box)
+int users_hold(const struct box *box, int pidfd)
 {
-    char path[64];
-
-    if (!box->users_inode || box->nested || box->pidfd >= 0 || box->gone || box_host.rootless)
+    if (!box->users_inode || box->nested || box->pidfd >= 0 || box_host.rootless)
         return -1;
-    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)box->pid);
-    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    autoclose int fd = process_namespace(pidfd, box->pid, CLONE_NEWUSER);
     return users_inode(fd) == box->users_inode ? take_fd(&fd) : -1;
 }
 

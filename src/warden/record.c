@@ -6,7 +6,7 @@
  * A socket without a record that names a living process is a box that was being made or unmade when
  * the warden died, or one of before a reboot: it is removed with all that belongs to it. So the
  * record is written last and removed first, and nothing needs to be flushed: after a reboot there
- * is nothing to find. A process is the one meant when number, start time, pid namespace and the
+ * is nothing to find. A process is the one meant when its number, who it is (process.c) and the
  * machine's boot id are all the same.
  */
 #include <dirent.h>
@@ -55,32 +55,10 @@ static int boot_id(char out[sizeof((struct box_record){ 0 }.boot)])
     return 0;
 }
 
-int record_of(pid_t pid, struct box_record *out)
+int record_of(int pidfd, pid_t pid, struct box_record *out)
 {
-    char path[64], text[1024];
-    struct stat ns;
-    unsigned long long start;
-
-    snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
-    if (stat(path, &ns) < 0)
-        return -1;
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if (read_text(path, text, sizeof(text)) <= 0)
-        return -1;
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
-    if (!after || sscanf(after + 1,
-                         " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                         "%*d %llu",
-                         &start) != 1) {
-        errno = EPROTO;
-        return -1;
-    }
-    if (boot_id(out->boot) < 0)
-        return -1;
     out->pid = pid;
-    out->pidns = ns.st_ino;
-    out->start = start;
-    return 0;
+    return boot_id(out->boot) < 0 ? -1 : process_who(pidfd, pid, &out->who);
 }
 
 static off_t place_of(uint32_t slot)
@@ -151,16 +129,25 @@ void records_close(struct box_host *host, int state_fd)
     host->records_fd = -1;
 }
 
+/* As it was identified when the record was written, which another build may have done. */
+static bool is_who(const struct box_record *record, int pidfd)
+{
+    struct process_who now = { 0 };
+    int rc = record->who.pidns ? process_who_by_number(record->pid, &now)
+                               : process_who(pidfd, record->pid, &now);
+
+    return rc == 0 && now.pidns == record->who.pidns &&
+           (now.start == record->who.start || !guard(record_start));
+}
+
 int record_process(const struct box_record *record)
 {
-    struct box_record now = { 0 };
+    char boot[sizeof(record->boot)];
 
     /* First the descriptor, then the look: so it is this process that was looked at. */
     autoclose int pidfd = (int)syscall(SYS_pidfd_open, record->pid, 0);
-    if (pidfd < 0 || record_of(record->pid, &now) < 0 ||
-        (now.start != record->start && guard(record_start)) || now.pidns != record->pidns ||
-        memcmp(now.boot, record->boot, sizeof(now.boot)) != 0 ||
-        syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0)
+    if (pidfd < 0 || boot_id(boot) < 0 || memcmp(boot, record->boot, sizeof(boot)) != 0 ||
+        !is_who(record, pidfd) || syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0)
         return -1;
     return take_fd(&pidfd);
 }

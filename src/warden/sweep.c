@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -91,14 +91,9 @@ static int start(void)
     return 0;
 }
 
-int sweep_hold(const struct box *box)
+int sweep_hold(const struct box *box, int pidfd)
 {
-    char path[64];
-
-    if (!box->in_memory)
-        return -1;
-    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)box->pid);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return box->in_memory ? process_namespace(pidfd, box->pid, CLONE_NEWNS) : -1;
 }
 
 void sweep_take(int *fd)

@@ -66,10 +66,10 @@ def nothing_left(server, box, grpcio):
     pid, held = server.api_pid(), len(descriptors(server))
     yield
     assert server.api_pid() == pid
-    harness.wait_until(lambda: not running(server, box), 15 * harness.SLOW, f"its end: {running(server, box)}", 0.05)
-    harness.wait_until(lambda: not inside(server, box), 15 * harness.SLOW, f"its end: {inside(server, box)}", 0.05)
+    harness.wait_until(lambda: not running(server, box), 15, f"its end: {running(server, box)}", 0.05)
+    harness.wait_until(lambda: not inside(server, box), 15, f"its end: {inside(server, box)}", 0.05)
     assert sh(server, box, "ls -A /workspace; find / -xdev -name '.atoll*' 2>/dev/null; true") == ""
-    harness.wait_until(lambda: len(descriptors(server)) <= held, 30 * harness.SLOW, descriptors(server), 0.05)
+    harness.wait_until(lambda: len(descriptors(server)) <= held, 30, descriptors(server), 0.05)
 
 
 def sh(server, box, command):
@@ -370,7 +370,7 @@ def test_five_gigabytes_by_the_command_line(server, box, sparse, tmp_path):
     assert done.returncode == 1 and b"File too large" in done.stderr, done
     for number in (signal.SIGINT, signal.SIGKILL):
         process = start(server, "cp", f"{box}:sparse", str(tmp_path / "got"))
-        harness.wait_until(lambda: written(process) > 1 << 20, 20 * harness.SLOW, "its beginning")
+        harness.wait_until(lambda: written(process) > 1 << 20, 20, "its beginning")
         process.send_signal(number)
         process.communicate(timeout=20)
     assert list(tmp_path.iterdir()) == []

@@ -75,7 +75,7 @@ def egress_of(server):
                 pass
         return None
 
-    harness.wait_until(found, 10 * harness.SLOW, "the egress process")
+    harness.wait_until(found, 10, "the egress process")
     return found()
 
 

@@ -50,7 +50,7 @@ def pending(server, box, host):
         return [a for a in server.get(f"{ASKS}?state=pending").json()["items"]
                 if a["sandbox"] == box.id and a["action"]["host"] == host]
 
-    return wait_until(found, 20 * harness.SLOW, "the question")[0]
+    return wait_until(found, 20, "the question")[0]
 
 
 def decide(server, ask, verdict):

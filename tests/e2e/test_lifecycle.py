@@ -349,12 +349,14 @@ def test_a_kill_of_the_api_between_any_two_steps_leaves_nothing_half(start_serve
     threads = [threading.Thread(target=stir) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(8):
-        time.sleep(rand.uniform(0.2, 0.7))
-        server.kill9_api()
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for _ in range(8):
+            time.sleep(rand.uniform(0.2, 0.7))
+            server.kill9_api()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
     harness.wait_until(server.is_ready, 20, "ready")
     for box in server.get(BOXES).json()["items"]:
         if box["state"] == "running":

@@ -201,7 +201,7 @@ def test_who_reads_late_is_waited_for(server):
     with OutputStream(server, f"{path}/{made}", 0, 16384) as stream:
         assert server.request("POST", f"{path}/{made}/stdin", body=b"go\n",
                               headers={"Content-Type": "application/octet-stream"}).status in (200, 202, 204)
-        harness.wait_until(lambda: server.get(f"{path}/{made}").json()["state"] == "exited", 30 * harness.SLOW,
+        harness.wait_until(lambda: server.get(f"{path}/{made}").json()["state"] == "exited", 30,
                            "its end")
         while not stream.data.endswith(b"\r\n0\r\n\r\n"):
             stream.fill()

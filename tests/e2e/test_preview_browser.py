@@ -31,7 +31,7 @@ def box(server):
         reply = server.request("PUT", f"{BOXES}/{made}/files?path={name}", body=(TESTS / name).read_bytes())
         assert reply.status == 200, reply
     server.post(f"{BOXES}/{made}/execs", {"command": "exec python3 inside_server.py 8000"})
-    harness.wait_until(lambda: server.get(f"{BOXES}/{made}/ports").json()["items"], 30 * harness.SLOW, "the server")
+    harness.wait_until(lambda: server.get(f"{BOXES}/{made}/ports").json()["items"], 30, "the server")
     yield made
     assert server.delete(f"{BOXES}/{made}").status == 200
 

@@ -69,7 +69,7 @@ def session(server, **wish):
 def shows(server, sid, text):
     """Waits until its screen does: who joins before gets its frames in another order."""
     screen = f"/api/v1/sessions/{sid}/screen"
-    harness.wait_until(lambda: text in server.get(screen).body, 20 * harness.SLOW, "its screen")
+    harness.wait_until(lambda: text in server.get(screen).body, 20, "its screen")
 
 
 def kill(server, name):
