@@ -125,7 +125,11 @@ void job_lost(struct box_job *job, const char *why)
 {
     struct err err = { 0 };
 
-    err_set(&err, ERR_UNAVAILABLE, "%s", why);
+    /* Where somebody ends the sandbox nothing has failed, and to ask again is no use. */
+    if (box_is_ending(job->box))
+        err_set(&err, ERR_CONFLICT, "sandbox %s is %s", job->box->id, job->box->busy);
+    else
+        err_set(&err, ERR_UNAVAILABLE, "%s", why);
     job_end(job, &err);
 }
 
@@ -333,10 +337,11 @@ void job_exited(struct box_job *job, const struct init_exited *told)
         job_end(job, NULL);
         return;
     }
-    if (told->code == INIT_BUILTIN_FAILED)
-        fault_err(&job->errors, &err);
-    else
-        err_set(&err, ERR_UNAVAILABLE, "the operation was killed in the sandbox");
+    if (told->code != INIT_BUILTIN_FAILED) {
+        job_lost(job, "the operation was killed in the sandbox");
+        return;
+    }
+    fault_err(&job->errors, &err);
     job_end(job, &err);
 }
 

@@ -297,6 +297,9 @@ void box_died(struct boxes *boxes, const struct box_died *news);
 void box_condemn(struct box *box, const char *why);
 /* What box_patch is busy with: nobody asks its process 1 anything, so nobody hears of its end. */
 extern const char box_busy_changed[];
+/* Likewise those that end what runs in it, each by somebody's wish. */
+extern const char box_busy_stopped[], box_busy_deleted[], box_busy_rolled_back[];
+bool box_is_ending(const struct box *box);
 /* Busy with `busy` from now on, or a refusal. */
 must_use int box_may_begin(struct box *box, enum sandbox_state to, const char *busy,
                            struct err *err);
