@@ -60,6 +60,11 @@ const char *session_name(const struct exec_view *view)
     return view->name ? view->name : view->id;
 }
 
+const char *session_type(bool tty, bool background)
+{
+    return background ? "background" : tty ? "interactive" : "headless";
+}
+
 const char *agent_name(const struct sandbox_view *view)
 {
     return view->name ? view->name : view->id;
@@ -186,7 +191,7 @@ static void put_session(struct call *call, struct json_out *json, const struct e
     json_kv_text(json, "session_id", view->id);
     json_kv_text(json, "command_id", view->id);
     json_kv_text(json, "session_name", session_name(view));
-    json_kv_text(json, "session_type", view->tty ? "interactive" : "headless");
+    json_kv_text(json, "session_type", session_type(view->tty, view->background));
     json_kv_text(json, "command", line_of(call, view));
     json_kv_int(json, "created_at_secs", (clock_wall_ms() - view->started_at) / 1000);
     json_kv_bool(json, "has_screen", view->tty);

@@ -371,6 +371,20 @@ def test_commands_of_it_over_agentics_socket(server, client, agent_id):
         assert rows.count("command.create") == 3 and rows.count("command.signal") == 2, rows
 
 
+def test_a_session_in_the_background_stays_one(server, client, agent_id):
+    at = {"agent_id": agent_id}
+    with Hub(server, "/ws") as ws:
+        made = ws.ask("create_session", "session_created", **at, session_name="quiet", session_type="background",
+                      command="sleep", args=["100"])
+        assert made["session_type"] == "background"
+    server.kill9_api()
+    server.wait_ready()
+    listed = server.get(f"{AGENTS}/{agent_id}/sessions").json()["sessions"]
+    assert [(s["session_name"], s["session_type"], s["has_screen"]) for s in listed] == [("quiet", "background", False)]
+    assert server.get(f"{AGENTS}/{agent_id}/commands/{made['command_id']}").json()["background"] is True
+    assert server.delete(f"{AGENTS}/{agent_id}/sessions/quiet").status == 204
+
+
 def test_sessions_of_it_by_requests(server, client, agent_id):
     """Made, listed, watched over the socket, killed by name and by id, as those of sandboxes."""
     sessions = f"{AGENTS}/{agent_id}/sessions"
