@@ -5,6 +5,7 @@
  */
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
@@ -353,4 +354,38 @@ const struct command cmd_audit_verify = {
     .flags = audit_verify_flags,
     .traits = CMD_REMOTE,
     .run = audit_verify_run,
+};
+
+/* ---- path ---- */
+
+static int audit_path_run(struct cli *cli, struct err *err)
+{
+    struct json_out json = json_to(&cli->out);
+
+    if (endpoint_find(cli, err) < 0)
+        return -1;
+    if (!cli->at.state)
+        return err_set(err, ERR_UNSUPPORTED, "it is kept where that server runs (%s)", cli->at.how);
+    autofree char *named = xprintf("%s/" STATE_DATA "/" STATE_DB, cli->at.state);
+    autofree char *path = realpath(named, NULL);
+    if (!path)
+        return err_sys(err, "find %s", named);
+    if (cli->json) {
+        json_open(&json, '{');
+        json_kv_text(&json, "path", path);
+        json_close(&json, '}');
+    } else {
+        show_text(&cli->out, str_of(path));
+    }
+    buf_putc(&cli->out, '\n');
+    return EXIT_OK;
+}
+
+const struct command cmd_audit_path = {
+    .name = "audit path",
+    .help = "Print the file in which the server of this machine keeps the audit log.",
+    .more = "A database, which `audit verify --db` checks without a server; its owner alone can "
+            "read it.",
+    .traits = CMD_REMOTE,
+    .run = audit_path_run,
 };
