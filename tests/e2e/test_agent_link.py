@@ -127,6 +127,42 @@ def test_how_commands_end(server, client, wish, code, error, out):
     assert output(server, client.agent, done["command_id"]) == out
 
 
+CLAUDE = """#!/bin/sh
+pwd; for word; do printf '[%s]' "$word"; done; cat; echo end
+"""
+TASK = {"prompt": "--fix 'it'", "task_id": "t1", "session_id": "s1", "model": "m", "allowed_tools": ["Read", "Bash(ls *)"],
+        "mcp_config": {"mcpServers": {}}}
+
+
+def test_a_task_runs_the_agents_program_with_these_words(server, agent_id, tmp_path):
+    (tmp_path / "claude").write_text(CLAUDE)
+    (tmp_path / "claude").chmod(0o755)
+    client = Client(server, agent_id, secret_of(server, agent_id), tmp_path, ANTHROPIC_API_KEY="key",
+                    PATH=f"{tmp_path}:{os.environ['PATH']}").start()
+
+    def task(config, **wish):
+        wish.update(command="__claude_task__", args=[config if isinstance(config, str) else json.dumps(config)])
+        return server.post(f"{AGENTS}/{agent_id}/commands?wait=20000", wish, timeout=40).json()
+
+    try:
+        done = task({**TASK, "working_dir": str(tmp_path)})
+        assert (done["exit_code"], done["error"]) == (0, None), done
+        words = ["--print", "--dangerously-skip-permissions", "--output-format", "stream-json", "--session-id", "s1", "--model",
+                 "m", "--mcp-config", '{"mcpServers":{}}', "--allowedTools", "Read,Bash(ls *)", "--", "--fix 'it'"]
+        assert output(server, agent_id, done["command_id"]).decode() == (
+            f"{tmp_path}\n" + "".join(f"[{w}]" for w in words) + "end\n")
+        done = task({"prompt": "p", "working_dir": str(tmp_path), "api_key_env": "OTHER"}, env={"OTHER": "k"})
+        assert done["exit_code"] == 0 and b"[stream-json][--][p]" in output(server, agent_id, done["command_id"])
+        for config, why in (("no JSON", "one argument, a JSON object"), ("[]", "one argument"), ({}, "needs prompt"),
+                            ({"prompt": "p"}, "needs prompt and working_dir"),
+                            ({"prompt": "p", "working_dir": "/no/such"}, "is no directory here"),
+                            ({"prompt": "p", "working_dir": "/", "api_key_env": "NONE_SUCH"}, "NONE_SUCH is not set")):
+            done = task(config)
+            assert done["exit_code"] == -1 and why in done["error"], done
+    finally:
+        assert client.stop() == 0, client.log()
+
+
 def test_input_signals_and_terminals(server, client):
     made = run(server, client.agent, "cat", wait=0)
     path = f"{AGENTS}/{client.agent}/commands/{made['command_id']}"
