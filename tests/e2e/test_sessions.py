@@ -208,6 +208,34 @@ def test_sessions_by_the_beginning_of_their_ids(server, agent):
         kill(server, each["session_id"])
 
 
+def test_what_requests_about_sessions_are_refused(server, agent):
+    """In agentic's words, with the field named though its shape has no place for one."""
+    for method, path, body, status, text in (
+            ("POST", "/api/v1/agents/nobody/sessions", {}, 404, "Agent 'nobody' not found"),
+            ("GET", "/api/v1/agents/nobody/sessions", None, 404, "Agent 'nobody' not found"),
+            ("DELETE", "/api/v1/agents/nobody/sessions/x", None, 404, "Agent 'nobody' not found"),
+            ("GET", "/agents/nobody/sessions/x/attach", None, 404, "Agent 'nobody' not found"),
+            ("POST", f"/api/v1/agents/{agent}/sessions", {"session_name": ""}, 400, "session_name: must not be empty"),
+            ("POST", "/api/v1/containers", {"name": "c1"}, 400, "image: required")):
+        reply = server.request(method, path, json=body)
+        assert (reply.status, reply.json()) == (status, {"error": text}), reply
+    reply = server.post("/api/v1/vms/none/restart", {"mode": "odd"})
+    assert (reply.status, reply.json()["error"]) == (
+        400, {"code": "VALIDATION_ERROR", "message": "mode: must be one of graceful|hard"})
+    made = session(server, command="sleep", args=["100"], session_name="watched")
+    reply = server.get(f"/api/v1/sessions/{made['session_id']}/transcript?stream=odd")
+    assert (reply.status, reply.json()) == (400, {"error": "stream: stdout, stderr or log"})
+    with hub(server) as ws:
+        ws.send({"type": "join_session", "session_id": made["session_id"], "role": "controller"})
+        ws.until(type="session_joined")
+        (listed,) = [s for s in server.get(f"/api/v1/agents/{agent}/sessions").json()["sessions"]
+                     if s["session_name"] == "watched"]
+        assert len(listed["membership"]["controllers"]) == listed["membership"]["attachment_count"] == 1
+        assert listed["membership"]["observers"] == [] and listed["liveness"]["max_client_lag"] >= 0
+        assert listed["liveness"]["agent_connected"] and listed["liveness"]["has_screen"]
+    kill(server, made["session_id"])
+
+
 def test_sessions_of_each_kind(server, agent):
     with hub(server) as ws:
         made = {}
