@@ -136,7 +136,8 @@ static void put_words(struct json_out *json, const struct err *err)
     char words[sizeof(err->field) + sizeof(err->msg) + 2];
     bool named = strncmp(text, err->field, strlen(err->field)) == 0; /* true without a field */
 
-    snprintf(words, sizeof(words), "%s%s%s", named ? "" : err->field, named || text[0] == '[' ? "" : ": ", text);
+    snprintf(words, sizeof(words), "%s%s%s", named ? "" : err->field,
+             named || text[0] == '[' ? "" : ": ", text);
     json_put_str(json, str_of(words));
 }
 

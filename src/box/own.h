@@ -448,7 +448,9 @@ void job_end(struct box_job *job, const struct err *err);
 
 #define SIDE_SHORT "the operation ended in the sandbox before all bytes had come"
 /* The end that its init gets, or -1: there is none, and it does without. */
-int side_make(struct box_job *job);
+int side_make(struct box_job *job, bool input);
+size_t side_put(struct box_job *job, struct str data);
+void side_end(struct box_job *job);
 void side_close(struct box_job *job);
 void side_mind(struct box_job *job); /* paused, or not any more */
 
