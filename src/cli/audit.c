@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
@@ -366,10 +368,13 @@ static int audit_path_run(struct cli *cli, struct err *err)
         return -1;
     if (!cli->at.state)
         return err_set(err, ERR_UNSUPPORTED, "it is kept where that server runs (%s)", cli->at.how);
-    autofree char *named = xprintf("%s/" STATE_DATA "/" STATE_DB, cli->at.state);
-    autofree char *path = realpath(named, NULL);
-    if (!path)
-        return err_sys(err, "find %s", named);
+    bool whole = cli->at.state[0] == '/';
+    autofree char *cwd = whole ? xstrdup("") : get_current_dir_name();
+    autofree char *path = xprintf("%s%s%s/" STATE_DATA "/" STATE_DB, cwd ? cwd : ".",
+                                  whole ? "" : "/", cli->at.state);
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_sys(err, "look at %s", path);
     if (cli->json) {
         json_open(&json, '{');
         json_kv_text(&json, "path", path);

@@ -130,8 +130,8 @@ def test_how_commands_end(server, client, wish, code, error, out):
 CLAUDE = """#!/bin/sh
 pwd; for word; do printf '[%s]' "$word"; done; cat; echo end
 """
-TASK = {"prompt": "--fix 'it'", "task_id": "t1", "session_id": "s1", "model": "m", "allowed_tools": ["Read", "Bash(ls *)"],
-        "mcp_config": {"mcpServers": {}}}
+TASK = {"prompt": "--fix 'it'", "task_id": "t1", "session_id": "s1", "model": "m",
+        "allowed_tools": ["Read", "Bash(ls *)"], "mcp_config": {"mcpServers": {}}}
 
 
 def test_a_task_runs_the_agents_program_with_these_words(server, agent_id, tmp_path):
@@ -147,8 +147,9 @@ def test_a_task_runs_the_agents_program_with_these_words(server, agent_id, tmp_p
     try:
         done = task({**TASK, "working_dir": str(tmp_path)})
         assert (done["exit_code"], done["error"]) == (0, None), done
-        words = ["--print", "--dangerously-skip-permissions", "--output-format", "stream-json", "--session-id", "s1", "--model",
-                 "m", "--mcp-config", '{"mcpServers":{}}', "--allowedTools", "Read,Bash(ls *)", "--", "--fix 'it'"]
+        words = ["--print", "--dangerously-skip-permissions", "--output-format", "stream-json", "--session-id", "s1",
+                 "--model", "m", "--mcp-config", '{"mcpServers":{}}', "--allowedTools", "Read,Bash(ls *)",
+                 "--", "--fix 'it'"]
         assert output(server, agent_id, done["command_id"]).decode() == (
             f"{tmp_path}\n" + "".join(f"[{w}]" for w in words) + "end\n")
         done = task({"prompt": "p", "working_dir": str(tmp_path), "api_key_env": "OTHER"}, env={"OTHER": "k"})

@@ -353,7 +353,8 @@ def test_audit_tail_shows_who_did_what(server):
 def test_audit_path_is_a_file_that_can_be_checked(server):
     path = server.cli("audit-log", "path", check=True).stdout.strip()
     assert json.loads(server.cli("audit", "path", "--json", check=True).stdout) == {"path": path}
-    assert path.startswith(str(server.state)) and "rows fit" in server.cli("audit", "verify", "--db", path, check=True).stdout
+    assert path.startswith(str(server.state))
+    assert "rows fit" in server.cli("audit", "verify", "--db", path, check=True).stdout
     far = server.cli("audit", "path", "--addr", server.url)
     assert far.returncode == 1 and "where that server runs" in far.stderr, far
 

@@ -525,7 +525,8 @@ def test_a_shell_without_and_with_a_terminal(boxes):
 
 def operations(server):
     """How many file operations were started."""
-    return int(re.search(r'^atoll_file_operations_total{what="started"} (\d+)', server.get("/metrics").body.decode(), re.M)[1])
+    told = server.get("/metrics").body.decode()
+    return int(re.search(r'^atoll_file_operations_total{what="started"} (\d+)', told, re.M)[1])
 
 
 @pytest.mark.parametrize("how", ["stop", "rollback", "delete"])
@@ -533,8 +534,8 @@ def test_a_file_operation_that_is_interrupted_says_by_what(boxes, how):
     box = make(boxes, storage="disk")
     assert boxes.post(f"{BOXES}/{box}/snapshots", {"name": "before"}).status == 201
     before, sock = operations(boxes), boxes.connect()
-    sock.sendall((f"PUT {BOXES}/{box}/files?path=/tmp/half HTTP/1.1\r\nHost: {boxes.host}\r\nAuthorization: Bearer "
-                  f"{boxes.token}\r\nContent-Length: 10\r\nContent-Type: application/octet-stream\r\n\r\nhalf").encode())
+    sock.sendall(f"PUT {BOXES}/{box}/files?path=/tmp/half HTTP/1.1\r\nHost: {boxes.host}\r\nContent-Length: 10\r\n"
+                 f"Authorization: Bearer {boxes.token}\r\n\r\nhalf".encode())
     harness.wait_until(lambda: operations(boxes) > before, 30, "it is under way")
     if how == "delete":
         assert boxes.delete(f"{BOXES}/{box}").status == 200

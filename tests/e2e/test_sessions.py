@@ -257,7 +257,7 @@ def test_sessions_of_each_kind(server, agent):
         ws.send({"type": "create_session", "agent_id": agent, "session_name": "background",
                  "session_type": "interactive", "command": "sleep", "args": ["100"]})
         there = ws.until(type="session_created")
-        assert (there["command_id"], there["session_type"]) == (made["background"], "background"), "what it is, not what was wished"
+        assert (there["command_id"], there["session_type"]) == (made["background"], "background"), "what it is"
     server.kill9_api()
     server.wait_ready()
     with hub(server) as ws:
@@ -265,7 +265,8 @@ def test_sessions_of_each_kind(server, agent):
         kinds = {s["session_name"]: s["session_type"] for s in ws.until(type="session_list")["sessions"]}
         assert {name: kinds[name] for name in made} == {name: name for name in made}, "its row knows"
         listed = server.get(f"/api/v1/agents/{agent}/sessions").json()["sessions"]
-        assert {s["session_name"]: s["session_type"] for s in listed if s["session_name"] in made} == {n: n for n in made}
+        kinds = {s["session_name"]: s["session_type"] for s in listed if s["session_name"] in made}
+        assert kinds == {name: name for name in made}
         assert server.get(f"{BOXES}/{agent}/execs/{made['background']}").json()["background"] is True
         for kind in made:
             ws.send({"type": "kill_session", "agent_id": agent, "session_name": kind})
