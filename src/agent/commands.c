@@ -271,6 +271,17 @@ static int begin(struct client *client, const V1(CommandRequest) * request, stru
     return 0;
 }
 
+static int begin_task(struct client *client, const V1(CommandRequest) * request, struct err *err)
+{
+    autoarena struct arena arena = { 0 };
+    V1(CommandRequest) task;
+
+    if (task_command(&arena, request, &task, err) < 0 || begin(client, &task, err) < 0)
+        return -1;
+    command_give(commands_find(client, request->command_id), KEEPER_EOF, 0, 0, STR_NONE);
+    return 0;
+}
+
 void commands_begin(struct client *client, const V1(CommandRequest) * request)
 {
     V1(CommandResult) result = AGENTIC__SANDBOX__V1__COMMAND_RESULT__INIT;
@@ -279,7 +290,9 @@ void commands_begin(struct client *client, const V1(CommandRequest) * request)
 
     if (!uuid_shaped(str_of(request->command_id)))
         err_set(&err, ERR_INVALID, "the command's id is no UUID");
-    else if (commands_find(client, request->command_id) || begin(client, request, &err) == 0)
+    else if (commands_find(client, request->command_id) ||
+             (task_is(request) ? begin_task(client, request, &err)
+                               : begin(client, request, &err)) == 0)
         return;
     log_warn("a command cannot be started", kv_str("error", err.msg));
     result.command_id = request->command_id;

@@ -5,6 +5,7 @@
 #include "agent/dial.h"
 #include "agent/keeper.h"
 #include "agentic/sandbox/v1/agent.pb-c.h"
+#include "base/json.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/uuid.h"
@@ -61,6 +62,13 @@ void commands_pump(struct client *client);
 /* A new connection: nobody knows yet where to go on. */
 void commands_unsync(struct client *client);
 void commands_free(struct client *client);
+
+/* ---- task.c ---- */
+
+bool task_is(const V1(CommandRequest) * request);
+/* The command that it stands for; *out shares with `request` and the arena. */
+must_use int task_command(struct arena *arena, const V1(CommandRequest) * request,
+                          V1(CommandRequest) * out, struct err *err);
 
 /* ---- client.c ---- */
 

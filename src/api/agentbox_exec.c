@@ -103,6 +103,8 @@ static struct command *command_new(struct rpc *rpc, const char *line, const char
     struct command *command = arena_new(&rpc->call->arena, struct command);
 
     command->rpc = rpc;
+    if (*cwd && *cwd != '/') /* as paths of files are meant */
+        cwd = arena_printf(&rpc->call->arena, "/workspace/%s", cwd);
     command->spec = (struct exec_spec){ .command = line, .cwd = *cwd ? cwd : NULL };
     rpc->state = command;
     return command;

@@ -4,6 +4,8 @@
  */
 #include "api/own.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 
 const char *call_param(struct call *call, const char *name)
@@ -127,6 +129,18 @@ static const char *vm_word(const struct err *err)
     return "PROVISIONING_ERROR";
 }
 
+/* Where a shape has no place for the field, it stands before the words. */
+static void put_words(struct json_out *json, const struct err *err)
+{
+    const char *text = error_text(err);
+    char words[sizeof(err->field) + sizeof(err->msg) + 2];
+    bool named = strncmp(text, err->field, strlen(err->field)) == 0; /* true without a field */
+
+    snprintf(words, sizeof(words), "%s%s%s", named ? "" : err->field,
+             named || text[0] == '[' ? "" : ": ", text);
+    json_put_str(json, str_of(words));
+}
+
 void api_error_body(enum surface surface, const struct err *err, const char *request_id,
                     struct buf *out)
 {
@@ -139,11 +153,15 @@ void api_error_body(enum surface surface, const struct err *err, const char *req
     json_open(&json, '{');
     json_key(&json, "error");
     if (surface == SURFACE_HUB) {
-        json_put_str(&json, str_of(error_text(err)));
+        put_words(&json, err);
     } else if (surface == SURFACE_VM) {
         json_open(&json, '{');
         json_kv_text(&json, "code", vm_word(err));
-        json_kv_text(&json, "message", error_text(err));
+        json_key(&json, "message");
+        if (vm_word(err) == err->field)
+            json_put_str(&json, str_of(error_text(err)));
+        else
+            put_words(&json, err);
         json_close(&json, '}');
     } else {
         json_open(&json, '{');

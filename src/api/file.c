@@ -49,13 +49,21 @@ void fileop_free(struct fileop *op)
     free(op);
 }
 
+/* A body that is worth a stream of its own, for an operation that takes one. */
+static bool takes_much(const struct http_req *req, const char *name)
+{
+    return (req->body_size < 0 || req->body_size >= SIDE_LEAST) &&
+           (strcmp(name, "write") == 0 || strcmp(name, "append") == 0);
+}
+
 int fileop_start(struct fileop *op, const char *const *args, bool input, struct err *err)
 {
     struct box_job_spec spec = { .user = call_query(op->call, "user"),
                                  .args = args,
                                  .input = input,
                                  .side = strcmp(args[0], "read") == 0 &&
-                                         str_is(op->call->req->method, "GET") };
+                                         str_is(op->call->req->method, "GET"),
+                                 .side_in = takes_much(op->call->req, args[0]) };
 
     if (box_job_start(op->box, &op->job, &spec, err) == 0)
         return 0;

@@ -5,6 +5,8 @@
 #include "box/job.h"
 #include "model/file.h"
 
+#define SIDE_LEAST 65536 /* less is as soon there by the usual way */
+
 /* One operation on its way: a job in the sandbox and the call that waits for it. */
 struct fileop {
     struct box_job job;

@@ -100,8 +100,6 @@ static void nonsense(struct fileop *op)
 
 /* ---- one file ---- */
 
-#define SIDE_LEAST 65536 /* less is as soon here by the usual way */
-
 /* The record has come: what is wanted of the file is said now. */
 static void head_file(struct fileop *op, uint64_t size)
 {

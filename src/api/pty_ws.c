@@ -412,7 +412,7 @@ static int pty_ws(struct call *call, struct err *err)
     struct box *box;
     int64_t from;
 
-    if (call_box(call, &box, err) < 0 ||
+    if (session_box(call, &box, err) < 0 ||
         terminal_find(box, call_param(call, "sid"), &exec, err) < 0 ||
         call_query_int(call, "replay_from", 0, INT64_MAX, -1, &from, err) < 0)
         return -1;

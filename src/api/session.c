@@ -60,6 +60,11 @@ const char *session_name(const struct exec_view *view)
     return view->name ? view->name : view->id;
 }
 
+const char *session_type(bool tty, bool background)
+{
+    return background ? "background" : tty ? "interactive" : "headless";
+}
+
 const char *agent_name(const struct sandbox_view *view)
 {
     return view->name ? view->name : view->id;
@@ -71,6 +76,15 @@ const char *session_cwd(const char *wish, bool root)
         return wish;
     /* check-style: allow machine-path: inside every sandbox */
     return root ? "/root" : "/home/agent";
+}
+
+int session_box(struct call *call, struct box **out, struct err *err)
+{
+    if (call_box(call, out, err) == 0)
+        return 0;
+    return err->code != ERR_NOT_FOUND
+               ? -1
+               : err_set(err, ERR_NOT_FOUND, "Agent '%.64s' not found", call_param(call, "id"));
 }
 
 /* ---- frames ---- */
@@ -180,16 +194,64 @@ static const char *line_of(struct call *call, const struct exec_view *view)
     return arena_memdup0(&call->arena, line.data, line.len);
 }
 
-static void put_session(struct call *call, struct json_out *json, const struct exec_view *view)
+static void put_clients(struct json_out *json, const char *key, struct box_term *term,
+                        enum attach_role role)
+{
+    json_key(json, key);
+    json_open(json, '[');
+    for (struct attach *at = NULL; (at = term_attached(term, at));)
+        if (at->role == role)
+            json_put_str(json, str_of(at->id));
+    json_close(json, ']');
+}
+
+/* How far the slowest of those who watch is behind, in frames. */
+static uint64_t most_lag(struct box_term *term, uint64_t next)
+{
+    uint64_t lag = 0;
+
+    for (struct attach *at = NULL; (at = term_attached(term, at));)
+        lag = MAX(lag, next - MIN(next, at->frame));
+    return lag;
+}
+
+/* Who looks at it, and how well it is. */
+static void put_membership(struct json_out *json, struct box_exec *exec)
+{
+    struct box_term *term = box_exec_term(exec);
+    uint64_t first, next;
+
+    if (!term)
+        return;
+    term_range(term, &first, &next);
+    json_key(json, "membership");
+    json_open(json, '{');
+    put_clients(json, "controllers", term, ATTACH_CONTROLLER);
+    put_clients(json, "observers", term, ATTACH_OBSERVER);
+    json_kv_int(json, "attachment_count", term_viewers(term));
+    json_close(json, '}');
+    json_key(json, "liveness");
+    json_open(json, '{');
+    json_kv_bool(json, "agent_connected", true);
+    json_kv_bool(json, "has_screen", true);
+    if (next > first)
+        json_kv_int(json, "replay_newest_seq", (int64_t)next - 1);
+    json_kv_int(json, "max_client_lag", (int64_t)most_lag(term, next));
+    json_close(json, '}');
+}
+
+static void put_session(struct call *call, struct json_out *json, struct box_exec *exec,
+                        const struct exec_view *view)
 {
     json_open(json, '{');
     json_kv_text(json, "session_id", view->id);
     json_kv_text(json, "command_id", view->id);
     json_kv_text(json, "session_name", session_name(view));
-    json_kv_text(json, "session_type", view->tty ? "interactive" : "headless");
+    json_kv_text(json, "session_type", session_type(view->tty, view->background));
     json_kv_text(json, "command", line_of(call, view));
     json_kv_int(json, "created_at_secs", (clock_wall_ms() - view->started_at) / 1000);
     json_kv_bool(json, "has_screen", view->tty);
+    put_membership(json, exec);
     json_close(json, '}');
 }
 
@@ -202,7 +264,7 @@ static int agent_sessions(struct call *call, struct err *err)
 
     if (session_linked(call, &linked))
         return session_link_list(call, linked);
-    if (call_box(call, &box, err) < 0)
+    if (session_box(call, &box, err) < 0)
         return -1;
     box_view(box, &agent);
     json_open(&json, '{');
@@ -214,35 +276,22 @@ static int agent_sessions(struct call *call, struct err *err)
 
         box_exec_view(exec, &view);
         if (strcmp(view.state, "running") == 0)
-            put_session(call, &json, &view);
+            put_session(call, &json, exec, &view);
     }
     json_close(&json, ']');
     json_close(&json, '}');
     return 0;
 }
 
-static void put_clients(struct json_out *json, const char *key, struct box_term *term,
-                        enum attach_role role)
-{
-    json_key(json, key);
-    json_open(json, '[');
-    for (struct attach *at = NULL; (at = term_attached(term, at));)
-        if (at->role == role)
-            json_put_str(json, str_of(at->id));
-    json_close(json, ']');
-}
-
 static void put_registered(struct json_out *json, struct box_exec *exec, const char *agent)
 {
     struct box_term *term = box_exec_term(exec);
-    uint64_t first, next, begin, end, lag = 0;
+    uint64_t first, next, begin, end;
     struct exec_view view;
 
     box_exec_view(exec, &view);
     box_exec_range(exec, INIT_OUT, &begin, &end);
     term_range(term, &first, &next);
-    for (struct attach *at = NULL; (at = term_attached(term, at));)
-        lag = MAX(lag, next - MIN(next, at->frame));
     json_open(json, '{');
     json_kv_text(json, "session_id", view.id);
     json_kv_text(json, "agent_id", agent);
@@ -261,7 +310,7 @@ static void put_registered(struct json_out *json, struct box_exec *exec, const c
     json_kv_int(json, "replay_max_bytes", SPOOL_RING);
     json_kv_int(json, "replay_evicted_frames_total", (int64_t)first);
     json_kv_int(json, "replay_evicted_bytes_total", (int64_t)begin);
-    json_kv_int(json, "max_client_lag", (int64_t)lag);
+    json_kv_int(json, "max_client_lag", (int64_t)most_lag(term, next));
     json_close(json, '}');
 }
 
@@ -435,7 +484,7 @@ static int session_in_box(struct call *call, struct err *err)
     struct sandbox_view agent;
     struct box *box;
 
-    if (call_box(call, &box, err) < 0 || session_wish_take(call, &wish, err) < 0)
+    if (session_box(call, &box, err) < 0 || session_wish_take(call, &wish, err) < 0)
         return -1;
     box_view(box, &agent);
     struct exec_spec spec = {
@@ -453,9 +502,10 @@ static int session_post(struct call *call, struct err *err)
 {
     struct session_wish wish = { 0 };
     struct linked *linked;
+    struct box *box;
 
     if (!session_linked(call, &linked))
-        return call_awake(call, session_in_box, err);
+        return session_box(call, &box, err) < 0 ? -1 : call_awake(call, session_in_box, err);
     if (session_wish_take(call, &wish, err) < 0)
         return -1;
     bool home = !wish.working_dir || !*wish.working_dir || strcmp(wish.working_dir, "~") == 0;
@@ -486,7 +536,7 @@ static int agent_session_delete(struct call *call, struct err *err)
 
     if (session_linked(call, &linked))
         return session_link_delete(call, linked, err);
-    if (call_box(call, &box, err) < 0)
+    if (session_box(call, &box, err) < 0)
         return -1;
     struct box_exec *exec = session_named(box, name, true);
     if (!exec)
@@ -653,6 +703,9 @@ static int session_transcript(struct call *call, struct err *err)
         call_query_int(call, "to_seq", 0, INT64_MAX, INT64_MAX, &ask.to, err) < 0 ||
         call_query_int(call, "limit", 1, TRANSCRIPT_MAX, 500, &ask.limit, err) < 0)
         return -1;
+    if (ask.stream && strcmp(ask.stream, "stdout") != 0 && strcmp(ask.stream, "stderr") != 0 &&
+        strcmp(ask.stream, "log") != 0)
+        return err_field(err, "stream", "stdout, stderr or log");
     if (!box_exec_term(exec))
         return err_set(err, ERR_NOT_FOUND, "session has no terminal; its output is at /execs");
     box_exec_view(exec, &view);

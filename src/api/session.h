@@ -17,7 +17,10 @@ must_use int terminal_by_id(struct api *api, const char *tenant, const char *id,
                             struct box_exec **out, struct err *err);
 /* The newest of a sandbox under this name, or with this id; that runs if `running`. NULL: none. */
 struct box_exec *session_named(struct box *box, const char *name, bool running);
+/* call_box in the words of this surface. */
+must_use int session_box(struct call *call, struct box **out, struct err *err);
 const char *session_name(const struct exec_view *view);
+const char *session_type(bool tty, bool background);
 /* "" and "~" mean home. */
 const char *session_cwd(const char *wish, bool root);
 const char *agent_name(const struct sandbox_view *view);

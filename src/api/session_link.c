@@ -26,7 +26,7 @@ static void put_session(struct json_out *json, const struct command_view *view)
     json_kv_text(json, "session_id", view->command_id);
     json_kv_text(json, "command_id", view->command_id);
     json_kv_text(json, "session_name", name_of(view));
-    json_kv_text(json, "session_type", view->pty ? "interactive" : "headless");
+    json_kv_text(json, "session_type", session_type(view->pty, view->background));
     json_kv_text(json, "command", view->command);
     json_kv_int(json, "created_at_secs", (clock_wall_ms() - view->started_at) / 1000);
     json_kv_bool(json, "has_screen", false);

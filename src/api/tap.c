@@ -421,17 +421,18 @@ static void put_session(struct json_out *json, const struct exec_view *view)
         buf_puts(&line, arg == view->argv ? "" : " ");
         buf_puts(&line, *arg);
     }
-    tap_put_session(json, view->id, session_name(view), view->tty, buf_cstr(&line));
+    tap_put_session(json, view->id, session_name(view), session_type(view->tty, view->background),
+                    buf_cstr(&line));
 }
 
-void tap_put_session(struct json_out *json, const char *id, const char *name, bool tty,
+void tap_put_session(struct json_out *json, const char *id, const char *name, const char *type,
                      const char *command)
 {
     json_open(json, '{');
     json_kv_text(json, "session_name", name);
     json_kv_text(json, "command_id", id);
     json_kv_text(json, "session_id", id);
-    json_kv_text(json, "session_type", tty ? "interactive" : "headless");
+    json_kv_text(json, "session_type", type);
     json_kv_text(json, "command", command);
     json_kv_bool(json, "running", true);
     json_close(json, '}');

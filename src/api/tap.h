@@ -23,7 +23,7 @@ struct tap_begun {
     const char *type, *name; /* NULL: not a session */
 };
 void tap_say_started(struct hub *hub, const struct tap_begun *begun);
-void tap_put_session(struct json_out *json, const char *id, const char *name, bool tty,
+void tap_put_session(struct json_out *json, const char *id, const char *name, const char *type,
                      const char *command);
 /* The row that a request would leave; texts in the arena, all but object and detail set. */
 struct audit tap_row(struct hub *hub, struct arena *arena, const char *action);

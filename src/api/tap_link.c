@@ -69,7 +69,8 @@ void link_put_sessions(struct json_out *json, const struct linked *agent)
 
         command_view(command, &view);
         if (!command_ended(command))
-            tap_put_session(json, view.command_id, name_of(&view), view.pty, view.command);
+            tap_put_session(json, view.command_id, name_of(&view),
+                            session_type(view.pty, view.background), view.command);
     }
 }
 
@@ -93,12 +94,13 @@ static void say_started(struct hub *hub, const struct link_start *start,
     struct command_view view;
 
     command_view(command, &view);
-    tap_say_started(hub, &(struct tap_begun){ .reply = start->reply,
-                                              .type = start->type,
-                                              .agent = start->agent,
-                                              .id = view.command_id,
-                                              .name = name_of(&view),
-                                              .command = start->command });
+    tap_say_started(hub, &(struct tap_begun){
+                             .reply = start->reply,
+                             .type = start->type ? session_type(view.pty, view.background) : NULL,
+                             .agent = start->agent,
+                             .id = view.command_id,
+                             .name = name_of(&view),
+                             .command = start->command });
     tap_command(hub, command, false);
 }
 
@@ -210,6 +212,7 @@ int link_create_session(struct hub *hub, struct linked *agent, const struct json
     if (!type || tap_may_use(hub, err) < 0)
         return -1;
     wish.allocate_pty = strcmp(type, "headless") != 0;
+    wish.background = strcmp(type, "background") == 0;
     if (wish.allocate_pty && size_of(json, &wish.pty_rows, &wish.pty_cols, err) < 0)
         return -1;
     struct link_start *start = start_new(hub, agent, "session_created");

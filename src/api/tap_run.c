@@ -63,12 +63,13 @@ void tap_say_started(struct hub *hub, const struct tap_begun *begun)
 
 static void say_started(struct hub *hub, const struct start *start, const struct exec_view *view)
 {
-    tap_say_started(hub, &(struct tap_begun){ .reply = start->reply,
-                                              .type = start->type,
-                                              .agent = start->agent,
-                                              .id = view->id,
-                                              .name = session_name(view),
-                                              .command = view->argv[0] });
+    tap_say_started(hub, &(struct tap_begun){
+                             .reply = start->reply,
+                             .type = start->type ? session_type(view->tty, view->background) : NULL,
+                             .agent = start->agent,
+                             .id = view->id,
+                             .name = session_name(view),
+                             .command = view->argv[0] });
 }
 
 struct audit tap_row(struct hub *hub, struct arena *arena, const char *action)
@@ -339,6 +340,7 @@ int hub_create_session(struct hub *hub, const struct json *json, struct err *err
     start->type = type;
     spec.argv = tap_argv(&start->arena, json, "bash");
     spec.name = arena_strdup(&start->arena, name);
+    spec.background = strcmp(type, "background") == 0;
     spec.tty = !headless; /* in the background too, so that one can look at it later */
     spec.cwd = arena_strdup(&start->arena, session_cwd(hub_text(hub, json, "working_dir"),
                                                        strcmp(view.user, "root") == 0));

@@ -339,6 +339,7 @@ static void switch_disks(struct box *box)
     box->op->ended = box->running;
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
+    box_jobs_lost(box, "the sandbox was rolled back");
     timer_cancel(box->boxes->loop, &box->tick);
     if (box->state != SANDBOX_STOPPED)
         box_move(box, SANDBOX_STOPPED);
@@ -402,7 +403,7 @@ int box_rollback(struct box *box, const char *snapshot, struct box_op *op, struc
         return err_field(err, "snapshot", "%s is of another sandbox; create one from it", from->id);
     if (from->state == DISK_LOST)
         return err_set(err, ERR_CONFLICT, "the disk of snapshot %s is gone", from->name);
-    if (may_copy(box, "being rolled back", err) < 0)
+    if (may_copy(box, box_busy_rolled_back, err) < 0)
         return -1;
     if (box->state == SANDBOX_FAILED)
         box->state = SANDBOX_STOPPED; /* that is what a rollback makes of it */

@@ -213,6 +213,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
                                .user = exec->spec.user,
                                .by = exec->by,
                                .tty = exec->spec.tty,
+                               .background = exec->spec.background,
                                .stdin_open = exec->spec.stdin_open,
                                .timeout_ms = exec->spec.timeout_ms,
                                .files = exec->spec.files,

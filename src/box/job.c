@@ -125,15 +125,20 @@ void job_lost(struct box_job *job, const char *why)
 {
     struct err err = { 0 };
 
-    err_set(&err, ERR_UNAVAILABLE, "%s", why);
+    /* Where somebody ends the sandbox nothing has failed, and to ask again is no use. */
+    if (box_is_ending(job->box))
+        err_set(&err, ERR_CONFLICT, "sandbox %s is %s", job->box->id, job->box->busy);
+    else
+        err_set(&err, ERR_UNAVAILABLE, "%s", why);
     job_end(job, &err);
 }
 
 static void on_timer(struct timer *timer)
 {
     struct box_job *job = container_of(timer, struct box_job, timer);
-    bool theirs = job->started && (job->paused || (job->in_open && job->in_sent == job->in_taken &&
-                                                   !job->in.len && !job->in_eof));
+    bool theirs = job->started &&
+                  (job->paused || (job->in_open && job->in_sent == job->in_taken && !job->in.len &&
+                                   !job->in_eof && !(job->side_in && job->side_on)));
     int64_t due = job->started ? job->moved_ms + JOB_IDLE_MS : job->start_due_ms;
     int64_t now = clock_mono_ms();
     struct err err = { 0 };
@@ -168,7 +173,7 @@ static int send_job(struct box_job *job, const struct box_job_spec *spec, bool r
     head.text_len = (uint32_t)texts.len;
     if (texts.len > INIT_PAYLOAD_MAX - sizeof(head))
         return err_set(err, ERR_LIMIT, "the path is too long");
-    int side = spec->side ? side_make(job) : -1;
+    int side = spec->side || spec->side_in ? side_make(job, spec->side_in) : -1;
     if (side >= 0)
         head.flags |= INIT_SIDE;
     if (!link_send(job->box, INIT_EXEC, job->number, &head, sizeof(head), texts.data, texts.len,
@@ -333,10 +338,11 @@ void job_exited(struct box_job *job, const struct init_exited *told)
         job_end(job, NULL);
         return;
     }
-    if (told->code == INIT_BUILTIN_FAILED)
-        fault_err(&job->errors, &err);
-    else
-        err_set(&err, ERR_UNAVAILABLE, "the operation was killed in the sandbox");
+    if (told->code != INIT_BUILTIN_FAILED) {
+        job_lost(job, "the operation was killed in the sandbox");
+        return;
+    }
+    fault_err(&job->errors, &err);
     job_end(job, &err);
 }
 
@@ -380,6 +386,8 @@ size_t box_job_put(struct box_job *job, struct str data)
 {
     if (!job->box || !job->in_open || job->in_eof)
         return 0;
+    if (job->side_in)
+        return side_put(job, data);
     size_t len = MIN(data.n, IN_QUEUE - MIN(job->in.len, (size_t)IN_QUEUE));
     size_t sent = job->in.len ? 0 : send_input(job, (struct str){ data.p, len });
     buf_append(&job->in, data.p + sent, len - sent);
@@ -392,6 +400,8 @@ void box_job_eof(struct box_job *job)
 {
     if (!job->box || !job->in_open)
         return;
+    if (job->side_in)
+        side_end(job);
     job->in_eof = true;
     job->moved_ms = clock_mono_ms();
     job_pump(job);

@@ -36,8 +36,10 @@ struct box_job {
     struct timer timer;
     struct watch side;          /* side.c: a stream for bytes alone; fd 0: none */
     uint64_t side_left;         /* of what was asked for there */
-    bool side_on, side_watched; /* bytes are to come there */
-    bool exited;                /* it has ended well, and not all of them have come yet */
+    bool side_on, side_watched; /* bytes are to come there, or wait for room */
+    bool side_in;               /* it is for input */
+    uint64_t side_sent;
+    bool exited; /* it has ended well, and not all of them have come yet */
 };
 
 struct box_job_spec {
@@ -45,6 +47,7 @@ struct box_job_spec {
     const char *const *args; /* the operation and its arguments, NULL-terminated */
     bool input;              /* input will follow */
     bool side;               /* much may come: give it a stream for that, if there is one */
+    bool side_in;            /* likewise: much will be put */
     bool ours;               /* nobody's wish: as root whoever the sandbox was made for */
     bool program;            /* args are a program and its arguments instead */
 };

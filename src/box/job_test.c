@@ -317,6 +317,45 @@ TEST(a_dropped_operation_is_killed_and_forgotten)
     down();
 }
 
+/* Whoever ends a sandbox ends what is done in it: a conflict, not a failure of the sandbox. */
+TEST(an_operation_whose_sandbox_is_deleted_says_so)
+{
+    for (int killed_first = 0; killed_first < 2; killed_first++) {
+        struct caller caller = caller_new();
+        struct asker asker;
+        struct err err;
+
+        up(true);
+        struct box *box = made();
+        uint32_t number = begin(box, &asker, false);
+        CHECK_OK(box_delete(box, &caller.op, &err), &err);
+        if (killed_first) { /* its init outlives it, and tells */
+            say_exited(number, -9, 0, 0);
+            turn(10);
+        }
+        CHECK_INT(asker.done, killed_first);
+        answer_with(&asked[asked_count - 1], 0, false);
+        settle();
+        CHECK(asker.done == 1 && asker.failed && caller.done == 1 && !caller.failed);
+        CHECK_INT(asker.err.code, ERR_CONFLICT);
+        CHECK(strstr(asker.err.msg, "is being deleted"));
+        down();
+    }
+}
+
+TEST(an_operation_that_is_killed_inside_is_a_failure)
+{
+    struct asker asker;
+
+    up(true);
+    uint32_t number = begin(made(), &asker, false);
+    say_exited(number, -9, 0, 0);
+    turn(10);
+    CHECK(asker.done == 1 && asker.failed);
+    CHECK_INT(asker.err.code, ERR_UNAVAILABLE);
+    down();
+}
+
 /* What an earlier life of this process left running is killed with all it may have started. */
 TEST(a_stranger_is_killed)
 {

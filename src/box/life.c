@@ -128,6 +128,15 @@ void box_died(struct boxes *boxes, const struct box_died *news)
 
 /* ---- changes ---- */
 
+const char box_busy_stopped[] = "being stopped", box_busy_deleted[] = "being deleted",
+           box_busy_rolled_back[] = "being rolled back";
+
+bool box_is_ending(const struct box *box)
+{
+    return box->busy == box_busy_stopped || box->busy == box_busy_deleted ||
+           box->busy == box_busy_rolled_back;
+}
+
 int box_may_begin(struct box *box, enum sandbox_state to, const char *busy, struct err *err)
 {
     if (box->busy)
@@ -253,7 +262,7 @@ static int begin_stop(struct box *box, struct box_op *op, struct err *err)
                        "the files of sandbox %s are in memory, and a stop would lose them; delete "
                        "or pause it, or make it with storage disk",
                        box->id);
-    if (box_may_begin(box, SANDBOX_STOPPED, "being stopped", err) < 0)
+    if (box_may_begin(box, SANDBOX_STOPPED, box_busy_stopped, err) < 0)
         return -1;
     begin(box, WIRE_BOX_DESTROY, op, stopped);
     return 0;
@@ -368,7 +377,7 @@ static int begin_delete(struct box *box, struct box_op *op, struct err *err)
             return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id, box->busy);
         box->state = SANDBOX_FAILED;
     }
-    if (box_may_begin(box, SANDBOX_DELETED, "being deleted", err) < 0)
+    if (box_may_begin(box, SANDBOX_DELETED, box_busy_deleted, err) < 0)
         return -1;
     box->gone.op = op;
     box->gone.err = (struct err){ 0 };

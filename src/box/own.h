@@ -297,6 +297,9 @@ void box_died(struct boxes *boxes, const struct box_died *news);
 void box_condemn(struct box *box, const char *why);
 /* What box_patch is busy with: nobody asks its process 1 anything, so nobody hears of its end. */
 extern const char box_busy_changed[];
+/* Likewise those that end what runs in it, each by somebody's wish. */
+extern const char box_busy_stopped[], box_busy_deleted[], box_busy_rolled_back[];
+bool box_is_ending(const struct box *box);
 /* Busy with `busy` from now on, or a refusal. */
 must_use int box_may_begin(struct box *box, enum sandbox_state to, const char *busy,
                            struct err *err);
@@ -445,7 +448,9 @@ void job_end(struct box_job *job, const struct err *err);
 
 #define SIDE_SHORT "the operation ended in the sandbox before all bytes had come"
 /* The end that its init gets, or -1: there is none, and it does without. */
-int side_make(struct box_job *job);
+int side_make(struct box_job *job, bool input);
+size_t side_put(struct box_job *job, struct str data);
+void side_end(struct box_job *job);
 void side_close(struct box_job *job);
 void side_mind(struct box_job *job); /* paused, or not any more */
 

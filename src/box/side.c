@@ -7,6 +7,10 @@
  * for whatever disk the sandbox reads from, however slow its limits make that. No descriptor comes
  * out of a sandbox here, as everywhere: one that is sent along is dropped by the kernel.
  *
+ * The same for input: what is put goes into the socket as long as it has room, and the operation
+ * takes it there. That the stream ends says nothing (we may have been killed): how much it was is
+ * told by the usual input, and only then the operation has all of it.
+ *
  * What comes is hostile. No more is read than was asked for; a stream that ends before is an error,
  * and one on which nothing comes is ended by the clock of its job.
  */
@@ -20,19 +24,25 @@
 #include "box/own.h"
 
 #define SIDE_READ 262144
-#define SIDE_ROUND 4 /* reads before others have their turn */
+#define SIDE_SEND 1048576 /* as much of it as the machine allows */
+#define SIDE_ROUND 4      /* reads before others have their turn */
 
 static void on_side(struct watch *watch, uint32_t events);
 
-int side_make(struct box_job *job)
+static void on_room(struct watch *watch, uint32_t events);
+
+int side_make(struct box_job *job, bool input)
 {
-    int pair[2], size = SIDE_READ;
+    int pair[2], size = input ? SIDE_SEND : SIDE_READ;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
-    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-    job->side = (struct watch){ .fd = pair[0], .events = EPOLLIN, .fn = on_side };
+    setsockopt(pair[!input], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    job->side = (struct watch){ .fd = pair[0],
+                                .events = input ? EPOLLOUT : EPOLLIN,
+                                .fn = input ? on_room : on_side };
+    job->side_in = input;
     return pair[1];
 }
 
@@ -117,4 +127,46 @@ static void on_side(struct watch *watch, uint32_t events)
             return;
         }
     }
+}
+
+/* ---- input ---- */
+
+/* As much as the socket takes now; `room` follows when it has some again. */
+size_t side_put(struct box_job *job, struct str data)
+{
+    ssize_t sent;
+
+    if (job->side_on) /* others wait already */
+        return 0;
+    do {
+        sent = send(job->side.fd, data.p, data.n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0 && errno != EAGAIN) {
+        job_deaf(job); /* nobody reads there any more */
+        return 0;
+    }
+    size_t took = sent > 0 ? (size_t)sent : 0;
+    job->side_sent += took;
+    if (took)
+        job->moved_ms = clock_mono_ms();
+    job->side_on = took < data.n;
+    side_mind(job);
+    return took;
+}
+
+void side_end(struct box_job *job)
+{
+    shutdown(job->side.fd, SHUT_WR);
+    buf_append(&job->in, &job->side_sent, sizeof(job->side_sent));
+}
+
+static void on_room(struct watch *watch, uint32_t events)
+{
+    struct box_job *job = container_of(watch, struct box_job, side);
+
+    (void)events;
+    job->side_on = false;
+    side_mind(job);
+    if (job->room && job->in_open)
+        job->room(job); /* may drop the job */
 }

@@ -10,7 +10,7 @@
 
 struct asker {
     struct box_job job;
-    int done;
+    int done, rooms;
     bool failed, pauses, drops;
     struct err err;
     uint64_t got;
@@ -45,10 +45,10 @@ static void asker_done(struct box_job *job, const struct err *err)
         asker->err = *err;
 }
 
-/* The end that the operation would have; its job has started and expects `len` bytes. */
-static int begin(struct asker *asker, uint32_t *number, uint64_t len)
+/* The end that the operation would have; its job has started. */
+static int begin_with(struct asker *asker, uint32_t *number, bool input)
 {
-    static const char *const args[] = { "read", "f", NULL };
+    static const char *const args[] = { "file", "f", NULL };
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -61,7 +61,8 @@ static int begin(struct asker *asker, uint32_t *number, uint64_t len)
 
     *asker = (struct asker){ .job = { .data = asker_data, .done = asker_done } };
     CHECK_OK(box_job_start(made(), &asker->job,
-                           &(struct box_job_spec){ .args = args, .input = true, .side = true },
+                           &(struct box_job_spec){
+                               .args = args, .input = true, .side = !input, .side_in = input },
                            &err),
              &err);
     while (head.type != INIT_EXEC) {
@@ -81,6 +82,14 @@ static int begin(struct asker *asker, uint32_t *number, uint64_t len)
     say(INIT_STARTED, *number, &(struct init_started){ .pid = 7 }, sizeof(struct init_started),
         NULL);
     turn(5);
+    return fd;
+}
+
+/* The same, and `len` bytes are expected from it. */
+static int begin(struct asker *asker, uint32_t *number, uint64_t len)
+{
+    int fd = begin_with(asker, number, false);
+
     CHECK(box_job_expect(&asker->job, len));
     return fd;
 }
@@ -279,5 +288,94 @@ TEST(what_is_still_on_its_way_outlives_a_new_connection)
     CHECK_INT(send_some(fd, 0, 1000), 1000);
     turn(10);
     CHECK(asker.done == 1 && !asker.failed && asker.got == 1000);
+    down();
+}
+
+/* ---- input ---- */
+
+static void asker_room(struct box_job *job)
+{
+    container_of(job, struct asker, job)->rooms++;
+}
+
+static int begin_input(struct asker *asker, uint32_t *number)
+{
+    int fd = begin_with(asker, number, true);
+
+    asker->job.room = asker_room;
+    return fd;
+}
+
+/* Puts as many of those from `at` on as are taken. */
+static uint64_t put_some(struct asker *asker, uint64_t at, uint64_t most)
+{
+    static char data[1 << 20];
+    size_t len = (size_t)MIN(most, (uint64_t)sizeof(data));
+
+    for (size_t i = 0; i < len; i++)
+        data[i] = byte_at(at + i);
+    return box_job_put(&asker->job, (struct str){ data, len });
+}
+
+TEST(what_is_put_waits_until_the_operation_takes_it)
+{
+    uint64_t put = 0, got = 0, total = 0, more;
+    static char data[300000];
+    struct asker asker;
+    uint32_t number;
+
+    up(true);
+    int fd = begin_input(&asker, &number);
+    while ((more = put_some(&asker, put, LONG - put)) > 0)
+        put += more;
+    CHECK(put > 0 && put < LONG); /* no more than the socket holds, and nothing is kept here */
+    CHECK_INT(asker.job.in.len, 0);
+    CHECK_INT(put_some(&asker, put, 1), 0); /* in turn: not before what was refused */
+    turn(10);
+    CHECK_INT(asker.rooms, 0);
+    for (ssize_t n; got < LONG; turn(1)) {
+        while ((n = recv(fd, data, sizeof(data), 0)) > 0) {
+            for (ssize_t i = 0; i < n; i++)
+                CHECK(data[i] == byte_at(got + (uint64_t)i));
+            got += (uint64_t)n;
+        }
+        CHECK(n < 0); /* its end is not told yet */
+        turn(1);
+        put += put_some(&asker, put, LONG - put);
+    }
+    CHECK(put == LONG && asker.rooms > 0);
+    CHECK(!heard(INIT_STDIN, NULL, NULL, 0));
+    box_job_eof(&asker.job);
+    CHECK_INT(recv(fd, data, sizeof(data), 0), 0);
+    CHECK(heard(INIT_STDIN, NULL, (char *)&total, sizeof(total)));
+    CHECK_INT(total, LONG);
+    CHECK(heard(INIT_STDIN, NULL, NULL, 0) && !asker.job.in_open);
+    say_exited(number, 0, 0, 0);
+    turn(10);
+    CHECK(asker.done == 1 && !asker.failed);
+    close(fd);
+    down();
+}
+
+TEST(an_operation_that_takes_no_more_is_left_alone)
+{
+    struct asker asker;
+    uint32_t number;
+    uint64_t more;
+
+    up(true);
+    int fd = begin_input(&asker, &number);
+    while ((more = put_some(&asker, 0, LONG)) > 0)
+        ;
+    close(fd);
+    turn(10);
+    CHECK(asker.rooms <= 1);
+    CHECK_INT(put_some(&asker, 0, 10), 0);
+    turn(10);
+    CHECK(asker.rooms <= 1 && !asker.job.side_watched && !asker.done);
+    box_job_eof(&asker.job);
+    say_exited(number, -9, 0, 0);
+    turn(10);
+    CHECK(asker.done == 1 && asker.failed);
     down();
 }

@@ -1,5 +1,6 @@
 /* Questions to people: what waits, and its one decision. */
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "base/show.h"
@@ -137,4 +138,38 @@ const struct command cmd_ask_deny = {
     .flags = decide_flags,
     .traits = CMD_REMOTE,
     .run = ask_deny_run,
+};
+
+static int ask_respond_run(struct cli *cli, struct err *err)
+{
+    static const char *const yes[] = { "y", "yes", "allow", "approve" };
+    static const char *const no[] = { "n", "no", "deny", "reject" };
+    const char *text = cli_text(cli, "text");
+
+    if (!text)
+        return cli_usage(cli, err, "--text is needed");
+    for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
+        if (strcasecmp(text, yes[i]) == 0)
+            return decide(cli, "allow", err);
+        if (strcasecmp(text, no[i]) == 0)
+            return decide(cli, "deny", err);
+    }
+    return cli_usage(cli, err, "'%.64s' is neither yes nor no, which is what this one asks for",
+                     text);
+}
+
+static const struct cli_flag respond_flags[] = {
+    { "text", "TEXT", "yes, y, allow or approve; no, n, deny or reject" },
+    { "note", "TEXT", "Why; kept with it" },
+    { 0 },
+};
+
+const struct command cmd_ask_respond = {
+    .name = "ask respond",
+    .args = "ASK",
+    .help = "Answer a question in words.",
+    .more = "The same as `ask allow` or `ask deny`, for those who know it as `hitl respond`.",
+    .flags = respond_flags,
+    .traits = CMD_REMOTE,
+    .run = ask_respond_run,
 };

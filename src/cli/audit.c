@@ -5,6 +5,9 @@
  */
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
@@ -353,4 +356,41 @@ const struct command cmd_audit_verify = {
     .flags = audit_verify_flags,
     .traits = CMD_REMOTE,
     .run = audit_verify_run,
+};
+
+/* ---- path ---- */
+
+static int audit_path_run(struct cli *cli, struct err *err)
+{
+    struct json_out json = json_to(&cli->out);
+
+    if (endpoint_find(cli, err) < 0)
+        return -1;
+    if (!cli->at.state)
+        return err_set(err, ERR_UNSUPPORTED, "it is kept where that server runs (%s)", cli->at.how);
+    bool whole = cli->at.state[0] == '/';
+    autofree char *cwd = whole ? xstrdup("") : get_current_dir_name();
+    autofree char *path = xprintf("%s%s%s/" STATE_DATA "/" STATE_DB, cwd ? cwd : ".",
+                                  whole ? "" : "/", cli->at.state);
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_sys(err, "look at %s", path);
+    if (cli->json) {
+        json_open(&json, '{');
+        json_kv_text(&json, "path", path);
+        json_close(&json, '}');
+    } else {
+        show_text(&cli->out, str_of(path));
+    }
+    buf_putc(&cli->out, '\n');
+    return EXIT_OK;
+}
+
+const struct command cmd_audit_path = {
+    .name = "audit path",
+    .help = "Print the file in which the server of this machine keeps the audit log.",
+    .more = "A database, which `audit verify --db` checks without a server; its owner alone can "
+            "read it.",
+    .traits = CMD_REMOTE,
+    .run = audit_path_run,
 };

@@ -281,6 +281,11 @@ TEST(other_names_are_the_same_commands)
     CHECK_STR(command_find("token ls")->name, "token list");
     CHECK(!command_find("sandbox serve") && !command_find("get"));
 
+    /* A word alone may be a command, and the beginning of others. */
+    autoran struct ran status = run("health status --help"), dog = run("health watchdog --help");
+    CHECK_HAS(status.out, "Usage: atoll health [");
+    CHECK_HAS(dog.out, "Usage: atoll health watchdog");
+
     autoran struct ran group = run("sandbox --help"), one = run("sandbox delete --help"),
                        near = run("sandbox frob");
     CHECK_HAS(group.out, "The same as `atoll exec`.");

@@ -33,13 +33,16 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_task_request_changes, cmd_task_reviews, cmd_task_comment, cmd_task_comments,
     cmd_container_create, cmd_session_observe, cmd_audit_grep, cmd_task_proposals, cmd_task_allow,
     cmd_task_refuse, cmd_board, cmd_lease_take, cmd_lease_ls, cmd_lease_renew, cmd_lease_release,
-    cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
+    cmd_server_stop, cmd_health_watchdog, cmd_audit_path, cmd_ask_respond, cmd_completion, cmd_help,
+    cmd_docs, cmd_keep_server;
 
 /* clang-format off */
 const struct command *const commands[] = {
     &cmd_serve,
+    &cmd_server_stop,
     &cmd_doctor,
     &cmd_health,
+    &cmd_health_watchdog,
     &cmd_version,
     &cmd_whoami,
     &cmd_login,
@@ -98,6 +101,7 @@ const struct command *const commands[] = {
     &cmd_ask_show,
     &cmd_ask_allow,
     &cmd_ask_deny,
+    &cmd_ask_respond,
     &cmd_pool_set,
     &cmd_pool_ls,
     &cmd_config_show,
@@ -113,6 +117,7 @@ const struct command *const commands[] = {
     &cmd_audit_tail,
     &cmd_audit_grep,
     &cmd_audit_verify,
+    &cmd_audit_path,
     &cmd_backup,
     &cmd_restore,
     &cmd_secret_set,
@@ -261,11 +266,13 @@ const struct alias aliases[] = {
     { "tui search", "session search" },
     { "tui send", "session input" },
     { "hitl list", "ask ls" },
+    { "hitl respond", "ask respond" },
     { "health status", "health" },
     { "ops get", "operation show" },
     { "ops wait", "operation wait" },
     { "audit-log tail", "audit tail" },
     { "audit-log grep", "audit grep" },
+    { "audit-log path", "audit path" },
     { "server start", "serve" },
     { "server status", "health" },
     { "completions", "completion" },

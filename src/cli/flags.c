@@ -304,6 +304,15 @@ static int take_arg(struct cli *cli, const char *word, struct err *err)
     size_t least, most;
 
     command_arity(cli->command, &least, &most);
+    if (most == 0) { /* `health` is a command, and so is `health status` */
+        autofree char *both = xprintf("%s %s", cli->command->name, word);
+        const struct command *longer = command_find(both);
+
+        if (longer) {
+            cli->command = longer;
+            return 0;
+        }
+    }
     if (cli->arg_count >= most)
         return cli_usage(cli, err, "unexpected argument '%s'", word);
     cli->args[cli->arg_count++] = word;

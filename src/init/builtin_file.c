@@ -16,6 +16,7 @@
 #include "init/init.h"
 
 #define CHUNK 65536
+#define SIDE_CHUNK 262144
 #define SPLICE (1 << 20) /* at once; a pipe holds less */
 #define TEMP_SIZE 24
 #define TEMP_TRIES 16
@@ -124,8 +125,45 @@ int builtin_read(struct builtin *job)
 
 /* ---- writing ---- */
 
+static int put_chunk(struct builtin *job, int to, const char *chunk, size_t len, const char *path)
+{
+    for (size_t put = 0; put < len;) {
+        ssize_t n = write(to, chunk + put, len - put);
+
+        if (n < 0)
+            return builtin_sys(job, path);
+        put += (size_t)n;
+    }
+    return 0;
+}
+
+/* By the stream: all of it when as much has come as its input says in the end. */
+static int copy_side(struct builtin *job, int to, const char *path)
+{
+    autofree char *chunk = malloc(SIDE_CHUNK);
+    uint64_t total = 0, told;
+    ssize_t got;
+
+    if (!chunk)
+        return builtin_sys(job, path);
+    while ((got = read(SPAWN_SIDE, chunk, SIDE_CHUNK)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return builtin_sys(job, NULL);
+        if (put_chunk(job, to, chunk, (size_t)got, path) < 0)
+            return -1;
+        total += (uint64_t)got;
+    }
+    if (read_exactly(0, &told, sizeof(told)) < 0 || told != total)
+        return tree_fail(&job->fail, TREE_SYSTEM, EPIPE, path);
+    return 0;
+}
+
 static int copy_input(struct builtin *job, int to, const char *path)
 {
+    if (job->side)
+        return copy_side(job, to, path);
     autofree char *chunk = malloc(CHUNK);
     ssize_t got;
 
@@ -141,11 +179,8 @@ static int copy_input(struct builtin *job, int to, const char *path)
             continue;
         if (got < 0)
             return builtin_sys(job, NULL);
-        for (ssize_t put = 0, n; put < got; put += n) {
-            n = write(to, chunk + put, (size_t)(got - put));
-            if (n < 0)
-                return builtin_sys(job, path);
-        }
+        if (put_chunk(job, to, chunk, (size_t)got, path) < 0)
+            return -1;
     }
     return 0;
 }

@@ -260,6 +260,7 @@ int linked_run(struct linked *agent, const struct command_wish *wish, struct lin
     command->line = line_of(wish);
     command->session_name = xstrdup(wish->session_name ? wish->session_name : "");
     command->pty = wish->allocate_pty;
+    command->background = wish->background;
     command->started_ms = clock_wall_ms();
     op->command = command;
     link_store_new(command, op);
@@ -404,6 +405,7 @@ void command_view(const struct link_command *command, struct command_view *out)
                                   .error = ended ? command->error : NULL,
                                   .by = command->by,
                                   .pty = command->pty,
+                                  .background = command->background,
                                   .gap = command->gap,
                                   .exit_code = ended ? command->exit_code : -1,
                                   .duration_ms = ended ? command->duration_ms : 0,

@@ -17,7 +17,7 @@ struct link_command {
     char id[UUID_SIZE], by[ID_SIZE];
     char *line, *session_name; /* owned */
     char *error;               /* owned; NULL: none */
-    bool pty, gap;
+    bool pty, gap, background;
     bool stored; /* its row is on disk, and it was sent */
     bool ending; /* its end is on the way to the store */
     bool kept;   /* named by the report that is being looked at */

@@ -24,6 +24,8 @@ static struct link_command *take_in(struct linked *agent, const V1(ActiveSession
 
     command->line = xmemdup0(session->command, strnlen(session->command, 4096));
     command->session_name = xmemdup0(session->session_name, strnlen(session->session_name, 63));
+    command->background =
+        session->session_type == AGENTIC__SANDBOX__V1__SESSION_TYPE__SESSION_TYPE_BACKGROUND;
     command->pty = session->is_pty;
     command->started_ms = clock_wall_ms();
     snprintf(command->by, sizeof(command->by), "agent");

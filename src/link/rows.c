@@ -8,6 +8,10 @@
 #include "base/log.h"
 #include "link/own.h"
 
+/* The column `pty` is two bits. */
+#define HAS_PTY 1
+#define IN_BACKGROUND 2
+
 struct note {
     struct store_job job;
     struct arena arena;
@@ -17,7 +21,7 @@ struct note {
     char agent[SECRET_NAME_MAX + 1], command[UUID_SIZE];
     /* of the row */
     const char *instance_id, *line, *session_name, *by, *state, *error;
-    bool pty, gap;
+    bool pty, gap, background;
     int64_t exit_code, duration_ms, at_ms;
     unsigned char hash[SHA256_SIZE];
     struct link_op *op;
@@ -141,6 +145,7 @@ static struct note *note_of(const struct link_command *command)
     note->by = arena_strdup(&note->arena, command->by);
     note->error = arena_strdup(&note->arena, command->error ? command->error : "");
     note->pty = command->pty;
+    note->background = command->background;
     note->gap = command->gap;
     note->exit_code = command->exit_code;
     note->duration_ms = command->duration_ms;
@@ -183,7 +188,7 @@ static int new_run(struct store_job *job, struct db *db, struct err *err)
     query_text(q, 3, note->tenant);
     query_text(q, 4, note->line);
     query_text(q, 5, note->session_name);
-    query_i64(q, 6, note->pty);
+    query_i64(q, 6, (note->pty ? HAS_PTY : 0) | (note->background ? IN_BACKGROUND : 0));
     query_text(q, 7, note->by);
     query_i64(q, 8, note->at_ms);
     if (query_run(q, err) < 0 || put_event(note, db, err) < 0)
@@ -324,7 +329,8 @@ static int load_command(struct links *links, struct query *q, struct err *err)
     struct str state = query_col_str(q, 6);
     command->line = xstrdup(query_col_dup(q, 3, &arena));
     command->session_name = xstrdup(query_col_dup(q, 4, &arena));
-    command->pty = query_col_i64(q, 5) != 0;
+    command->pty = query_col_i64(q, 5) & HAS_PTY;
+    command->background = query_col_i64(q, 5) & IN_BACKGROUND;
     command->state = str_is(state, "running") ? COMMAND_RUNNING
                      : str_is(state, "lost")  ? COMMAND_LOST
                                               : COMMAND_EXITED;

@@ -60,7 +60,7 @@ struct command_wish {
     const char *working_dir, *run_as, *pty_term, *session_name;
     struct field_pair *env;
     int64_t timeout_seconds, pty_cols, pty_rows;
-    bool allocate_pty;
+    bool allocate_pty, background;
 };
 extern const struct field command_wish_fields[];
 /* What no table can say. */
@@ -68,7 +68,7 @@ must_use int command_wish_settle(struct command_wish *wish, struct err *err);
 
 struct command_view {
     const char *command_id, *agent_id, *state, *command, *error, *by, *session_name;
-    bool pty, gap;
+    bool pty, background, gap;
     int64_t exit_code, duration_ms, stdout_bytes, stderr_bytes, started_at, ended_at;
 };
 extern const struct field command_fields[];

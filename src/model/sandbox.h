@@ -200,6 +200,7 @@ struct exec_spec {
     const char *cwd, *user;
     struct field_pair *env;
     bool tty, stdin_open;
+    bool background;                  /* the type of session that clients of agentic asked for */
     const char *stdin, *stdin_base64; /* input that comes with the wish; one of them, or neither */
     struct str input;                 /* the same, from where bytes can be said; p NULL: none */
     int64_t rows, cols, timeout_ms;
@@ -215,7 +216,7 @@ must_use int exec_spec_settle(struct exec_spec *spec, const char *user, struct e
 struct exec_view {
     const char *id, *sandbox, *name, *state, *command, *cwd, *user, *by;
     const char **argv;
-    bool tty, stdin_open, timed_out, oom, file_policy;
+    bool tty, stdin_open, background, timed_out, oom, file_policy;
     struct field_list files;
     int64_t timeout_ms, pid;
     int64_t exit_code, signal; /* exit_code as a shell says it: 128 + signal */

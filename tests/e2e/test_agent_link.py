@@ -127,6 +127,43 @@ def test_how_commands_end(server, client, wish, code, error, out):
     assert output(server, client.agent, done["command_id"]) == out
 
 
+CLAUDE = """#!/bin/sh
+pwd; for word; do printf '[%s]' "$word"; done; cat; echo end
+"""
+TASK = {"prompt": "--fix 'it'", "task_id": "t1", "session_id": "s1", "model": "m",
+        "allowed_tools": ["Read", "Bash(ls *)"], "mcp_config": {"mcpServers": {}}}
+
+
+def test_a_task_runs_the_agents_program_with_these_words(server, agent_id, tmp_path):
+    (tmp_path / "claude").write_text(CLAUDE)
+    (tmp_path / "claude").chmod(0o755)
+    client = Client(server, agent_id, secret_of(server, agent_id), tmp_path, ANTHROPIC_API_KEY="key",
+                    PATH=f"{tmp_path}:{os.environ['PATH']}").start()
+
+    def task(config, **wish):
+        wish.update(command="__claude_task__", args=[config if isinstance(config, str) else json.dumps(config)])
+        return server.post(f"{AGENTS}/{agent_id}/commands?wait=20000", wish, timeout=40).json()
+
+    try:
+        done = task({**TASK, "working_dir": str(tmp_path)})
+        assert (done["exit_code"], done["error"]) == (0, None), done
+        words = ["--print", "--dangerously-skip-permissions", "--output-format", "stream-json", "--session-id", "s1",
+                 "--model", "m", "--mcp-config", '{"mcpServers":{}}', "--allowedTools", "Read,Bash(ls *)",
+                 "--", "--fix 'it'"]
+        assert output(server, agent_id, done["command_id"]).decode() == (
+            f"{tmp_path}\n" + "".join(f"[{w}]" for w in words) + "end\n")
+        done = task({"prompt": "p", "working_dir": str(tmp_path), "api_key_env": "OTHER"}, env={"OTHER": "k"})
+        assert done["exit_code"] == 0 and b"[stream-json][--][p]" in output(server, agent_id, done["command_id"])
+        for config, why in (("no JSON", "one argument, a JSON object"), ("[]", "one argument"), ({}, "needs prompt"),
+                            ({"prompt": "p"}, "needs prompt and working_dir"),
+                            ({"prompt": "p", "working_dir": "/no/such"}, "is no directory here"),
+                            ({"prompt": "p", "working_dir": "/", "api_key_env": "NONE_SUCH"}, "NONE_SUCH is not set")):
+            done = task(config)
+            assert done["exit_code"] == -1 and why in done["error"], done
+    finally:
+        assert client.stop() == 0, client.log()
+
+
 def test_input_signals_and_terminals(server, client):
     made = run(server, client.agent, "cat", wait=0)
     path = f"{AGENTS}/{client.agent}/commands/{made['command_id']}"
@@ -369,6 +406,20 @@ def test_commands_of_it_over_agentics_socket(server, client, agent_id):
         rows = server.get("/api/v1/audit?limit=1000").json()["items"]
         rows = [r["action"] for r in rows if r["object"] == f"agent/{agent_id}" and r["outcome"] == "ok"]
         assert rows.count("command.create") == 3 and rows.count("command.signal") == 2, rows
+
+
+def test_a_session_in_the_background_stays_one(server, client, agent_id):
+    at = {"agent_id": agent_id}
+    with Hub(server, "/ws") as ws:
+        made = ws.ask("create_session", "session_created", **at, session_name="quiet", session_type="background",
+                      command="sleep", args=["100"])
+        assert made["session_type"] == "background"
+    server.kill9_api()
+    server.wait_ready()
+    listed = server.get(f"{AGENTS}/{agent_id}/sessions").json()["sessions"]
+    assert [(s["session_name"], s["session_type"], s["has_screen"]) for s in listed] == [("quiet", "background", False)]
+    assert server.get(f"{AGENTS}/{agent_id}/commands/{made['command_id']}").json()["background"] is True
+    assert server.delete(f"{AGENTS}/{agent_id}/sessions/quiet").status == 204
 
 
 def test_sessions_of_it_by_requests(server, client, agent_id):

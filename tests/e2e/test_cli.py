@@ -350,6 +350,32 @@ def test_audit_tail_shows_who_did_what(server):
     assert "token.revoke" in after
 
 
+def test_audit_path_is_a_file_that_can_be_checked(server):
+    path = server.cli("audit-log", "path", check=True).stdout.strip()
+    assert json.loads(server.cli("audit", "path", "--json", check=True).stdout) == {"path": path}
+    assert path.startswith(str(server.state))
+    assert "rows fit" in server.cli("audit", "verify", "--db", path, check=True).stdout
+    far = server.cli("audit", "path", "--addr", server.url)
+    assert far.returncode == 1 and "where that server runs" in far.stderr, far
+
+
+def test_server_stop_ends_it_and_a_watchdog_notices(start_server):
+    server = start_server()
+    with Tail(server, "health", "watchdog", "--every", "20ms", "--failures", "2") as dog:
+        assert dog.process.poll() is None
+        done = server.cli("server", "stop", "--json", check=True)
+        assert json.loads(done.stdout) == {"state": str(server.state), "pid": server.process.pid, "stopped": True}
+        assert server.process.wait(10) == 0
+        assert dog.process.wait(30 * harness.SLOW) == 1
+        told = dog.process.stderr.read().decode()
+        assert "1 of 2: " in told and "failed 2 times in a row" in told, told
+    again = server.cli("server", "stop")
+    assert again.returncode == 2 and "no server is running" in again.stderr, again
+    server.start()
+    assert server.cli("server", "status", check=True).returncode == 0
+    assert server.cli("health", "status", check=True).returncode == 0
+
+
 def test_audit_tail_follows(server):
     with Tail(server, "audit", "tail", "--limit", "1", "--follow") as tail:
         tail.lines(1)

@@ -70,7 +70,12 @@ def test_it_waits_until_somebody_allows_it(here, server):
     again = begin(server, box, "one.ok.example")
     second = pending(server, box, "one.ok.example")
     assert second["id"] != ask["id"]
-    assert decide(server, second, "deny") == 200 and status(server, again) == "403"
+    unsure = server.cli("hitl", "respond", second["id"], "--text", "perhaps")
+    assert unsure.returncode == 64 and "neither yes nor no" in unsure.stderr, unsure
+    assert server.get(f"{ASKS}/{second['id']}").json()["state"] == "pending"
+    server.cli("hitl", "respond", second["id"], "--text", "No", "--note", "why not", check=True)
+    assert server.get(f"{ASKS}/{second['id']}").json()["note"] == "why not"
+    assert status(server, again) == "403" and server.cli("ask", "respond", second["id"], "--text", "y").returncode == 3
     assert box.sh(" ".join([*ASKED, "http://no.ok.example/"])) == "403", "what a rule denies is not asked"
     verdicts = wait_until(lambda: (got := [r["verdict"] for r in server.get(
         f"{box.base}/egress/records").json()["items"]]) and len(got) >= 3 and got, 10, "records")

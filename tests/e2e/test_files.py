@@ -628,12 +628,20 @@ def test_after_a_kill_nothing_of_an_operation_is_left(fresh_server):
                      f"Authorization: Bearer {fresh_server.token}\r\n\r\n".encode())
         assert sock.recv(1000).startswith(b"HTTP/1.1 200")
         socks.append(sock)
+    for size in (60000, 90000, None):  # those that come by a stream of their own, and others
+        socks.append(fresh_server.connect())
+        length = f"Content-Length: {size}" if size else "Transfer-Encoding: chunked"
+        socks[-1].sendall(f"PUT {box.url('', f'half{size}')} HTTP/1.1\r\nHost: {fresh_server.host}\r\n{length}\r\n"
+                          f"Authorization: Bearer {fresh_server.token}\r\n\r\n".encode()
+                          + (b"h" * 50000 if size else b"c350\r\n" + b"h" * 50000 + b"\r\n"))
+    harness.wait_until(lambda: int(box.sh("ls /proc | grep -c '^[0-9]'")) >= 8, 30, "all are under way")
     fresh_server.kill9_api()
     fresh_server.wait_ready()
     for sock in socks:
         sock.close()
     harness.wait_until(lambda: box.sh("ls /proc | grep -c '^[0-9]'").strip() < "6", 10, "processes end")
     assert box.get("s", headers={"Range": "bytes=0-1"}).body == b"\0\0"
+    assert box.sh("ls -A") == "s\n", "what was half there is not a file"
     items = fresh_server.get(f"{BOXES}/{box.id}/execs").json()["items"]
     assert all(e["argv"][0] == "/bin/sh" for e in items) # operations are no commands
     box.remove_box()

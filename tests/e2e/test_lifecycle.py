@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import threading
 import time
@@ -520,3 +521,30 @@ def test_a_shell_without_and_with_a_terminal(boxes):
     assert child.wait(20) == 5
     assert b"/dev/pts/" in harness.read_pty(master)
     assert boxes.cli("shell", "nobody").returncode not in (0, 127)
+
+
+# ---- what is under way when somebody ends it ----
+
+def operations(server):
+    """How many file operations were started."""
+    told = server.get("/metrics").body.decode()
+    return int(re.search(r'^atoll_file_operations_total{what="started"} (\d+)', told, re.M)[1])
+
+
+@pytest.mark.parametrize("how", ["stop", "rollback", "delete"])
+def test_a_file_operation_that_is_interrupted_says_by_what(boxes, how):
+    box = make(boxes, storage="disk")
+    assert boxes.post(f"{BOXES}/{box}/snapshots", {"name": "before"}).status == 201
+    before, sock = operations(boxes), boxes.connect()
+    sock.sendall(f"PUT {BOXES}/{box}/files?path=/tmp/half HTTP/1.1\r\nHost: {boxes.host}\r\nContent-Length: 10\r\n"
+                 f"Authorization: Bearer {boxes.token}\r\n\r\nhalf".encode())
+    harness.wait_until(lambda: operations(boxes) > before, 30, "it is under way")
+    if how == "delete":
+        assert boxes.delete(f"{BOXES}/{box}").status == 200
+    else:
+        assert boxes.post(f"{BOXES}/{box}/{how}", {"snapshot": "before"} if how == "rollback" else None).status == 200
+    with sock:
+        sock.sendall(b" here.")  # who sends a body hears of it behind the last byte
+        reply = harness.read_reply(sock, 30)
+    word = {"stop": "stopped", "rollback": "rolled back", "delete": "deleted"}[how]
+    assert reply.status == 409 and reply.error["message"].endswith(f"is being {word}"), reply

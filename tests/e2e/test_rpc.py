@@ -64,6 +64,8 @@ def test_exec(box, session):
     assert (got["stdout"], got["stderr"], got["exitCode"]) == ("to\n", "err\n", 42)
     assert run(box, session, "pwd")["stdout"] == "/workspace\n"
     assert run(box, session, "pwd", workdir="/tmp")["stdout"] == "/tmp\n"
+    assert run(box, session, "mkdir -p of/its && pwd", workdir=".")["stdout"] == "/workspace\n"
+    assert run(box, session, "pwd", workdir="of/its")["stdout"] == "/workspace/of/its\n"
     assert run(box, session, "kill -9 $$")["exitCode"] == -9
 
 
@@ -296,7 +298,7 @@ BAD = [
     ("Exec", {"command": "true", "timeout": 86401}, "invalid_argument"),
     ("Exec", {"command": "x" * 131072}, "invalid_argument"),
     ("Exec", {"command": "true", "stdin": base64.b64encode(bytes(262145)).decode()}, "invalid_argument"),
-    ("Exec", {"command": "true", "workdir": "relative"}, "invalid_argument"),
+    ("Exec", {"command": "true", "workdir": "x" * 4085}, "invalid_argument"),
     ("Exec", {"command": "true", "workdir": "/" + "x" * 4096}, "invalid_argument"),
     ("WriteFile", {"path": "x" * 4096}, "invalid_argument"),
     ("ReadFile", {"path": "x" * 4096}, "invalid_argument"),
@@ -313,6 +315,7 @@ GOOD = [
     ("Exec", {"command": "true", "timeout": 86400}),
     ("Exec", {"command": "true", "stdin": base64.b64encode(bytes(262144)).decode()}),
     ("Exec", {"command": "true", "workdir": "/" + "x" * 4094}),
+    ("Exec", {"command": "true", "workdir": "x" * 4084}),
     ("ReadFile", {"path": "x" * 4095}),
     ("WriteFile", {"path": "x" * 4095}),
 ]

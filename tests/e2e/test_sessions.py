@@ -208,6 +208,34 @@ def test_sessions_by_the_beginning_of_their_ids(server, agent):
         kill(server, each["session_id"])
 
 
+def test_what_requests_about_sessions_are_refused(server, agent):
+    """In agentic's words, with the field named though its shape has no place for one."""
+    for method, path, body, status, text in (
+            ("POST", "/api/v1/agents/nobody/sessions", {}, 404, "Agent 'nobody' not found"),
+            ("GET", "/api/v1/agents/nobody/sessions", None, 404, "Agent 'nobody' not found"),
+            ("DELETE", "/api/v1/agents/nobody/sessions/x", None, 404, "Agent 'nobody' not found"),
+            ("GET", "/agents/nobody/sessions/x/attach", None, 404, "Agent 'nobody' not found"),
+            ("POST", f"/api/v1/agents/{agent}/sessions", {"session_name": ""}, 400, "session_name: must not be empty"),
+            ("POST", "/api/v1/containers", {"name": "c1"}, 400, "image: required")):
+        reply = server.request(method, path, json=body)
+        assert (reply.status, reply.json()) == (status, {"error": text}), reply
+    reply = server.post("/api/v1/vms/none/restart", {"mode": "odd"})
+    assert (reply.status, reply.json()["error"]) == (
+        400, {"code": "VALIDATION_ERROR", "message": "mode: must be one of graceful|hard"})
+    made = session(server, command="sleep", args=["100"], session_name="watched")
+    reply = server.get(f"/api/v1/sessions/{made['session_id']}/transcript?stream=odd")
+    assert (reply.status, reply.json()) == (400, {"error": "stream: stdout, stderr or log"})
+    with hub(server) as ws:
+        ws.send({"type": "join_session", "session_id": made["session_id"], "role": "controller"})
+        ws.until(type="session_joined")
+        (listed,) = [s for s in server.get(f"/api/v1/agents/{agent}/sessions").json()["sessions"]
+                     if s["session_name"] == "watched"]
+        assert len(listed["membership"]["controllers"]) == listed["membership"]["attachment_count"] == 1
+        assert listed["membership"]["observers"] == [] and listed["liveness"]["max_client_lag"] >= 0
+        assert listed["liveness"]["agent_connected"] and listed["liveness"]["has_screen"]
+    kill(server, made["session_id"])
+
+
 def test_sessions_of_each_kind(server, agent):
     with hub(server) as ws:
         made = {}
@@ -226,6 +254,20 @@ def test_sessions_of_each_kind(server, agent):
         ws.send({"type": "attach_session", "agent_id": agent, "session_name": "interactive", "cols": 77, "rows": 33})
         assert ws.until(type="session_attached")["command_id"] == made["interactive"]
         assert server.get(f"{BOXES}/{agent}/terminals/interactive").json()["cols"] == 77
+        ws.send({"type": "create_session", "agent_id": agent, "session_name": "background",
+                 "session_type": "interactive", "command": "sleep", "args": ["100"]})
+        there = ws.until(type="session_created")
+        assert (there["command_id"], there["session_type"]) == (made["background"], "background"), "what it is"
+    server.kill9_api()
+    server.wait_ready()
+    with hub(server) as ws:
+        ws.send({"type": "list_sessions", "agent_id": agent})
+        kinds = {s["session_name"]: s["session_type"] for s in ws.until(type="session_list")["sessions"]}
+        assert {name: kinds[name] for name in made} == {name: name for name in made}, "its row knows"
+        listed = server.get(f"/api/v1/agents/{agent}/sessions").json()["sessions"]
+        kinds = {s["session_name"]: s["session_type"] for s in listed if s["session_name"] in made}
+        assert kinds == {name: name for name in made}
+        assert server.get(f"{BOXES}/{agent}/execs/{made['background']}").json()["background"] is True
         for kind in made:
             ws.send({"type": "kill_session", "agent_id": agent, "session_name": kind})
             ws.until(type="session_killed")

@@ -490,6 +490,8 @@ export interface ExecSpec {
     env?: Record<string, string>;
     /** A terminal instead of pipes */
     tty?: boolean;
+    /** A note for people and for clients of agentic: nobody means to look at it */
+    background?: boolean;
     /** More input will follow; otherwise it ends with stdin, or is empty */
     stdin_open?: boolean;
     /** Its input, as text; of a terminal: what is typed first */
@@ -530,6 +532,8 @@ export interface ExecInfo {
     user: string;
     /** Has it a terminal? */
     tty: boolean;
+    /** As it was wished for */
+    background: boolean;
     /** Was input to follow? */
     stdin_open: boolean;
     /** 0 for none */

@@ -277,17 +277,18 @@ class Api(Caller):
     def exec_create(self, id: str, *, wait: Optional[int] = None, argv: Optional[Sequence[str]] = None,
                     command: Optional[str] = None, cwd: Optional[str] = None,
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
-                    tty: Optional[bool] = None, stdin_open: Optional[bool] = None, stdin: Optional[str] = None,
-                    stdin_base64: Optional[str] = None, rows: Optional[int] = None, cols: Optional[int] = None,
-                    timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
-                    name: Optional[str] = None, max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
+                    tty: Optional[bool] = None, background: Optional[bool] = None, stdin_open: Optional[bool] = None,
+                    stdin: Optional[str] = None, stdin_base64: Optional[str] = None, rows: Optional[int] = None,
+                    cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                    files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
+                    max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
         """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
         time is over."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64, "rows": rows, "cols": cols,
-                "timeout_ms": timeout_ms, "files": files, "name": name, "max_controllers": max_controllers,
-                "lease_ms": lease_ms}
+                "background": background, "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64,
+                "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files, "name": name,
+                "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -527,16 +528,17 @@ class Api(Caller):
     def terminal_create(self, id: str, *, argv: Optional[Sequence[str]] = None, command: Optional[str] = None,
                         cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
                         env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
-                        stdin_open: Optional[bool] = None, stdin: Optional[str] = None,
-                        stdin_base64: Optional[str] = None, rows: Optional[int] = None, cols: Optional[int] = None,
-                        timeout_ms: Optional[int] = None, files: Optional[Sequence[models.FileRule]] = None,
-                        name: Optional[str] = None, max_controllers: Optional[int] = None,
-                        lease_ms: Optional[int] = None, options: Optional[Options] = None) -> models.TerminalInfo:
+                        background: Optional[bool] = None, stdin_open: Optional[bool] = None,
+                        stdin: Optional[str] = None, stdin_base64: Optional[str] = None, rows: Optional[int] = None,
+                        cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                        files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
+                        max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
+                        options: Optional[Options] = None) -> models.TerminalInfo:
         """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64, "rows": rows, "cols": cols,
-                "timeout_ms": timeout_ms, "files": files, "name": name, "max_controllers": max_controllers,
-                "lease_ms": lease_ms}
+                "background": background, "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64,
+                "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files, "name": name,
+                "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
 
     def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:

@@ -418,6 +418,8 @@ class ExecInfo(Model):
     user: str = ""
     # Has it a terminal?
     tty: bool = False
+    # As it was wished for
+    background: bool = False
     # Was input to follow?
     stdin_open: bool = False
     # 0 for none
