@@ -24,7 +24,7 @@
 #define READ_SIZE 16384
 #define DNS_ASK_MAX 512
 
-static void begin(struct conn *conn);
+static bool begin(struct conn *conn);
 static void on_down(struct watch *watch, uint32_t events);
 
 /* ---- waiting ---- */
@@ -89,6 +89,7 @@ void conn_close(struct conn *conn)
     buf_free(&conn->out);
     buf_free(&conn->ahead);
     list_remove(&conn->link);
+    list_remove(&conn->turn);
     box->conn_count--;
     free(conn);
     box_has_room(box);
@@ -354,7 +355,7 @@ static void on_timer(struct timer *timer)
 
     switch (conn->stage) {
     case STAGE_POLICY:
-        begin(conn); /* without one */
+        (void)begin(conn); /* without one */
         break;
     case STAGE_ASK:
         conn_ask_give_up(conn);
@@ -394,7 +395,7 @@ static bool host_of(struct conn *conn)
     return names_get(&conn->box->names, addr, &conn->host);
 }
 
-static void begin_transparent(struct conn *conn)
+static bool begin_transparent(struct conn *conn)
 {
     bool known = host_of(conn);
 
@@ -408,13 +409,15 @@ static void begin_transparent(struct conn *conn)
         conn_refuse(conn, EGRESS_DENIED, NULL, "this address stands for no name");
     } else if (conn->kind == EGRESS_KIND_HTTP) {
         conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+        return true;
     } else if (intercept_takes(conn)) {
-        return;
+        return false;
     } else if (conn->kind == EGRESS_KIND_TLS) {
         conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
     } else {
         conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
+    return false;
 }
 
 static bool to_self(const struct conn *conn)
@@ -425,7 +428,8 @@ static bool to_self(const struct conn *conn)
     return conn->to.family == 4 && memcmp(conn->to.bytes, self, 4) == 0;
 }
 
-static void begin(struct conn *conn)
+/* True: it waits for the head of a request. */
+static bool begin(struct conn *conn)
 {
     bool self = to_self(conn);
 
@@ -433,23 +437,24 @@ static void begin(struct conn *conn)
     conn_wants(conn, EPOLLIN, 0);
     if (conn->to_port == 53) {
         conn_stage(conn, STAGE_DNS, EGRESS_HEAD_MS);
-    } else if (self && conn->to_port == EGRESS_PORT) {
-        conn->kind = EGRESS_KIND_HTTP; /* until it says CONNECT */
-        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
-    } else if (self && conn->to_port == 80) {
-        conn->kind = EGRESS_KIND_SELF;
-        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
-    } else if (self || conn->to.family != 4 || conn->to.bytes[0] == 127) {
-        conn_close(conn); /* not ours to answer */
-    } else {
-        begin_transparent(conn);
+        return false;
     }
+    if (self && (conn->to_port == EGRESS_PORT || conn->to_port == 80)) {
+        conn->kind = conn->to_port == 80 ? EGRESS_KIND_SELF : EGRESS_KIND_HTTP; /* or CONNECT */
+        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+        return true;
+    }
+    if (self || conn->to.family != 4 || conn->to.bytes[0] == 127) {
+        conn_close(conn); /* not ours to answer */
+        return false;
+    }
+    return begin_transparent(conn);
 }
 
 void conn_policy(struct conn *conn)
 {
     if (conn->stage == STAGE_POLICY)
-        begin(conn);
+        (void)begin(conn);
 }
 
 static struct conn *conn_make(struct box *box, int fd)
@@ -473,7 +478,7 @@ static struct conn *conn_make(struct box *box, int fd)
     return conn;
 }
 
-void conn_new(struct box *box, int fd)
+void conn_new(struct box *box, int fd, struct list *spoken)
 {
     struct sockaddr_in to = { 0 };
     socklen_t len = sizeof(to);
@@ -487,10 +492,27 @@ void conn_new(struct box *box, int fd)
         return;
     conn->to = addr_from_bytes(&to.sin_addr, 4);
     conn->to_port = ntohs(to.sin_port);
-    if (box->said || box->egress->synced)
-        begin(conn);
-    else
+    if (!box->said && !box->egress->synced)
         conn_stage(conn, STAGE_POLICY, EGRESS_POLICY_MS);
+    else if (begin(conn) && conn_read(conn, HTTP_HEAD_MAX + 1) && conn->in.len)
+        list_append(spoken, &conn->turn);
+}
+
+/*
+ * Usually a request is there with its connection. Those that came together were all read before the
+ * first is judged, so that what was said before is heard once for them.
+ */
+void conn_spoken(struct egress *egress, struct list *spoken)
+{
+    if (list_empty(spoken))
+        return;
+    if (guard(said_before))
+        egress_hear(egress);
+    reach_hear(egress);
+    egress->heard = true;
+    for (struct list *node; (node = list_pop(spoken));)
+        http_head(list_entry(node, struct conn, turn));
+    egress->heard = false;
 }
 
 void conn_proxy(struct box *box, int fd)

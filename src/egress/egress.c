@@ -113,7 +113,7 @@ static bool hear_one(struct egress *egress)
  */
 void egress_hear(struct egress *egress)
 {
-    if (egress->hearing)
+    if (egress->hearing || egress->heard)
         return;
     egress->hearing = true;
     for (int i = 0; i < PEER_TURN || egress_in_more(&egress->in); i++)

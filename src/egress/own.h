@@ -45,6 +45,7 @@ struct egress {
     struct watch peer;           /* the api process's; fd -1: none yet */
     bool synced;                 /* it has said every policy there is */
     bool hearing;                /* what it says is being done right now */
+    bool heard;                  /* and the kernel too, since those came that are judged now */
     struct egress_config config; /* what it said */
     struct box *slots[BOX_SLOTS];
     struct map by_id; /* struct box */
@@ -154,6 +155,7 @@ struct http; /* http.c */
 
 struct conn {
     struct list link;
+    struct list turn; /* of accept_from: it has spoken, and is to be judged */
     struct box *box;
     struct watch down, up;         /* the program inside, and the far end; fd -1: none */
     uint32_t down_wants, up_wants; /* of their events: what counts of those that are watched for */
@@ -183,7 +185,9 @@ struct conn {
     struct http *http;
 };
 
-void conn_new(struct box *box, int fd);
+/* One that has spoken already is put at the end of `spoken`, and judged by conn_spoken. */
+void conn_new(struct box *box, int fd, struct list *spoken);
+void conn_spoken(struct egress *egress, struct list *spoken);
 /* For whom there is nothing but a proxy. */
 void conn_proxy(struct box *box, int fd);
 void conn_close(struct conn *conn);
@@ -304,6 +308,8 @@ enum reach {
 
 must_use int reach_open(struct egress *egress, struct err *err);
 void reach_close(struct egress *egress);
+/* All changes that the kernel has told of by now. */
+void reach_hear(struct egress *egress);
 enum reach reach(struct egress *egress, const struct addr *addr, uint16_t port);
 socklen_t addr_sock(const struct addr *addr, uint16_t port, struct sockaddr_storage *out);
 
