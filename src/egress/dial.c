@@ -196,13 +196,14 @@ void conn_resolved(struct conn *conn, const char *error)
 void conn_reach(struct conn *conn)
 {
     conn->addr_at = conn->addr_count = 0;
-    conn_stage(conn, STAGE_LOOKUP, EGRESS_LOOKUP_MS);
-    conn_wants(conn, 0, 0);
     if (conn->host.kind == HOST_ADDR) {
+        conn->stage = STAGE_LOOKUP;
         conn->addrs[0] = conn->host.addr;
         conn->addr_count = 1;
         conn_resolved(conn, NULL);
         return;
     }
+    conn_stage(conn, STAGE_LOOKUP, EGRESS_LOOKUP_MS);
+    conn_wants(conn, 0, 0);
     resolve(conn);
 }

@@ -158,6 +158,7 @@ struct conn {
     struct list turn; /* of accept_from: it has spoken, and is to be judged */
     struct box *box;
     struct watch down, up;         /* the program inside, and the far end; fd -1: none */
+    bool watched;                  /* down is; up always */
     uint32_t down_wants, up_wants; /* of their events: what counts of those that are watched for */
     struct timer timer;
     enum stage stage;

@@ -33,6 +33,8 @@
 
 #define STREAMS_MAX 64
 #define PIECE (1 << 20)
+#define EVENTS 256
+#define TURN_US 1000 /* of the other end */
 
 struct way {
     struct sockaddr_in first; /* who is connected to */
@@ -52,6 +54,7 @@ struct dial {
 struct run {
     double *took; /* of those that are done */
     size_t count, begun, done;
+    int poller;
 };
 
 static void die(const char *what)
@@ -152,6 +155,16 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* It is watched until it is closed. */
+static void open_begin(struct dial *dial, const struct way *way, const struct run *run)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = dial };
+
+    dial_begin(dial, way);
+    if (dial->state == ASKED && epoll_ctl(run->poller, EPOLL_CTL_ADD, dial->fd, &event) < 0)
+        die("epoll");
+}
+
 /* One that is open is closed, and the next begun in its place. */
 static void open_next(struct dial *dial, const struct way *way, struct run *run)
 {
@@ -161,7 +174,7 @@ static void open_next(struct dial *dial, const struct way *way, struct run *run)
         dial->state = IDLE;
         if (run->begun < run->count) {
             run->begun++;
-            dial_begin(dial, way);
+            open_begin(dial, way, run);
         }
     }
 }
@@ -169,27 +182,27 @@ static void open_next(struct dial *dial, const struct way *way, struct run *run)
 static int open_many(const struct way *way, size_t count, size_t together)
 {
     struct dial dials[STREAMS_MAX] = { 0 };
-    struct pollfd pollers[STREAMS_MAX];
-    struct run run = { .took = calloc(count, sizeof(double)), .count = count, .begun = together };
+    struct run run = { .took = calloc(count, sizeof(double)),
+                       .count = count,
+                       .begun = together,
+                       .poller = epoll_create1(EPOLL_CLOEXEC) };
     double start = now();
 
     if (!run.took || together > STREAMS_MAX || together > count)
         die("how many");
     for (size_t i = 0; i < together; i++)
-        dial_begin(&dials[i], way);
+        open_begin(&dials[i], way, &run);
     for (size_t i = 0; i < together; i++)
         open_next(&dials[i], way, &run);
     while (run.done < count) {
-        for (size_t i = 0; i < together; i++)
-            pollers[i] = (struct pollfd){ .fd = dials[i].state == IDLE ? -1 : dials[i].fd,
-                                          .events = POLLIN };
-        if (poll(pollers, together, 20000) <= 0)
+        struct epoll_event events[STREAMS_MAX];
+        int ready = epoll_wait(run.poller, events, STREAMS_MAX, 20000);
+
+        if (ready <= 0)
             die("no answer");
-        for (size_t i = 0; i < together; i++) {
-            if (!pollers[i].revents)
-                continue;
-            dial_told(&dials[i]);
-            open_next(&dials[i], way, &run);
+        for (int i = 0; i < ready; i++) {
+            dial_told(events[i].data.ptr);
+            open_next(events[i].data.ptr, way, &run);
         }
     }
     double whole = now() - start;
@@ -251,21 +264,27 @@ static void watch(int poller, int op, int fd, uint32_t events)
         die("epoll");
 }
 
-static void answer(int poller, int fd, uint32_t events, int file)
+/* How many more are given bytes than before. */
+static int answer(int poller, int fd, uint32_t events, int file)
 {
     char said[64];
     off_t from = 0;
     ssize_t got = 1;
+    int more = 0;
 
     if (events & EPOLLIN) {
         got = read(fd, said, sizeof(said));
-        if (got > 0 && said[0] == 'b')
+        more = got > 0 && said[0] == 'b';
+        if (more)
             watch(poller, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT);
     } else if (events & EPOLLOUT) {
         got = sendfile(fd, file, &from, PIECE);
     }
-    if (got == 0 || (got < 0 && errno != EAGAIN) || events & EPOLLERR)
+    if (got == 0 || (got < 0 && errno != EAGAIN) || events & EPOLLERR) {
         close(fd);
+        more = events & EPOLLOUT ? -1 : 0; /* only they are asked whether they take bytes */
+    }
+    return more;
 }
 
 static int file_of_zeros(void)
@@ -291,18 +310,20 @@ static _Noreturn void serve(unsigned long port)
     watch(poller, EPOLL_CTL_ADD, listener, EPOLLIN);
     puts("ready");
     fflush(stdout);
-    for (;;) {
-        struct epoll_event events[64];
-        int count = epoll_wait(poller, events, 64, -1);
+    for (int given = 0;;) {
+        struct epoll_event events[EVENTS];
+        int count = epoll_wait(poller, events, EVENTS, -1);
 
         for (int i = 0; i < count; i++) {
             if (events[i].data.fd != listener) {
-                answer(poller, events[i].data.fd, events[i].events, file);
+                given += answer(poller, events[i].data.fd, events[i].events, file);
                 continue;
             }
             for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
                 watch(poller, EPOLL_CTL_ADD, fd, EPOLLIN);
         }
+        if (!given)
+            usleep(TURN_US);
     }
 }
 
