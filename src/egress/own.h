@@ -54,8 +54,10 @@ struct egress {
     struct map asks;            /* struct conn, by the number of what it waits for */
     uint64_t serial;            /* of the last connection */
     uint64_t lost;              /* records that nobody took */
-    struct egress_msg *records; /* EGRESS_MANY, that wait for the end of this turn */
+    struct egress_msg *records; /* EGRESS_MANY, that wait to be told together */
     unsigned record_count;
+    struct timer flush; /* when they are */
+    int64_t flushed_ms;
     uint32_t pid;
     struct egress_in in; /* what it says */
     struct resolver *resolver;
@@ -331,8 +333,9 @@ void conn_resolved(struct conn *conn, const char *error);
 void record_decision(struct conn *conn, enum egress_verdict verdict,
                      const struct policy_answer *answer, const char *text);
 void record_flow(struct conn *conn);
-/* Sends what waits; called before each wait. */
-void record_flush(void *egress);
+/* Sends what waits. */
+void record_flush(struct egress *egress);
+void record_turn(void *egress); /* the same, before each wait and once in a millisecond */
 must_use bool record_used(struct box *box); /* false: it was not taken */
 /* A question of the connection that waits by conn->ask; false: it has not got there. */
 must_use bool record_own(struct conn *conn, struct egress_own *own);

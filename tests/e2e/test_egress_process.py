@@ -593,6 +593,23 @@ def test_those_that_came_together_are_judged_one_by_one(here, egress):
     assert {v: verdicts.count(v) for v in set(verdicts)} == {"allowed": 12, "denied": 12, "malformed": 6}
 
 
+def test_records_of_one_moment_wait_for_no_other(here, egress):
+    """They are told together, and then nothing more happens that could remind anybody of them."""
+    box, count = egress.add("one", "allow 45.1.2.3:9000"), 24
+    for _ in range(12):
+        stop(egress)
+        try:
+            socks = [box.run(lambda: socket.create_connection(PROXY, 10)) for _ in range(count)]
+            for sock in socks:
+                sock.sendall(b"CONNECT 45.1.2.3:9000 HTTP/1.1\r\n\r\n")
+        finally:
+            egress.process.send_signal(signal.SIGCONT)
+        assert len(egress.decided(count)) == count
+        for sock in socks:
+            sock.close()
+        assert len(egress.flowed(count)) == count
+
+
 def test_an_address_that_is_ours_since_a_moment_is_not_reached(here, egress):
     """What the kernel said about it a moment ago is not good any more."""
     box = egress.add("one", "allow 45.1.2.9:9000")
