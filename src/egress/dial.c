@@ -106,7 +106,7 @@ static void conn_connected(struct conn *conn)
 }
 
 /*
- * To whom is near the kernel has connected by now, and a second call says so: of a tunnel that saves
+ * To whom is near the kernel has connected by now, and a second call says so: that saves a tunnel
  * waiting for it. A request waits, because the next one that is there already would be done from
  * inside of this one. 0: not yet, -1: it will not be.
  */
