@@ -131,14 +131,17 @@ static void on_hold(struct timer *timer)
 /* Who is over its limit waits in the kernel's queue, and so does everybody without descriptors. */
 static void accept_from(struct box *box, int listener)
 {
+    struct list spoken = { 0 };
     int fd = 0;
 
     for (int i = 0; i < ACCEPTS && fd >= 0 && box->conn_count < box_conns_max(box); i++) {
         fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
-            conn_new(box, fd);
+            conn_new(box, fd, &spoken);
     }
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    int error = errno;
+    conn_spoken(box->egress, &spoken);
+    if (fd < 0 && (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)) {
         log_warn("out of descriptors, connections wait", kv_str("box", box->id));
         accepting(box, false);
         timer_set(box->egress->loop, &box->hold, EGRESS_HOLD_MS);

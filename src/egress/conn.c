@@ -24,7 +24,6 @@
 #define READ_SIZE 16384
 #define DNS_ASK_MAX 512
 
-static void begin(struct conn *conn);
 static void on_down(struct watch *watch, uint32_t events);
 
 /* ---- waiting ---- */
@@ -44,6 +43,22 @@ void conn_stage(struct conn *conn, enum stage stage, int64_t ms)
 }
 
 /*
+ * The program inside is waited for from the first time that this is wanted. If it has a tunnel by
+ * then, each piece of news is told once (EPOLLET): who has said all would be told of until the far
+ * end has, too. Whatever else is wanted later changes that.
+ */
+static void first_wants(struct conn *conn, uint32_t events)
+{
+    bool once = conn->stage == STAGE_TUNNEL && events == EPOLLIN;
+    struct err err = { 0 };
+
+    conn->down.events = EPOLLIN | events | (once ? EPOLLET : 0);
+    conn->watched = loop_watch(conn->box->egress->loop, &conn->down, &err) == 0;
+    if (!conn->watched)
+        conn_stage(conn, STAGE_END, 1); /* nothing would wake it but its timer */
+}
+
+/*
  * UINT32_MAX: not to be woken by it at all, not even by its end. To want less than before is not
  * said to the kernel until it wakes us in vain: usually more is wanted again before that.
  */
@@ -52,6 +67,10 @@ static void wants(struct conn *conn, struct watch *watch, uint32_t events)
     struct loop *loop = conn->box->egress->loop;
     const struct tls_conn *tls = watch == &conn->down ? conn->down_tls : conn->up_tls;
 
+    if (watch == &conn->down && !conn->watched) {
+        first_wants(conn, events);
+        return;
+    }
     if (watch->fd < 0 || watch->events == UINT32_MAX)
         return; /* once off, off */
     if (events == UINT32_MAX) {
@@ -89,6 +108,7 @@ void conn_close(struct conn *conn)
     buf_free(&conn->out);
     buf_free(&conn->ahead);
     list_remove(&conn->link);
+    list_remove(&conn->turn);
     box->conn_count--;
     free(conn);
     box_has_room(box);
@@ -354,7 +374,7 @@ static void on_timer(struct timer *timer)
 
     switch (conn->stage) {
     case STAGE_POLICY:
-        begin(conn); /* without one */
+        conn_policy(conn); /* without one */
         break;
     case STAGE_ASK:
         conn_ask_give_up(conn);
@@ -394,7 +414,7 @@ static bool host_of(struct conn *conn)
     return names_get(&conn->box->names, addr, &conn->host);
 }
 
-static void begin_transparent(struct conn *conn)
+static bool begin_transparent(struct conn *conn)
 {
     bool known = host_of(conn);
 
@@ -408,13 +428,16 @@ static void begin_transparent(struct conn *conn)
         conn_refuse(conn, EGRESS_DENIED, NULL, "this address stands for no name");
     } else if (conn->kind == EGRESS_KIND_HTTP) {
         conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+        return true;
     } else if (intercept_takes(conn)) {
-        return;
+        return false;
     } else if (conn->kind == EGRESS_KIND_TLS) {
         conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
+        conn_wants(conn, EPOLLIN, 0);
     } else {
         conn_decide(conn, POLICY_OPAQUE, 0, STR_NONE);
     }
+    return false;
 }
 
 static bool to_self(const struct conn *conn)
@@ -425,55 +448,50 @@ static bool to_self(const struct conn *conn)
     return conn->to.family == 4 && memcmp(conn->to.bytes, self, 4) == 0;
 }
 
-static void begin(struct conn *conn)
+/* True: the head of a request is to be read. */
+static bool begin(struct conn *conn)
 {
     bool self = to_self(conn);
 
     conn->stage = STAGE_HEAD; /* it waits for no policy any more */
-    conn_wants(conn, EPOLLIN, 0);
     if (conn->to_port == 53) {
         conn_stage(conn, STAGE_DNS, EGRESS_HEAD_MS);
-    } else if (self && conn->to_port == EGRESS_PORT) {
-        conn->kind = EGRESS_KIND_HTTP; /* until it says CONNECT */
-        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
-    } else if (self && conn->to_port == 80) {
-        conn->kind = EGRESS_KIND_SELF;
-        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
-    } else if (self || conn->to.family != 4 || conn->to.bytes[0] == 127) {
-        conn_close(conn); /* not ours to answer */
-    } else {
-        begin_transparent(conn);
+        conn_wants(conn, EPOLLIN, 0);
+        return false;
     }
+    if (self && (conn->to_port == EGRESS_PORT || conn->to_port == 80)) {
+        conn->kind = conn->to_port == 80 ? EGRESS_KIND_SELF : EGRESS_KIND_HTTP; /* or CONNECT */
+        conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+        return true;
+    }
+    if (self || conn->to.family != 4 || conn->to.bytes[0] == 127) {
+        conn_close(conn); /* not ours to answer */
+        return false;
+    }
+    return begin_transparent(conn);
 }
 
 void conn_policy(struct conn *conn)
 {
-    if (conn->stage == STAGE_POLICY)
-        begin(conn);
+    if (conn->stage == STAGE_POLICY && begin(conn))
+        conn_wants(conn, EPOLLIN, 0);
 }
 
 static struct conn *conn_make(struct box *box, int fd)
 {
-    struct egress *egress = box->egress;
-    struct err err = { 0 };
     struct conn *conn = xnew(struct conn);
 
     conn->box = box;
     conn->up.fd = -1;
     conn->timer.fn = on_timer;
-    conn->serial = ++egress->serial;
-    conn->down = (struct watch){ .fd = fd, .events = EPOLLIN, .fn = on_down };
-    if (loop_watch(egress->loop, &conn->down, &err) < 0) {
-        close(fd);
-        free(conn);
-        return NULL;
-    }
+    conn->serial = ++box->egress->serial;
+    conn->down = (struct watch){ .fd = fd, .fn = on_down };
     list_append(&box->conns, &conn->link);
     box->conn_count++;
     return conn;
 }
 
-void conn_new(struct box *box, int fd)
+void conn_new(struct box *box, int fd, struct list *spoken)
 {
     struct sockaddr_in to = { 0 };
     socklen_t len = sizeof(to);
@@ -483,24 +501,42 @@ void conn_new(struct box *box, int fd)
         return;
     }
     struct conn *conn = conn_make(box, fd);
-    if (!conn)
-        return;
     conn->to = addr_from_bytes(&to.sin_addr, 4);
     conn->to_port = ntohs(to.sin_port);
-    if (box->said || box->egress->synced)
-        begin(conn);
-    else
+    if (!box->said && !box->egress->synced) {
         conn_stage(conn, STAGE_POLICY, EGRESS_POLICY_MS);
+        conn_wants(conn, 0, 0);
+    } else if (begin(conn) && conn_read(conn, HTTP_HEAD_MAX + 1)) {
+        if (conn->in.len)
+            list_append(spoken, &conn->turn);
+        else
+            conn_wants(conn, EPOLLIN, 0);
+    }
+}
+
+/*
+ * Usually a request is there with its connection. Those that came together were all read before the
+ * first is judged, so that what was said before is heard once for them.
+ */
+void conn_spoken(struct egress *egress, struct list *spoken)
+{
+    if (list_empty(spoken))
+        return;
+    if (guard(said_before))
+        egress_hear(egress);
+    reach_hear(egress);
+    egress->heard = true;
+    for (struct list *node; (node = list_pop(spoken));)
+        http_head(list_entry(node, struct conn, turn));
+    egress->heard = false;
 }
 
 void conn_proxy(struct box *box, int fd)
 {
     struct conn *conn = conn_make(box, fd);
 
-    if (!conn)
-        return;
     conn->to_port = EGRESS_PORT;
     conn->kind = EGRESS_KIND_HTTP;
-    conn_wants(conn, EPOLLIN, 0);
     conn_stage(conn, STAGE_HEAD, EGRESS_HEAD_MS);
+    conn_wants(conn, EPOLLIN, 0);
 }

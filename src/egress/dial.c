@@ -105,6 +105,21 @@ static void conn_connected(struct conn *conn)
     relay_start(conn);
 }
 
+/*
+ * To whom is near the kernel has connected by now, and a second call says so: that saves a tunnel
+ * waiting for it. A request waits, because the next one that is there already would be done from
+ * inside of this one. 0: not yet, -1: it will not be.
+ */
+static int at_once(const struct conn *conn, int fd, const struct sockaddr_storage *to,
+                   socklen_t len)
+{
+    if (conn->kind == EGRESS_KIND_HTTP || conn->opened)
+        return 0;
+    if (connect(fd, (const struct sockaddr *)to, len) == 0)
+        return 1;
+    return errno == EALREADY ? 0 : -1;
+}
+
 /* The first address was looked at just now. */
 static bool connect_one(struct conn *conn)
 {
@@ -122,12 +137,20 @@ static bool connect_one(struct conn *conn)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (old < 0 && connect(fd, (const struct sockaddr *)&to, len) < 0 && errno != EINPROGRESS)
         return false;
-    conn->up = (struct watch){ .fd = fd, .events = EPOLLOUT, .fn = conn_up_woken };
+    int done = old < 0 ? at_once(conn, fd, &to, len) : 0;
+    if (done < 0)
+        return false;
+    conn->up_wants = done ? EPOLLIN : EPOLLOUT;
+    conn->up = (struct watch){ .fd = fd, .events = conn->up_wants, .fn = conn_up_woken };
     if (loop_watch(conn->box->egress->loop, &conn->up, &err) < 0) {
         conn->up.fd = -1;
         return false;
     }
     (void)take_fd(&fd);
+    if (done) {
+        conn_connected(conn);
+        return true;
+    }
     conn_stage(conn, STAGE_CONNECT, EGRESS_CONNECT_MS);
     conn_wants(conn, 0, EPOLLOUT);
     return true;
@@ -173,13 +196,14 @@ void conn_resolved(struct conn *conn, const char *error)
 void conn_reach(struct conn *conn)
 {
     conn->addr_at = conn->addr_count = 0;
-    conn_stage(conn, STAGE_LOOKUP, EGRESS_LOOKUP_MS);
-    conn_wants(conn, 0, 0);
     if (conn->host.kind == HOST_ADDR) {
+        conn->stage = STAGE_LOOKUP;
         conn->addrs[0] = conn->host.addr;
         conn->addr_count = 1;
         conn_resolved(conn, NULL);
         return;
     }
+    conn_stage(conn, STAGE_LOOKUP, EGRESS_LOOKUP_MS);
+    conn_wants(conn, 0, 0);
     resolve(conn);
 }

@@ -113,7 +113,7 @@ static bool hear_one(struct egress *egress)
  */
 void egress_hear(struct egress *egress)
 {
-    if (egress->hearing)
+    if (egress->hearing || egress->heard)
         return;
     egress->hearing = true;
     for (int i = 0; i < PEER_TURN || egress_in_more(&egress->in); i++)
@@ -185,6 +185,11 @@ static void on_link(struct watch *watch, uint32_t events)
     on_message(egress, &msg, fds, count);
 }
 
+static void on_flush(struct timer *timer)
+{
+    record_flush(container_of(timer, struct egress, flush));
+}
+
 static struct egress *egress_make(struct loop *loop)
 {
     struct egress *egress = xnew(struct egress);
@@ -197,7 +202,8 @@ static struct egress *egress_make(struct loop *loop)
     egress->records = xmalloc(EGRESS_MANY * sizeof(*egress->records));
     egress->pid = (uint32_t)getpid();
     random_bytes(&egress->asked, sizeof(egress->asked)); /* no answer to a process before us fits */
-    loop_before_wait(loop, record_flush, egress);
+    egress->flush.fn = on_flush;
+    loop_before_wait(loop, record_turn, egress);
     return egress;
 }
 
@@ -258,6 +264,7 @@ void egress_free(struct egress *egress)
     pipes_free(egress);
     reach_close(egress);
     loop_before_wait(egress->loop, NULL, NULL);
+    timer_cancel(egress->loop, &egress->flush);
     free(egress->records);
     trust_free(egress->trust);
     egress_in_free(&egress->in);

@@ -317,8 +317,10 @@ void http_head(struct conn *conn)
 
     conn->http = http;
     int len = h1_head_scan(conn->in.data, conn->in.len, &http->resume, &http->head, &bad);
-    if (len == 0 && conn->in.len <= HTTP_HEAD_MAX)
+    if (len == 0 && conn->in.len <= HTTP_HEAD_MAX) {
+        conn_wants(conn, EPOLLIN | (conn->out.len ? EPOLLOUT : 0), 0);
         return;
+    }
     if (len <= 0) {
         refuse(conn, bad ? bad->text : "the head is too long");
         return;

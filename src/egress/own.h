@@ -45,6 +45,7 @@ struct egress {
     struct watch peer;           /* the api process's; fd -1: none yet */
     bool synced;                 /* it has said every policy there is */
     bool hearing;                /* what it says is being done right now */
+    bool heard;                  /* and the kernel too, since those came that are judged now */
     struct egress_config config; /* what it said */
     struct box *slots[BOX_SLOTS];
     struct map by_id; /* struct box */
@@ -53,8 +54,10 @@ struct egress {
     struct map asks;            /* struct conn, by the number of what it waits for */
     uint64_t serial;            /* of the last connection */
     uint64_t lost;              /* records that nobody took */
-    struct egress_msg *records; /* EGRESS_MANY, that wait for the end of this turn */
+    struct egress_msg *records; /* EGRESS_MANY, that wait to be told together */
     unsigned record_count;
+    struct timer flush; /* when they are */
+    int64_t flushed_ms;
     uint32_t pid;
     struct egress_in in; /* what it says */
     struct resolver *resolver;
@@ -154,8 +157,10 @@ struct http; /* http.c */
 
 struct conn {
     struct list link;
+    struct list turn; /* of accept_from: it has spoken, and is to be judged */
     struct box *box;
     struct watch down, up;         /* the program inside, and the far end; fd -1: none */
+    bool watched;                  /* down is; up always */
     uint32_t down_wants, up_wants; /* of their events: what counts of those that are watched for */
     struct timer timer;
     enum stage stage;
@@ -183,7 +188,9 @@ struct conn {
     struct http *http;
 };
 
-void conn_new(struct box *box, int fd);
+/* One that has spoken already is put at the end of `spoken`, and judged by conn_spoken. */
+void conn_new(struct box *box, int fd, struct list *spoken);
+void conn_spoken(struct egress *egress, struct list *spoken);
 /* For whom there is nothing but a proxy. */
 void conn_proxy(struct box *box, int fd);
 void conn_close(struct conn *conn);
@@ -304,6 +311,8 @@ enum reach {
 
 must_use int reach_open(struct egress *egress, struct err *err);
 void reach_close(struct egress *egress);
+/* All changes that the kernel has told of by now. */
+void reach_hear(struct egress *egress);
 enum reach reach(struct egress *egress, const struct addr *addr, uint16_t port);
 socklen_t addr_sock(const struct addr *addr, uint16_t port, struct sockaddr_storage *out);
 
@@ -324,8 +333,9 @@ void conn_resolved(struct conn *conn, const char *error);
 void record_decision(struct conn *conn, enum egress_verdict verdict,
                      const struct policy_answer *answer, const char *text);
 void record_flow(struct conn *conn);
-/* Sends what waits; called before each wait. */
-void record_flush(void *egress);
+/* Sends what waits. */
+void record_flush(struct egress *egress);
+void record_turn(void *egress); /* the same, before each wait and once in a millisecond */
 must_use bool record_used(struct box *box); /* false: it was not taken */
 /* A question of the connection that waits by conn->ask; false: it has not got there. */
 must_use bool record_own(struct conn *conn, struct egress_own *own);

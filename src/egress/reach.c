@@ -55,11 +55,13 @@ void reach_close(struct egress *egress)
 }
 
 /* Reads what it is told until there is no more. */
-static void hear_changes(struct egress *egress)
+void reach_hear(struct egress *egress)
 {
     char waste[4096];
     bool changed = false;
 
+    if (egress->heard)
+        return;
     while (recv(egress->changes, waste, sizeof(waste), MSG_DONTWAIT | MSG_TRUNC) >= 0 ||
            errno == ENOBUFS || errno == EINTR)
         changed = true;
@@ -150,7 +152,7 @@ static int route_known(struct egress *egress, const struct addr *addr)
     struct route *way = way_of(egress, addr);
     int64_t now = loop_now(egress->loop);
 
-    hear_changes(egress);
+    reach_hear(egress);
     if (way->until_ms <= now || memcmp(&way->addr, addr, sizeof(*addr)) != 0)
         *way = (struct route){ *addr, route_type(egress, addr), now + WAY_MS };
     return way->type;

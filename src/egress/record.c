@@ -1,7 +1,7 @@
 /*
  * What the api process is told. It is told without waiting: a record that it does not take is
  * counted, and the count is told when it takes something again. Records of one turn of the loop go
- * out together at its end.
+ * out together at its end, and where there are many turns in a millisecond, those of all of them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,15 +11,28 @@
 #include "egress/own.h"
 #include "http/h1.h"
 
-void record_flush(void *ctx)
+void record_flush(struct egress *egress)
 {
-    struct egress *egress = ctx;
     unsigned count = egress->record_count;
 
     egress->record_count = 0;
+    egress->flushed_ms = loop_now(egress->loop);
+    timer_cancel(egress->loop, &egress->flush);
     if (count &&
         (egress->peer.fd < 0 || egress_send_many(egress->peer.fd, egress->records, count) < 0))
         egress->lost += count;
+}
+
+void record_turn(void *ctx)
+{
+    struct egress *egress = ctx;
+
+    if (!egress->record_count || timer_is_set(&egress->flush))
+        return;
+    if (loop_now(egress->loop) != egress->flushed_ms)
+        record_flush(egress);
+    else
+        timer_set(egress->loop, &egress->flush, 1);
 }
 
 /* Nothing overtakes a record. */

@@ -200,6 +200,8 @@ void relay_woken(struct conn *conn, bool down, uint32_t events)
         up = pump(conn, &conn->lanes[UP]);
     if (up != BROKEN && events & (down ? out : in))
         back = pump(conn, &conn->lanes[DOWN]);
+    if (up == MOVED && !conn->lanes[UP].shut && conn->down.events & EPOLLET)
+        loop_change(conn->box->egress->loop, &conn->down, EPOLLIN); /* or it was told for good */
     moved_on(conn, down, events, up, back);
 }
 

@@ -44,7 +44,8 @@ bool policy_mode_from(struct str name, enum policy_mode *out)
 static void say_rule(const struct policy_answer *answer, struct buf *out)
 {
     buf_str(out, answer->rule);
-    buf_printf(out, " (%s", levels[answer->level]);
+    buf_puts(out, " (");
+    buf_puts(out, levels[answer->level]);
     if (answer->pack.n) {
         buf_puts(out, ", pack ");
         buf_str(out, answer->pack);

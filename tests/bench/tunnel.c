@@ -10,16 +10,25 @@
  *                                              input ends
  *   tunnel drain                               reads records from its input in place of the api
  *                                              process
+ *   tunnel floor PORT NETNS                    a proxy that decides nothing, knows no names, keeps
+ *                                              no record and has no limit: it listens where it is
+ *                                              started, connects from the network of that path
  *
  * VIA is a proxy that is asked to CONNECT, as ADDRESS:PORT, or "-": straight to TARGET. Whatever is
  * not a 200 is an error.
  *
  * Both ends share two cores with what is measured, so that their own work must not be the limit:
- * bytes are pages of one file on their way in, and thrown away without a copy on their way out.
+ * bytes are pages of one file on their way in, and thrown away without a copy on their way out. And
+ * whoever sends does the work of the receiver's kernel and wakes him, which costs most of all where
+ * he sleeps on another core. A far end that is a machine of its own costs a proxy nothing of that.
+ * So the other end looks only once in a millisecond at who has come and who has gone, unless it is
+ * busy giving bytes.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +42,9 @@
 
 #define STREAMS_MAX 64
 #define PIECE (1 << 20)
+#define EVENTS 256
+#define TURN_US 1000 /* of the other end */
+#define FDS 65536
 
 struct way {
     struct sockaddr_in first; /* who is connected to */
@@ -52,12 +64,19 @@ struct dial {
 struct run {
     double *took; /* of those that are done */
     size_t count, begun, done;
+    int poller;
 };
 
 static void die(const char *what)
 {
     fprintf(stderr, "tunnel: %s: %s\n", what, strerror(errno));
     exit(1);
+}
+
+static void ready(void)
+{
+    puts("ready");
+    fflush(stdout);
 }
 
 static double now(void)
@@ -152,6 +171,16 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* It is watched until it is closed. */
+static void open_begin(struct dial *dial, const struct way *way, const struct run *run)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = dial };
+
+    dial_begin(dial, way);
+    if (dial->state == ASKED && epoll_ctl(run->poller, EPOLL_CTL_ADD, dial->fd, &event) < 0)
+        die("epoll");
+}
+
 /* One that is open is closed, and the next begun in its place. */
 static void open_next(struct dial *dial, const struct way *way, struct run *run)
 {
@@ -161,7 +190,7 @@ static void open_next(struct dial *dial, const struct way *way, struct run *run)
         dial->state = IDLE;
         if (run->begun < run->count) {
             run->begun++;
-            dial_begin(dial, way);
+            open_begin(dial, way, run);
         }
     }
 }
@@ -169,27 +198,27 @@ static void open_next(struct dial *dial, const struct way *way, struct run *run)
 static int open_many(const struct way *way, size_t count, size_t together)
 {
     struct dial dials[STREAMS_MAX] = { 0 };
-    struct pollfd pollers[STREAMS_MAX];
-    struct run run = { .took = calloc(count, sizeof(double)), .count = count, .begun = together };
+    struct run run = { .took = calloc(count, sizeof(double)),
+                       .count = count,
+                       .begun = together,
+                       .poller = epoll_create1(EPOLL_CLOEXEC) };
     double start = now();
 
     if (!run.took || together > STREAMS_MAX || together > count)
         die("how many");
     for (size_t i = 0; i < together; i++)
-        dial_begin(&dials[i], way);
+        open_begin(&dials[i], way, &run);
     for (size_t i = 0; i < together; i++)
         open_next(&dials[i], way, &run);
     while (run.done < count) {
-        for (size_t i = 0; i < together; i++)
-            pollers[i] = (struct pollfd){ .fd = dials[i].state == IDLE ? -1 : dials[i].fd,
-                                          .events = POLLIN };
-        if (poll(pollers, together, 20000) <= 0)
+        struct epoll_event events[STREAMS_MAX];
+        int ready = epoll_wait(run.poller, events, STREAMS_MAX, 20000);
+
+        if (ready <= 0)
             die("no answer");
-        for (size_t i = 0; i < together; i++) {
-            if (!pollers[i].revents)
-                continue;
-            dial_told(&dials[i]);
-            open_next(&dials[i], way, &run);
+        for (int i = 0; i < ready; i++) {
+            dial_told(events[i].data.ptr);
+            open_next(events[i].data.ptr, way, &run);
         }
     }
     double whole = now() - start;
@@ -205,8 +234,7 @@ static int hold(const struct way *way, size_t count)
 
     for (size_t i = 0; i < count; i++)
         (void)dial_whole(way);
-    puts("ready");
-    fflush(stdout);
+    ready();
     while (read(0, &byte, 1) > 0)
         ;
     return 0;
@@ -251,21 +279,27 @@ static void watch(int poller, int op, int fd, uint32_t events)
         die("epoll");
 }
 
-static void answer(int poller, int fd, uint32_t events, int file)
+/* How many more are given bytes than before. */
+static int answer(int poller, int fd, uint32_t events, int file)
 {
     char said[64];
     off_t from = 0;
     ssize_t got = 1;
+    int more = 0;
 
     if (events & EPOLLIN) {
         got = read(fd, said, sizeof(said));
-        if (got > 0 && said[0] == 'b')
+        more = got > 0 && said[0] == 'b';
+        if (more)
             watch(poller, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT);
     } else if (events & EPOLLOUT) {
         got = sendfile(fd, file, &from, PIECE);
     }
-    if (got == 0 || (got < 0 && errno != EAGAIN) || events & EPOLLERR)
+    if (got == 0 || (got < 0 && errno != EAGAIN) || events & EPOLLERR) {
         close(fd);
+        more = events & EPOLLOUT ? -1 : 0; /* only they are asked whether they take bytes */
+    }
+    return more;
 }
 
 static int file_of_zeros(void)
@@ -278,30 +312,105 @@ static int file_of_zeros(void)
     return file;
 }
 
-static _Noreturn void serve(unsigned long port)
+static int listens(unsigned long port)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int poller = epoll_create1(EPOLL_CLOEXEC), file = file_of_zeros();
     const int on = 1;
 
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 4096) < 0)
         die("listen");
+    return listener;
+}
+
+static _Noreturn void serve(unsigned long port)
+{
+    int listener = listens(port), poller = epoll_create1(EPOLL_CLOEXEC), file = file_of_zeros();
+
     watch(poller, EPOLL_CTL_ADD, listener, EPOLLIN);
-    puts("ready");
-    fflush(stdout);
-    for (;;) {
-        struct epoll_event events[64];
-        int count = epoll_wait(poller, events, 64, -1);
+    ready();
+    for (int given = 0;;) {
+        struct epoll_event events[EVENTS];
+        int count = epoll_wait(poller, events, EVENTS, -1);
 
         for (int i = 0; i < count; i++) {
             if (events[i].data.fd != listener) {
-                answer(poller, events[i].data.fd, events[i].events, file);
+                given += answer(poller, events[i].data.fd, events[i].events, file);
                 continue;
             }
             for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
                 watch(poller, EPOLL_CTL_ADD, fd, EPOLLIN);
+        }
+        if (!given)
+            usleep(TURN_US);
+    }
+}
+
+/* ---- the least that a proxy can do ---- */
+
+static int other[FDS]; /* of a tunnel, by one end: the other end; 0: it is none */
+
+static void floor_opens(int poller, int fd)
+{
+    static const char good[] = "HTTP/1.1 200 Connection established\r\n\r\n";
+    char head[512];
+    ssize_t got = recv(fd, head, sizeof(head) - 1, 0); /* it comes whole, and with the connection */
+
+    head[got > 0 ? got : 0] = 0;
+    if (strncmp(head, "CONNECT ", 8) != 0) {
+        close(fd);
+        return;
+    }
+    const struct sockaddr_in to = place(head + 8);
+    int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (far < 0 || far >= FDS || fd >= FDS ||
+        connect(far, (const struct sockaddr *)&to, sizeof(to)) < 0 ||
+        send(fd, good, sizeof(good) - 1, MSG_NOSIGNAL) < 0)
+        die("a tunnel");
+    other[fd] = far;
+    other[far] = fd;
+    watch(poller, EPOLL_CTL_ADD, fd, EPOLLIN);
+    watch(poller, EPOLL_CTL_ADD, far, EPOLLIN);
+}
+
+/* When one end has said all it is over: less than it should be, but the least. */
+static void floor_moves(int fd)
+{
+    char data[16384];
+    int to = other[fd];
+
+    if (!to)
+        return;
+    ssize_t got = recv(fd, data, sizeof(data), MSG_DONTWAIT);
+    if (got > 0 ? send(to, data, (size_t)got, MSG_NOSIGNAL) == got : got < 0 && errno == EAGAIN)
+        return;
+    other[fd] = other[to] = 0;
+    close(to);
+    close(fd);
+}
+
+static _Noreturn void floor_serve(unsigned long port, const char *network)
+{
+    int listener = listens(port), poller = epoll_create1(EPOLL_CLOEXEC);
+    int home = open(network, O_RDONLY | O_CLOEXEC);
+
+    if (home < 0 || setns(home, CLONE_NEWNET) < 0)
+        die(network);
+    watch(poller, EPOLL_CTL_ADD, listener, EPOLLIN);
+    ready();
+    for (;;) {
+        struct epoll_event events[EVENTS];
+        int count = epoll_wait(poller, events, EVENTS, -1);
+
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.fd != listener) {
+                floor_moves(events[i].data.fd);
+                continue;
+            }
+            for (int n = 0, fd; n < 8 && (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;
+                 n++)
+                floor_opens(poller, fd);
         }
     }
 }
@@ -318,7 +427,8 @@ static int drain(void)
 static int usage(void)
 {
     fprintf(stderr, "usage: tunnel serve PORT | bulk VIA TARGET SECONDS STREAMS | "
-                    "open VIA TARGET COUNT TOGETHER | hold VIA TARGET COUNT | drain\n");
+                    "open VIA TARGET COUNT TOGETHER | hold VIA TARGET COUNT | drain | "
+                    "floor PORT NETNS\n");
     return 64;
 }
 
@@ -329,6 +439,8 @@ int main(int argc, char **argv)
         serve(strtoul(argv[2], NULL, 10));
     if (argc == 2 && strcmp(argv[1], "drain") == 0)
         return drain();
+    if (argc == 4 && strcmp(argv[1], "floor") == 0)
+        floor_serve(strtoul(argv[2], NULL, 10), argv[3]);
     if (argc < 5)
         return usage();
     struct way way = way_of(argv[2], argv[3]);

@@ -480,24 +480,166 @@ def test_much_in_a_tunnel_arrives_though_nothing_follows(here, egress):
     assert box.run(inside) == size
 
 
+def stop(egress):
+    """Until SIGCONT it does nothing; so what happens meanwhile it finds all at once."""
+    egress.process.send_signal(signal.SIGSTOP)
+    harness.wait_until(lambda: harness.proc_status(egress.process.pid)["State"].startswith("T"), 10, "it to stop")
+
+
+def room(namespace, size):
+    """So much may wait in a socket of that network, on either way, from its first byte on."""
+    def write():
+        world.enter(namespace)
+        for name in ("tcp_rmem", "tcp_wmem"):
+            with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as file:
+                file.write(f"4096 {size} {size}")
+
+    world.in_thread(write)
+
+
+def test_much_into_a_tunnel_arrives_though_nothing_follows(here, egress):
+    """The same the other way, and nobody in between has to wait for anybody: there is no other news than the first."""
+    size = 24 << 20
+    got = []
+
+    def far(conn, address, port):
+        left = size
+        while left and (data := conn.recv(1 << 20)):
+            left -= len(data)
+        got.append(size - left)
+        conn.sendall(b"all")
+        conn.recv(1)
+
+    for namespace in (here.home, here.outside):
+        room(namespace, 4 * size)
+    here.listen(2222, far)
+    box = egress.add("one", "allow 45.1.2.3:2222")
+    room(box.namespace, 4 * size)
+    box.sockets[0].setsockopt(socket.SOL_SOCKET, 33, 4 * size)  # SO_RCVBUFFORCE, and so has who is accepted
+
+    def inside():
+        with socket.create_connection(PROXY, 30) as sock:
+            sock.sendall(b"CONNECT 45.1.2.3:2222 HTTP/1.1\r\n\r\n")
+            assert b" 200 " in sock.recv(100)
+            stop(egress)
+            try:
+                sock.sendall(bytes(size))
+            finally:
+                egress.process.send_signal(signal.SIGCONT)
+            return sock.recv(3)
+
+    assert (box.run(inside), got) == (b"all", [size])
+
+
+def asked_at_once(egress, request):
+    """A connection that the process finds with its request."""
+    stop(egress)
+    try:
+        sock = socket.create_connection(PROXY, 10)
+        sock.sendall(request)
+    finally:
+        egress.process.send_signal(signal.SIGCONT)
+    return sock
+
+
+def asked_later(egress, request):
+    """One that has usually said nothing when it is found."""
+    sock = asked_at_once(egress, b"")
+    time.sleep(0.05)
+    sock.sendall(request)
+    return sock
+
+
+def test_who_has_said_all_in_a_tunnel_still_hears(here, egress):
+    """Whether the request came with the connection or after it, and whether the far end is named or not."""
+    box = egress.add("one", "allow 45.1.2.3:9000", "allow good.example:9000")
+    for host in ("45.1.2.3", "good.example"):
+        for ask in (asked_at_once, asked_later):
+            def inside(host=host, ask=ask):
+                with ask(egress, f"CONNECT {host}:9000 HTTP/1.1\r\n\r\n".encode()) as sock:
+                    assert b" 200 " in sock.recv(100)
+                    sock.sendall(b"word")
+                    sock.shutdown(socket.SHUT_WR)
+                    return read_all(sock)
+
+            assert box.run(inside) == b"word", (host, ask)
+    assert [(flow["sent"], flow["received"]) for flow in egress.flowed(4)] == [(4, 4)] * 4
+
+
+def test_those_that_came_together_are_judged_one_by_one(here, egress):
+    """More than are accepted in one go; some have gone, some have not said all."""
+    box = egress.add("one", "allow 45.1.2.3:9000")
+    asks = {b"CONNECT 45.1.2.3:9000 HTTP/1.1\r\n\r\n": b"200", b"CONNECT 45.1.2.4:9000 HTTP/1.1\r\n\r\n": b"403",
+            b"CONNECT 45.1.2.3:9000 HTTP/3\r\n\r\n": b"400", b"CONNECT 45.1.2.3:9000 HTTP/1.1\r\n": b"200", b"": b"403"}
+    socks = []
+    stop(egress)
+    try:
+        for _ in range(6):
+            for ask, status in asks.items():
+                sock = box.run(lambda: socket.create_connection(PROXY, 10))
+                sock.sendall(ask)
+                socks.append((ask, status, sock))
+            box.run(lambda: socket.create_connection(PROXY, 10)).close()
+    finally:
+        egress.process.send_signal(signal.SIGCONT)
+    for ask, status, sock in socks:
+        if not ask:
+            sock.sendall(b"CONNECT 45.1.2.4:9000 HTTP/1.1\r\n\r\n")
+        elif not ask.endswith(b"\r\n\r\n"):
+            sock.sendall(b"\r\n")
+        assert sock.recv(4096).split()[1] == status, ask
+        sock.close()
+    verdicts = [one["verdict"] for one in egress.decided(len(socks))]
+    assert {v: verdicts.count(v) for v in set(verdicts)} == {"allowed": 12, "denied": 12, "malformed": 6}
+
+
+def test_records_of_one_moment_wait_for_no_other(here, egress):
+    """They are told together, and then nothing more happens that could remind anybody of them."""
+    box, count = egress.add("one", "allow 45.1.2.3:9000"), 24
+    for _ in range(12):
+        stop(egress)
+        try:
+            socks = [box.run(lambda: socket.create_connection(PROXY, 10)) for _ in range(count)]
+            for sock in socks:
+                sock.sendall(b"CONNECT 45.1.2.3:9000 HTTP/1.1\r\n\r\n")
+        finally:
+            egress.process.send_signal(signal.SIGCONT)
+        assert len(egress.decided(count)) == count
+        for sock in socks:
+            sock.close()
+        assert len(egress.flowed(count)) == count
+
+
+def test_an_address_that_is_ours_since_a_moment_is_not_reached(here, egress):
+    """What the kernel said about it a moment ago is not good any more."""
+    box = egress.add("one", "allow 45.1.2.9:9000")
+    for status in (b"200", b"403"):
+        with box.run(lambda: asked_at_once(egress, b"CONNECT 45.1.2.9:9000 HTTP/1.1\r\n\r\n")) as sock:
+            assert sock.recv(4096).split()[1] == status
+        here.ip(here.home, "addr replace 45.1.2.9/32 dev lo")
+
+
 def test_what_was_said_before_a_request_counts_for_it(here, egress):
     """However much else was said before, and whichever socket the process looks at first."""
     box = egress.add("one", "allow other.example")
     for number in range(20):
         egress.add(f"other{number}", "allow other.example")
     assert get(box, "http://good.example/").startswith(b"HTTP/1.1 403 ")
-    for allowed, status in (("good.example", b"200"), ("other.example", b"403")):
-        egress.process.send_signal(signal.SIGSTOP)
-        try:
-            for _ in range(3):
-                for number in range(20):
-                    egress.policy(f"other{number}", "allow other.example")
-            egress.policy("one", f"allow {allowed}")
-            sock = box.run(lambda: socket.create_connection(PROXY, 10))
-            sock.sendall(b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        finally:
-            egress.process.send_signal(signal.SIGCONT)
-        assert read_all(sock).startswith(b"HTTP/1.1 " + status)
+    for early in (False, True):  # is it connected, and with that its listener ready, before the news?
+        for allowed, status in (("good.example", b"200"), ("other.example", b"403")):
+            stop(egress)
+            try:
+                sock = box.run(lambda: socket.create_connection(PROXY, 10)) if early else None
+                for _ in range(3):
+                    for number in range(20):
+                        egress.policy(f"other{number}", "allow other.example")
+                egress.policy("one", f"allow {allowed}")
+                sock = sock or box.run(lambda: socket.create_connection(PROXY, 10))
+                sock.sendall(b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            finally:
+                egress.process.send_signal(signal.SIGCONT)
+            assert read_all(sock).startswith(b"HTTP/1.1 " + status)
+            sock.close()
 
 
 def test_nothing_is_paced_on_the_way_inside(here, egress):
