@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/json_scan.h"
 #include "base/limits.h"
 
 static inline void before(struct json_out *out)
@@ -34,12 +35,6 @@ void json_close(struct json_out *out, char bracket)
     out->comma = true;
 }
 
-/* Bytes that go out as they are; the eight-byte step of json.c would gain little on short text. */
-static inline bool plain(unsigned char c)
-{
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-}
-
 static void put_control(struct buf *buf, unsigned char c)
 {
     static const char shorts[] = "\bb\tt\nn\ff\rr\"\"\\\\";
@@ -57,13 +52,8 @@ static void put_quoted(struct buf *buf, struct str text)
     size_t from = 0, i = 0;
 
     buf_putc(buf, '"');
-    while (i < text.n) {
+    while (text.n && (i = (size_t)(skip_plain(text.p + i, text.p + text.n) - text.p)) < text.n) {
         unsigned char c = (unsigned char)text.p[i];
-
-        if (plain(c)) {
-            i++;
-            continue;
-        }
         size_t size = c < 0x80 ? 0 : str_utf8_at(text.p + i, text.n - i, NULL);
         if (size) {
             i += size;

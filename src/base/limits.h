@@ -99,7 +99,7 @@
 #define STATE_LOCK_LOOK_MS 20
 #define STORE_BUSY_MS 5000               /* for a lock that another program holds */
 #define STORE_CHECK_NOW_MAX (32ll << 20) /* file size: up to this, checked before it is served */
-#define STORE_LOG_FRAMES 4096            /* pages in the log: then they are moved between batches */
+#define STORE_LOG_FRAMES 8192            /* pages in the log: then they are moved between batches */
 #define STORE_LOG_FRAMES_MAX 16384       /* then readers of old pages are waited for… */
 #define STORE_LOG_WAIT_MS 50             /* …this long */
 #define STORE_LOG_IDLE_MS 200            /* without work: then they are moved too */
