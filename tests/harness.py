@@ -367,7 +367,8 @@ class Server:
 
     def wait_gone(self, seconds=5 * SLOW):
         """Nothing that ever belonged to it may be alive."""
-        wait_until(lambda: not self.left(), seconds, f"the end of {self.left()}")
+        wait_until(lambda: not self.left(), seconds, "the end of " +
+                   ", ".join(f"{pid} {' '.join(stat_words(pid)[:2])} {cmdline(pid)}" for pid in self.left()))
         reap(self.seen.keys() - {self.process.pid})
 
     def stop(self, check=True, remove=True, sig=signal.SIGTERM):

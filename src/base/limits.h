@@ -24,7 +24,7 @@
 #define HTTP_BODY_MIN_RATE 1024    /* bytes per second, over HTTP_BODY_WINDOW_MS */
 #define HTTP_BODY_WINDOW_MS 10000
 #define HTTP_WRITE_STALL_MS 30000 /* a peer that reads nothing for this long is cut */
-#define HTTP_LINGER_MS 5000       /* for a peer to read our last words, while it still sends */
+#define HTTP_LINGER_MS 2000       /* for a peer to read our last words, while it still sends */
 #define HTTP_LINGER_BYTES_MAX 4194304
 #define HTTP_OUT_HIGH 262144      /* unsent bytes: above this a producer must wait */
 #define HTTP_OUT_MAX 1048576      /* unsent bytes: above this the peer is cut (1013 on WS) */

@@ -98,7 +98,7 @@ void box_free(struct box *box)
 {
     struct boxes *boxes = box->boxes;
 
-    box_jobs_lost(box, "the server is stopping");
+    box_jobs_lost(box, ERR_UNAVAILABLE, "the server is stopping");
     while (!list_empty(&box->execs)) {
         struct box_exec *exec = list_entry(box->execs.next, struct box_exec, node);
         struct box_op *op = exec->starting;

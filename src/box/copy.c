@@ -339,7 +339,7 @@ static void switch_disks(struct box *box)
     box->op->ended = box->running;
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
-    box_jobs_lost(box, "the sandbox was rolled back");
+    box_jobs_lost(box, ERR_CONFLICT, "the sandbox was rolled back");
     timer_cancel(box->boxes->loop, &box->tick);
     if (box->state != SANDBOX_STOPPED)
         box_move(box, SANDBOX_STOPPED);

@@ -121,7 +121,7 @@ void box_job_drop(struct box_job *job)
     buf_free(&job->errors);
 }
 
-void job_lost(struct box_job *job, const char *why)
+void job_lost(struct box_job *job, enum err_code code, const char *why)
 {
     struct err err = { 0 };
 
@@ -129,7 +129,7 @@ void job_lost(struct box_job *job, const char *why)
     if (box_is_ending(job->box))
         err_set(&err, ERR_CONFLICT, "sandbox %s is %s", job->box->id, job->box->busy);
     else
-        err_set(&err, ERR_UNAVAILABLE, "%s", why);
+        err_set(&err, code, "%s", why);
     job_end(job, &err);
 }
 
@@ -339,7 +339,7 @@ void job_exited(struct box_job *job, const struct init_exited *told)
         return;
     }
     if (told->code != INIT_BUILTIN_FAILED) {
-        job_lost(job, "the operation was killed in the sandbox");
+        job_lost(job, ERR_UNAVAILABLE, "the operation was killed in the sandbox");
         return;
     }
     fault_err(&job->errors, &err);
@@ -453,10 +453,10 @@ struct box_job *job_by_number(const struct box *box, uint32_t number)
     return NULL;
 }
 
-void box_jobs_lost(struct box *box, const char *why)
+void box_jobs_lost(struct box *box, enum err_code code, const char *why)
 {
     while (!list_empty(&box->jobs))
-        job_lost(list_entry(box->jobs.next, struct box_job, node), why);
+        job_lost(list_entry(box->jobs.next, struct box_job, node), code, why);
 }
 
 void box_jobs_drain(struct box *box)
@@ -466,7 +466,7 @@ void box_jobs_drain(struct box *box)
 
         if (job->endless) {
             kill_it(job);
-            job_lost(job, "the server is stopping");
+            job_lost(job, ERR_UNAVAILABLE, "the server is stopping");
         }
     }
 }

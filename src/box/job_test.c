@@ -356,6 +356,23 @@ TEST(an_operation_that_is_killed_inside_is_a_failure)
     down();
 }
 
+/* To ask again would be no use: the sandbox is what it is from now on. */
+TEST(an_operation_whose_sandbox_ends_by_itself_is_a_conflict)
+{
+    struct asker asker;
+
+    up(true);
+    struct box *box = made();
+    struct wire_msg died = { .verb = WIRE_BOX_DIED, .died = { .code = -1, .signal = 9 } };
+    memcpy(died.died.name.id, box->id, strlen(box->id));
+    begin(box, &asker, false);
+    boxes_heard(boxes, &died, NULL, 0);
+    settle();
+    CHECK(asker.done == 1 && asker.failed);
+    CHECK_INT(asker.err.code, ERR_CONFLICT);
+    down();
+}
+
 /* What an earlier life of this process left running is killed with all it may have started. */
 TEST(a_stranger_is_killed)
 {

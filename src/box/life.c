@@ -74,7 +74,7 @@ void box_ended(struct box *box, enum sandbox_state state, const char *reason, st
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
-    box_jobs_lost(box, "the sandbox has ended");
+    box_jobs_lost(box, ERR_CONFLICT, "the sandbox has ended");
     timer_cancel(box->boxes->loop, &box->tick);
     timer_cancel(box->boxes->loop, &box->idle);
     snprintf(box->reason, sizeof(box->reason), "%s", reason);
@@ -324,7 +324,7 @@ static void delete_rows(struct box *box)
     link_drain(box);
     list_each_safe (pos, &box->execs)
         exec_lost(list_entry(pos, struct box_exec, node));
-    box_jobs_lost(box, "the sandbox has ended");
+    box_jobs_lost(box, ERR_CONFLICT, "the sandbox has ended");
     timer_cancel(box->boxes->loop, &box->ttl);
     timer_cancel(box->boxes->loop, &box->idle);
     timer_cancel(box->boxes->loop, &box->tick);

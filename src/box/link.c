@@ -200,7 +200,7 @@ static void list_jobs(struct box *box, const char *data, size_t count)
         if (there && !job->started)
             job_started(job, &(struct init_started){ .pid = 1 });
         else if (!there && job->started && !job->exited)
-            job_lost(job, "the sandbox knows nothing of the operation any more");
+            job_lost(job, ERR_UNAVAILABLE, "the sandbox knows nothing of the operation any more");
     }
 }
 

@@ -457,8 +457,8 @@ void side_mind(struct box_job *job); /* paused, or not any more */
 /* ---- job.c, too ---- */
 
 void job_pump(struct box_job *job); /* sends what there is room for */
-void job_lost(struct box_job *job, const char *why);
-void box_jobs_lost(struct box *box, const char *why);
+void job_lost(struct box_job *job, enum err_code code, const char *why);
+void box_jobs_lost(struct box *box, enum err_code code, const char *why);
 void box_jobs_drain(struct box *box); /* those without an end */
 
 /* ---- adopt.c ---- */

@@ -16,10 +16,12 @@ from sandboxes import p99
 # A server that lets agents write as fast as they can.
 SETTINGS = {"ATOLL_HUB_MESSAGE_RATE": "100000", "ATOLL_HUB_HEARTBEAT_RATE": "100000", "ATOLL_HUB_STALE": "1h"}
 CONTENDERS = 200
+FEWER = 64
 AGENTS = 1000
 PAGE = 100
 
 PROJECTS = 4  # of a run: each takes 10,000 tasks
+BEHIND = 100  # agents: a heartbeat comes when all requests before its agent's registration are surely answered
 
 # Who asks in turn: an agent registers, is alive, writes to the next one, makes a task, claims the oldest that was made.
 # A task's title says in which project it is.
@@ -36,7 +38,7 @@ function request()
     if step == 0 then
         return wrk.format("POST", "/agents/register", nil, '{{"name":"' .. who .. '","capabilities":["code"]}}')
     elseif step == 1 then
-        return wrk.format("POST", "/agents/" .. name(math.floor(n / 5) - 40) .. "/heartbeat", nil, "{{}}")
+        return wrk.format("POST", "/agents/" .. name(math.floor(n / 5) - {behind}) .. "/heartbeat", nil, "{{}}")
     elseif step == 2 then
         return wrk.format("POST", "/messages/send", nil,
                           '{{"from":"' .. who .. '","to":"' .. name(n) .. '","content":"hello there"}}')
@@ -135,21 +137,28 @@ class Connection:
 
 
 def mix(bench, ours, peer, wrk):
-    """wrk: (server, script) → (requests per second, CPU microseconds per request)."""
+    """wrk: (server, script, connections) → (requests per second, CPU microseconds per request). As many ask at once as
+    contend for a task; and fewer, for whom each commit is shared by fewer."""
     runs = iter(range(1000))
 
-    def measure(server):
+    def measure(server, connections):
         kept = Kept(server)
         run = next(runs)
         # Those whose heartbeats come before they do; wrk keeps its first request to itself.
-        prepare(kept, "mix", [f"agent-{run}-{i % 1000}" for i in range(-60, 2)])
+        prepare(kept, "mix", [f"agent-{run}-{i % 1000}" for i in range(-BEHIND - 20, 2)])
         projects = ", ".join(f'"{prepare(kept, "mix", [])}"' for _ in range(PROJECTS))
         script = bench.work / "mix.lua"
-        script.write_text(MIX.format(port=server.port, token=server.token, projects=projects, run=run))
-        return wrk(server, script)
-    got = bench.interleave("hub mix", {s.name: lambda s=s: measure(s) for s in (ours, peer)})
+        script.write_text(MIX.format(port=server.port, token=server.token, projects=projects, run=run, behind=BEHIND))
+        return wrk(server, script, connections)
+
+    def both(connections):
+        return bench.interleave(f"hub mix, {connections}",
+                                {s.name: lambda s=s: measure(s, connections) for s in (ours, peer)})
+    got, fewer = both(CONTENDERS), both(FEWER)
     bench.compare("register, heartbeat, send, task, claim: durable, vs Flask in memory", got, peer.name, 20, "req/s")
     bench.compare("  CPU per request", got, peer.name, 20, "us", cpu=True)
+    for what, cpu in (f"  with {FEWER} at once instead of {CONTENDERS}", False), ("    CPU per request", True):
+        bench.compare(what, fewer, peer.name, None, "us" if cpu else "req/s", cpu=cpu)
 
 
 def prepare(kept, project, names):
