@@ -26,8 +26,8 @@
 #define HTTP_WRITE_STALL_MS 30000 /* a peer that reads nothing for this long is cut */
 #define HTTP_LINGER_MS 2000       /* for a peer to read our last words, while it still sends */
 #define HTTP_LINGER_BYTES_MAX 4194304
-#define HTTP_OUT_HIGH 262144      /* unsent bytes: above this a producer must wait */
-#define HTTP_OUT_MAX 1048576      /* unsent bytes: above this the peer is cut (1013 on WS) */
+#define HTTP_OUT_HIGH 262144 /* unsent bytes: above this a producer must wait */
+#define HTTP_OUT_MAX 1048576 /* unsent bytes: above this the peer is cut (1013 on WS) */
 #define HTTP_CONNS_MAX 16384
 #define HTTP_CONNS_PER_PEER_MAX 16384 /* by address; loopback peers are many programs */
 #define HTTP_PIPELINE_MAX 64          /* requests answered per readable event before others run */

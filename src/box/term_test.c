@@ -702,7 +702,8 @@ TEST(what_is_forgotten_leaves_no_file_and_nobody_attached)
     say_exited(number, 0, 3, 0);
     settle();
     join_at(&witness, exec, ATTACH_POSITION, 0);
-    CHECK_INT(term_note(box_exec_term(exec)), 1); /* who looks is noted, and the file is closed again */
+    /* Who looks is noted, and the file is closed again. */
+    CHECK_INT(term_note(box_exec_term(exec)), 1);
     CHECK_INT(exec->term->log.fd, -1);
     snprintf(name, sizeof(name), "%s.frm", exec->id);
     CHECK_INT(fstatat(boxes->spool_dir, name, &st, 0), 0);

@@ -233,9 +233,9 @@ def empty_group_kb(count=200):
 
 
 def many(bench):
-    """For every memory cgroup the kernel keeps a place for each superblock that there ever was at once since the machine
-    was started: 390 kB after one run of this with 5,000. What earlier runs left of that is no part of a sandbox; what
-    the superblocks of these 500 need is."""
+    """For every memory cgroup the kernel keeps a place for each superblock that there ever was at once since the
+    machine was started: 390 kB after one run of this with 5,000. What earlier runs left of that is no part of a
+    sandbox; what the superblocks of these 500 need is."""
     count = 500 if bench.quick else 5000
     empty = empty_group_kb()
     got = box(bench, "many", count, timeout=900)
