@@ -21,7 +21,7 @@ AGENTS = 1000
 PAGE = 100
 
 PROJECTS = 4  # of a run: each takes 10,000 tasks
-BEHIND = 100  # agents: a heartbeat comes when all requests before its agent's registration are surely answered
+BEHIND = 400  # agents: a heartbeat comes when all requests before its agent's registration are surely answered
 
 # Who asks in turn: an agent registers, is alive, writes to the next one, makes a task, claims the oldest that was made.
 # A task's title says in which project it is.
