@@ -365,7 +365,7 @@ class Server:
             self.stop(check=True, remove=False)
         return self.start(ready)
 
-    def wait_gone(self, seconds=5 * SLOW):
+    def wait_gone(self, seconds=10):
         """Nothing that ever belonged to it may be alive."""
         wait_until(lambda: not self.left(), seconds, "the end of " +
                    ", ".join(f"{pid} {' '.join(stat_words(pid)[:2])} {cmdline(pid)}" for pid in self.left()))
