@@ -449,6 +449,7 @@ static void create_stored(struct change *change, const struct err *err)
     metric_observe_us(&create_seconds, (clock_wall_ms() - box->created_ms) * 1000);
     box_timers_set(box);
     box->op = NULL;
+    trusted_try(box); /* it may have come while the row was stored */
     op->done(op, NULL);
 }
 

@@ -240,6 +240,7 @@ static void made(struct box *box, const struct err *err)
     }
     box_move(box, SANDBOX_RUNNING);
     box->busy = NULL;
+    trusted_try(box);
     pool->warm_due_ms = clock_mono_ms() + WARM_MS;
     soon(pool, WARM_MS);
 }
