@@ -137,24 +137,34 @@ static int put_chunk(struct builtin *job, int to, const char *chunk, size_t len,
     return 0;
 }
 
-/* By the stream: all of it when as much has come as its input says in the end. */
-static int copy_side(struct builtin *job, int to, const char *path)
+/* Until the end of `from`; *total grows by what came. */
+static int copy_rest(struct builtin *job, int from, int to, size_t at_once, const char *path,
+                     uint64_t *total)
 {
-    autofree char *chunk = malloc(SIDE_CHUNK);
-    uint64_t total = 0, told;
+    autofree char *chunk = malloc(at_once);
     ssize_t got;
 
     if (!chunk)
         return builtin_sys(job, path);
-    while ((got = read(SPAWN_SIDE, chunk, SIDE_CHUNK)) != 0) {
+    while ((got = read(from, chunk, at_once)) != 0) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return builtin_sys(job, NULL);
         if (put_chunk(job, to, chunk, (size_t)got, path) < 0)
             return -1;
-        total += (uint64_t)got;
+        *total += (uint64_t)got;
     }
+    return 0;
+}
+
+/* By the stream: all of it when as much has come as its input says in the end. */
+static int copy_side(struct builtin *job, int to, const char *path)
+{
+    uint64_t total = 0, told;
+
+    if (copy_rest(job, SPAWN_SIDE, to, SIDE_CHUNK, path, &total) < 0)
+        return -1;
     if (read_exactly(0, &told, sizeof(told)) < 0 || told != total)
         return tree_fail(&job->fail, TREE_SYSTEM, EPIPE, path);
     return 0;
@@ -162,27 +172,15 @@ static int copy_side(struct builtin *job, int to, const char *path)
 
 static int copy_input(struct builtin *job, int to, const char *path)
 {
-    if (job->side)
-        return copy_side(job, to, path);
-    autofree char *chunk = malloc(CHUNK);
+    uint64_t total = 0;
     ssize_t got;
 
-    if (!chunk)
-        return builtin_sys(job, path);
+    if (job->side)
+        return copy_side(job, to, path);
     while ((got = splice(0, NULL, to, NULL, SPLICE, 0)) > 0)
         ;
-    if (got == 0)
-        return 0;
     /* A file that does not take pages (one that is appended to, say): what is left is copied. */
-    while ((got = read(0, chunk, CHUNK)) != 0) {
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return builtin_sys(job, NULL);
-        if (put_chunk(job, to, chunk, (size_t)got, path) < 0)
-            return -1;
-    }
-    return 0;
+    return got == 0 ? 0 : copy_rest(job, 0, to, CHUNK, path, &total);
 }
 
 static void temp_name(char out[TEMP_SIZE])
