@@ -35,6 +35,9 @@ void probe_disks(const struct probe_world *world, struct probe_result *out);
 /* Has a kernel of this version CVE-2022-0847, unless its distribution fixed it alone? */
 bool probe_dirty_pipe(unsigned major, unsigned minor, unsigned patch);
 
+/* What a value of fs.suid_dumpable means. */
+void probe_dumpable(int64_t value, struct probe_result *out);
+
 /* Filling a result. */
 void probe_found(struct probe_result *out, const char *fmt, ...) printf_like(2, 3);
 void probe_say(struct probe_result *out, enum probe_state state, const char *lost, const char *fix);

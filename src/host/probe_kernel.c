@@ -196,6 +196,28 @@ static void other_entries(const struct probe_world *world, struct probe_result *
 }
 #endif
 
+/*
+ * A process that takes another user may be looked into as before where this is 1. What becomes a
+ * command shares the memory of its sandbox's process 1 until it has become that.
+ */
+void probe_dumpable(int64_t value, struct probe_result *out)
+{
+    probe_found(out, "fs.suid_dumpable is %lld", (long long)value);
+    if (value == 1)
+        probe_say(out, PROBE_LOST,
+                  "a process in a sandbox can look into process 1 of it for a moment at each "
+                  "start of a command",
+                  "sysctl -w fs.suid_dumpable=0 (or 2)");
+    else
+        out->state = PROBE_OK;
+}
+
+static void suid_dumpable(const struct probe_world *world, struct probe_result *out)
+{
+    (void)world;
+    probe_dumpable(host_number("/proc/sys/fs/suid_dumpable", 0), out);
+}
+
 const struct probe_check probe_kernel_checks[] = {
     { "pidfd", pidfd },
     { "close_range", close_range_check },
@@ -204,6 +226,7 @@ const struct probe_check probe_kernel_checks[] = {
     { "memfd", memfd },
     { "landlock", landlock },
     { "seccomp", seccomp },
+    { "suid_dumpable", suid_dumpable },
 #ifdef __x86_64__
     { "ia32_entry", other_entries },
 #endif

@@ -164,6 +164,17 @@ TEST(versions_with_dirty_pipe)
     CHECK(!probe_dirty_pipe(5, 17, 0) && !probe_dirty_pipe(6, 1, 0));
 }
 
+TEST(only_one_value_lets_process_1_be_looked_into)
+{
+    for (int64_t value = 0; value < 3; value++) {
+        struct probe_result result = { 0 };
+
+        probe_dumpable(value, &result);
+        CHECK_INT(result.state, value == 1 ? PROBE_LOST : PROBE_OK);
+        CHECK((result.fix[0] != 0) == (value == 1));
+    }
+}
+
 TEST(lines_of_mountinfo)
 {
     autofree struct host_mount *mount = xnew(struct host_mount);

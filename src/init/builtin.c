@@ -179,7 +179,8 @@ static int run(struct spawn *spawn, struct builtin *job)
 
     if (spawn_become(spawn) < 0)
         return tree_fail(&job->fail, TREE_SYSTEM, spawn->error, spawn->cwd);
-    prctl(PR_SET_DUMPABLE, 0);
+    if (guard(operation_dumpable))
+        prctl(PR_SET_DUMPABLE, 0);
     out_mem = malloc(OUT_SIZE);
     if (!out_mem)
         return tree_fail(&job->fail, TREE_SYSTEM, ENOMEM, NULL);

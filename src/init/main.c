@@ -200,7 +200,6 @@ static void set_up(void)
     umask(022); /* for commands, too */
     if (guard(dumpable))
         prctl(PR_SET_DUMPABLE, 0);
-    prctl(PR_SET_PDEATHSIG, 0); /* from here on we outlive the warden */
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);

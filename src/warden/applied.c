@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -110,19 +109,27 @@ static void count_mounts(struct box_applied *out)
     }
 }
 
+/* The second of its two numbers, beyond which it cannot be raised. */
+static uint64_t hard_limit(const char *name)
+{
+    const char *at = strstr(text, name);
+    char value[32];
+
+    if (!at || sscanf(at + strlen(name), "%*s %31s", value) != 1 || strcmp(value, "unlimited") == 0)
+        return UINT64_MAX;
+    return strtoull(value, NULL, 10);
+}
+
+/* By text: the call for it wants a capability that we may not have. */
 static void read_limits(pid_t pid, struct box_applied *out)
 {
-    struct rlimit limit;
-
-    if (prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0)
-        out->nofile = limit.rlim_max;
-    if (prlimit(pid, RLIMIT_CORE, NULL, &limit) == 0)
-        out->core = limit.rlim_max;
     out->data = out->nproc = UINT64_MAX;
-    if (prlimit(pid, RLIMIT_DATA, NULL, &limit) == 0)
-        out->data = limit.rlim_max;
-    if (prlimit(pid, RLIMIT_NPROC, NULL, &limit) == 0)
-        out->nproc = limit.rlim_max;
+    if (!read_proc(pid, "limits"))
+        return;
+    out->nofile = hard_limit("Max open files");
+    out->core = hard_limit("Max core file size");
+    out->data = hard_limit("Max data size");
+    out->nproc = hard_limit("Max processes");
 }
 
 static void read_disk(pid_t pid, struct box_applied *out)

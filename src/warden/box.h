@@ -239,6 +239,7 @@ must_use int box_mounts_early(const struct box_spec *spec, struct box_fds *fds,
 /* In the parent: a detached copy of the mount below this directory; a /dev, detached. */
 must_use int tree_detach(int dir_fd);
 must_use int dev_make(bool nodes); /* without nodes: files to bind them over */
+#define SECBIT_NO_SETUID_FIXUP_ 4  /* linux/securebits.h has it as an expression of others */
 /* Files are made in the name of `uid` from here on, until fs_return; the capabilities stay. */
 void fs_become(uid_t uid);
 void fs_return(void); /* leaves errno alone */

@@ -330,6 +330,26 @@ static inline struct rig_ran *rig_ruled(struct rig_box *box, const char *rules, 
     return rig_finish(box, box->execs);
 }
 
+/* From here on the box swaps the directory /tmp/t and a symlink as fast as it can, all the time. */
+static inline void rig_swap(struct rig_box *box, const char *link_to)
+{
+    const char *texts[] = { "/usr/bin/perl",
+                            "-e",
+                            "my ($t, $l) = ('/tmp/t', '/tmp/l'); mkdir $t; symlink $ARGV[0], $l;"
+                            "$| = 1; for (my $i = 0; ; $i++) {"
+                            " syscall(316, -100, $t, -100, $l, 2); print 'x' if $i == 10000; }",
+                            link_to,
+                            "A=b",
+                            "/tmp" };
+    uint32_t exec = rig_start(box, texts, 4, 1, 0);
+    static struct rig_ran ran;
+
+    ran.len = 0;
+    while (ran.len == 0 && !rig_frame(box, exec, &ran))
+        ;
+    CHECK_STR(ran.out, "x"); /* so often by now, and it goes on */
+}
+
 /* ---- escapes ---- */
 
 /* The program of probes, opened where this one is: BUILD/test/warden/x_test, BUILD/probe. */

@@ -1,12 +1,12 @@
 /*
- * Each system call of a box's whole life failed once: of the warden itself, of the child that makes
- * its user namespace, of the child that becomes init, of init, and of its child that becomes the
- * command. Whatever fails, the answer is an error or a box that works; then nothing is left, and
- * the next box is made.
+ * Each system call of a box's whole life failed once with each of several errors, which makes a
+ * thousand lives: of the warden itself, of the child that makes its user namespace, of the child
+ * that becomes init, of init, and of its child that becomes the command. Whatever fails, the answer
+ * is an error or a box that works; then nothing is left, and the next box is made.
  *
  * The steps' own hooks (boxes_test.c) fail a step as a whole; here a process beside us traces us
- * and all that we start, and lets the n-th call of one of them return EIO without being made. Who
- * is who is known by who started it, so that n means the same call in every round.
+ * and all that we start, and lets the n-th call of one of them return an error without being made.
+ * Who is who is known by who started it, so that n means the same call in every round.
  */
 #include <stddef.h>
 #include <sys/ptrace.h>
@@ -25,6 +25,7 @@ static struct shared {
     volatile bool warden;       /* we are in the warden's code, not in the test's */
     volatile unsigned births;   /* of our children, in this round */
     volatile unsigned role, at; /* whose call, and which */
+    volatile int error;         /* how it fails */
     volatile unsigned seen[ROLES];
     volatile bool hit;
     volatile long call;
@@ -80,8 +81,8 @@ static bool can_fail(const struct tracee *tracee, uint64_t call)
     for (size_t i = 0; i < ARRAY_LEN(never); i++)
         if ((long)call == never[i])
             return false;
-    /* Who cannot return from a box's network must not go on. */
-    return tracee->role != WARDEN || call != SYS_setns;
+    /* Who cannot return from a box's network, or to its own user, must not go on. */
+    return tracee->role != WARDEN || (call != SYS_setns && call != SYS_setresuid);
 }
 
 static bool counts(const struct tracee *tracee)
@@ -106,7 +107,8 @@ static void on_call(struct tracee *tracee)
         shared->call = (long)info.entry.nr;
         shared->hit = true;
     } else if (info.op == PTRACE_SYSCALL_INFO_EXIT && tracee->fails) {
-        ptrace(PTRACE_POKEUSER, tracee->pid, offsetof(struct user_regs_struct, rax), (long)-EIO);
+        ptrace(PTRACE_POKEUSER, tracee->pid, offsetof(struct user_regs_struct, rax),
+               (long)-shared->error);
         tracee->fails = false;
     }
 }
@@ -272,13 +274,15 @@ static void run_true(const struct rig_box *box)
 }
 
 /* True: there was such a call, and it failed. */
-static bool one_fails(enum role role, unsigned at, const char *state, struct rig_left before)
+static bool one_fails(enum role role, unsigned at, int error, const char *state,
+                      struct rig_left before)
 {
     struct wire_msg spec = rig_spec("calls"),
                     end = { .verb = WIRE_BOX_DESTROY, .name.id = "calls" };
 
     pool_empty(); /* its user namespace is made, too */
-    *shared = (struct shared){ .traced = true, .cycle = true, .role = role, .at = at };
+    *shared =
+        (struct shared){ .traced = true, .cycle = true, .role = role, .at = at, .error = error };
     struct rig_heard heard = ask(&spec);
     if (heard.msg.status == 0) {
         struct rig_box box = rig_made("calls", &heard);
@@ -297,14 +301,15 @@ static bool one_fails(enum role role, unsigned at, const char *state, struct rig
     rig_count = 0;
     struct rig_left now = rig_left(state);
     if (memcmp(&now, &before, sizeof(now)) != 0 || rig_child(false))
-        test_fail(__FILE__, __LINE__, "call %ld, number %u, of %s left something: %d %d %d %d",
-                  shared->call, at, role_names[role], now.fds - before.fds,
+        test_fail(__FILE__, __LINE__, "call %ld, number %u, of %s (%s) left something: %d %d %d %d",
+                  shared->call, at, role_names[role], strerror(error), now.fds - before.fds,
                   now.mounts - before.mounts, now.cgroups - before.cgroups, now.dirs - before.dirs);
     return shared->hit;
 }
 
-TEST(each_system_call_fails_once_and_nothing_is_left)
+TEST(each_system_call_fails_and_nothing_is_left)
 {
+    static const int errors[] = { EIO, ENOMEM, EMFILE };
     const char *state = rig_open();
     unsigned lives = 0;
 
@@ -312,16 +317,18 @@ TEST(each_system_call_fails_once_and_nothing_is_left)
     struct rig_left before = rig_before(state);
     be_traced();
     say_to(say_aside, NULL);
-    for (enum role role = WARDEN; role < OTHER; role++) {
+    for (unsigned turn = 0; turn < ARRAY_LEN(errors) * OTHER; turn++) {
+        enum role role = turn % OTHER;
+        int error = errors[turn / OTHER];
         unsigned at = 1;
 
-        while (one_fails(role, at, state, before))
+        while (one_fails(role, at, error, state, before))
             at++;
-        fprintf(stderr, "%s: %u calls\n", role_names[role], at - 1);
+        fprintf(stderr, "%s: %u calls, %s\n", role_names[role], at - 1, strerror(error));
         CHECK(at > 5);
         lives += at;
     }
-    CHECK(lives > 300);
+    CHECK(lives > 1000);
     /* All is as it was. */
     struct rig_box box = rig_create(rig_spec("after"), "after");
     CHECK_INT(rig_sh(&box, "exit 3", 0)->code, 3);

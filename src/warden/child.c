@@ -71,10 +71,11 @@ static int set_limits(const struct box_spec *spec)
      */
     return set_limit(RLIMIT_CORE, guard(core) ? 1 : RLIM_INFINITY) < 0 ||
                    set_limit(RLIMIT_NOFILE, guard(nofile) ? spec->nofile : RLIM_INFINITY) < 0 ||
-                   set_limit(RLIMIT_MEMLOCK, 8u << 20) < 0 ||
-                   set_limit(RLIMIT_MSGQUEUE, 819200) < 0 ||
+                   set_limit(RLIMIT_MEMLOCK, guard(memlock) ? 8u << 20 : RLIM_INFINITY) < 0 ||
+                   set_limit(RLIMIT_MSGQUEUE, guard(msgqueue) ? 819200 : RLIM_INFINITY) < 0 ||
                    set_limit(RLIMIT_SIGPENDING, guard(sigpending) ? 4096 : RLIM_INFINITY) < 0 ||
-                   set_limit(RLIMIT_NICE, 0) < 0 || set_limit(RLIMIT_RTPRIO, 0) < 0
+                   set_limit(RLIMIT_NICE, guard(nice) ? 0 : RLIM_INFINITY) < 0 ||
+                   set_limit(RLIMIT_RTPRIO, guard(rtprio) ? 0 : RLIM_INFINITY) < 0
                ? -1
                : 0;
 }
@@ -140,7 +141,11 @@ static int set_stdio(int listen_fd, int link_fd, int init_fd, int report_fd, int
     return guard(inherited) ? (int)syscall(SYS_close_range, 7u, ~0u, 0) : 0;
 }
 
-/* It begins with the warden's own score, which is the lowest on the machine. */
+/*
+ * It begins with the warden's own score, which is the lowest on the machine. While CAP_SYS_RESOURCE
+ * is still there (mounts.c drops it), what is written is also the least that anybody inside can go
+ * back to; without it, that would stay the warden's.
+ */
 static int oom_score(void)
 {
     autoclose int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -149,7 +154,8 @@ static int oom_score(void)
 }
 
 /*
- * It dies with a warden that dies, until it is init: before, nobody could find it. The kernel
+ * It dies with a warden that dies, until it becomes init: the warden hears of that, and tells
+ * others, when this is over, so that what was told of outlives it. The kernel
  * forgets this when it gets a user of its own, so it is said again then. Who died before
  * this was set has closed the other end of the report pipe; a parent outside of the own pid
  * namespace cannot be asked for by number.
@@ -216,6 +222,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
 
     TRY(BOX_STEP_CLONE, die_with_parent(fds->report));
     TRY(BOX_STEP_ENTER_CGROUP, enter_cgroups(&fds->doors));
+    TRY(BOX_STEP_OOM, oom_score());
     TRY(BOX_STEP_ENTER_NETNS, setns(fds->netns, CLONE_NEWNET));
     if (box_mounts_early(spec, fds, step) < 0)
         return -1;
@@ -224,7 +231,6 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
         return -1;
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
     TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
-    TRY(BOX_STEP_OOM, oom_score());
     TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns, host->uids == 1));
     TRY(BOX_STEP_ENTER_USERNS, die_with_parent(fds->report));
     default_signals(host->ignored);
@@ -237,6 +243,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi, spec->profile == SECCOMP_NESTING));
     TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
+    TRY(BOX_STEP_INIT, prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0));
     TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, guard_env(), AT_EMPTY_PATH));
     return -1;
 }

@@ -107,7 +107,9 @@ static int refused(int fd)
         return EBADF;
     if (fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
         return ENOTDIR;
-    return of_the_kernel(fd) || (of_the_state(fd) && guard(door_state)) ? EPERM : 0;
+    return (of_the_kernel(fd) && guard(door_kernel)) || (of_the_state(fd) && guard(door_state))
+               ? EPERM
+               : 0;
 }
 
 /* ---- tickets ---- */

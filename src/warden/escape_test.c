@@ -106,6 +106,23 @@ TEST(nesting_opens_what_it_must_and_nothing_else)
     rig_close();
 }
 
+/* What debuggers call, and still nothing of all this. */
+TEST(nothing_escapes_with_tools_that_trace)
+{
+    static const char *const none[] = { NULL };
+    rig_open();
+    struct wire_msg spec = rig_spec("probe");
+    spec.spec.profile = SECCOMP_DEBUG;
+    struct rig_box box = rig_create(spec, "probe");
+
+    CHECK_INT(rig_sh(&box, "perl -e 'exit(syscall(101, 0) != 0)'", 0)->code, 0); /* it is open */
+    rig_bring_probe(&box);
+    rig_check_probe(&box, 0, none);
+    rig_check_probe(&box, INIT_AS_ROOT, none);
+    rig_destroy(&box);
+    rig_close();
+}
+
 /* The same with everything that may be added: a disk, a volume, /sys, our own program. */
 TEST(nothing_escapes_from_a_box_with_everything)
 {
@@ -169,6 +186,35 @@ MISSED(without_a_cgroup_namespace, BIT(BOX_STEP_CGROUPNS), 0, "own_cgroup")
 MISSED(without_resource_limits, BIT(BOX_STEP_RLIMITS), 0, "no_core", "timers")
 MISSED(without_an_oom_score, BIT(BOX_STEP_OOM), 0, "oom_score")
 MISSED(without_a_hostname, BIT(BOX_STEP_HOSTNAME), 0, "own_name")
+
+/*
+ * What a score was set to by somebody with CAP_SYS_RESOURCE is the least that others can go back
+ * to. Root of a container has none to try it with; so this is the order, as faults tell it.
+ */
+TEST(the_oom_score_is_set_while_that_makes_it_the_least)
+{
+    int score = 0, overlay = 0, n = 0;
+    struct rig_heard heard;
+
+    rig_open();
+    do {
+        struct wire_msg spec = rig_spec("order");
+
+        box_fault_in = ++n;
+        heard = rig_ask(&spec);
+        box_fault_in = 0;
+        if (heard.msg.status && heard.msg.created.step == BOX_STEP_OOM)
+            score = n;
+        if (heard.msg.status && heard.msg.created.step == BOX_STEP_OVERLAY && !overlay)
+            overlay = n; /* the first thing it does is to drop that */
+        rig_settle();
+    } while (heard.msg.status);
+    struct rig_box box = rig_made("order", &heard);
+    rig_destroy(&box);
+    CHECK(score && overlay && score < overlay);
+    rig_close();
+}
+
 /* Process 1 itself; its commands drop them a second time. */
 TEST(without_dropped_capabilities)
 {

@@ -6,13 +6,16 @@
  * worked. Several that stand behind one another are left out together, and each of them alone as
  * well, where the others must hold. A step of the making (enum box_step) counts as one of them.
  * What a step does as a whole is also shown by escape_test.c, what mounts into a box that runs do
- * by inject_test.c, and process 1 where it has no user of its own by rootless_test.c.
+ * by inject_test.c; process 1 where it has no user of its own, and the maker of an overlay, by
+ * rootless_test.c.
  * tests/e2e/test_box_guards.py looks for guards that no attack names.
  */
 #include <glob.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/sysmacros.h>
 
+#include "seccomp/seccomp.h"
 #include "warden/disk_rig.h"
 #include "warden/mount.h"
 
@@ -203,6 +206,43 @@ ATTACK(an_operation_of_roots_looks_into_process_1, "operation_caps,file_place", 
 
     rig_destroy(&box);
     return done;
+}
+
+/*
+ * Becoming the agent closes an operation already, unless the host says otherwise (suid_dumpable);
+ * one of root's is as it was born, and for root's commands nothing else is in the way.
+ */
+/* With tools that trace, root may call what the filter refuses otherwise. */
+ATTACK(root_traces_process_1, "command_caps", 0)
+{
+    struct wire_msg spec = rig_spec("probe");
+
+    spec.spec.profile = SECCOMP_DEBUG;
+    struct rig_box box = made_of(spec);
+    rig_bring_probe(&box);
+    bool broken = strstr(rig_probe(&box, INIT_AS_ROOT)->out, "BROKEN trace_1 ") != NULL;
+    rig_destroy(&box);
+    return broken;
+}
+
+ATTACK(an_operation_is_looked_into, "dumpable,operation_dumpable", 0)
+{
+    static const char script[] =
+        "for p in /proc/[0-9]*; do test $p != /proc/1 && cmp -s $p/comm /proc/1/comm &&"
+        " { head -c 1 $p/maps; exit; }; done; exit 9";
+    const char *texts[] = { "read", "/etc/passwd", "/" };
+    static struct rig_ran ran;
+    struct rig_box box = made();
+    uint32_t read = rig_start(&box, texts, 2, 0, INIT_BUILTIN | INIT_AS_ROOT | INIT_STDIN_OPEN);
+
+    ran.len = 0;
+    while (ran.len == 0 && !rig_frame(&box, read, &ran))
+        ;
+    CHECK(ran.len > 0); /* it has said what there is, and waits to be told how much of it to read */
+    int code = rig_sh(&box, script, INIT_AS_ROOT)->code;
+    CHECK(code != 9);
+    rig_destroy(&box);
+    return code == 0;
 }
 
 ATTACK(an_agent_is_root, "agent", 0)
@@ -399,6 +439,81 @@ ATTACK(a_command_begins_among_the_kernels_own, "cwd_judged", 0)
     return count;
 }
 
+/* What the path leads to changes all the time: it is where one has arrived that is judged. */
+ATTACK(a_command_begins_where_a_swap_leads, "cwd_judged", 0)
+{
+    const char *texts[] = { "/bin/pwd", "/tmp/t" };
+    struct rig_box box = made();
+    unsigned began = 0, elsewhere = 0;
+
+    rig_swap(&box, "/proc");
+    for (int i = 0; i < 100; i++) {
+        struct rig_ran *ran = rig_finish(&box, rig_start(&box, texts, 1, 0, 0));
+
+        began += !ran->error;
+        elsewhere += !ran->error && strcmp(ran->out, "/proc\n") == 0;
+    }
+    CHECK(began > 0);
+    rig_destroy(&box);
+    return elsewhere;
+}
+
+/* Looks behind every process there is, all the time; at its end it says how often it found ours. */
+static uint32_t start_grabbing(struct rig_box *box)
+{
+    const char *texts[] = { "/usr/bin/perl", "-e",
+                            "my ($n, $got) = (0, 0); $SIG{TERM} = sub { print qq($n $got); exit };"
+                            "while (1) { for my $p (glob '/proc/[0-9]*') { $n++;"
+                            " my $l = readlink qq($p/exe);"
+                            " $got++ if defined $l && $l !~ m(^/usr/);"
+                            " $got++ if open(my $f, '+<', qq($p/exe)); } }",
+                            "/" };
+
+    return rig_start(box, texts, 3, 0, INIT_AS_ROOT);
+}
+
+static unsigned grabbed(struct rig_box *box, uint32_t exec)
+{
+    struct init_signal term = { .number = SIGTERM };
+    unsigned tries = 0, got = 0;
+
+    rig_send(box, INIT_SIGNAL, exec, &term, sizeof(term), NULL, 0);
+    CHECK(sscanf(rig_finish(box, exec)->out, "%u %u", &tries, &got) == 2);
+    CHECK(tries > 0);
+    return got;
+}
+
+static size_t init_bytes(char *out, size_t size)
+{
+    ssize_t len = pread(box_host.init_fd, out, size, 0);
+
+    CHECK(len > 0 && (size_t)len < size);
+    return (size_t)len;
+}
+
+/*
+ * Whoever becomes a command is process 1's own program until then, and an operation all its life.
+ * By root and for root: with the first that becomes the agent, the kernel closes process 1 as well
+ * (suid_dumpable).
+ */
+ATTACK(the_program_behind_commands_is_got_hold_of, "dumpable", 0)
+{
+    static char before[4u << 20], after[4u << 20];
+    const char *command[] = { "/usr/bin/true", "/" }, *operation[] = { "stat", "/etc", "1", "/" };
+    size_t len = init_bytes(before, sizeof(before));
+    struct rig_box box = made();
+    uint32_t grabber = start_grabbing(&box);
+
+    for (int i = 0; i < 500; i++) {
+        CHECK(began(&box, command, 1, INIT_AS_ROOT));
+        CHECK(began(&box, operation, 3, INIT_BUILTIN | INIT_AS_ROOT));
+    }
+    unsigned got = grabbed(&box, grabber);
+    rig_destroy(&box);
+    CHECK(init_bytes(after, sizeof(after)) == len && memcmp(before, after, len) == 0);
+    return got;
+}
+
 /* Nobody inside can reach it; this is what is left if somebody did. */
 ATTACK(the_program_of_process_1_is_written, "init_sealed", 0)
 {
@@ -497,6 +612,22 @@ ATTACK(the_servers_own_files_come_into_a_box, "door_state", 0)
     struct rig_box box = made();
     CHECK_INT(mount_ticket("probe", ticket, "/mnt", 0), 0);
     return did_in(box, "test -e /mnt/records", 0);
+}
+
+/* Not even the kernel lends those that way, as long as it is asked to change their owners. */
+ATTACK(the_hosts_processes_come_into_a_box, "door_kernel,ticket_map", 0)
+{
+    uint8_t ticket[16];
+    char script[64];
+
+    if (door_leave_path(state, "/proc", O_RDONLY | O_DIRECTORY, ticket) != 0)
+        return false;
+    struct rig_box box = made();
+    snprintf(script, sizeof(script), "test -d /mnt/%d", (int)getpid());
+    if (mount_ticket("probe", ticket, "/mnt", 0) == 0)
+        return did_in(box, script, 0);
+    rig_destroy(&box);
+    return false;
 }
 
 /* ---- what the warden believes ---- */
@@ -665,6 +796,68 @@ ATTACK(a_memory_image_is_left, "core", 0)
     return probe_breaks("no_core", 0);
 }
 
+/*
+ * Limits that the host's root mostly has no higher than a box may have them, and cannot raise
+ * without a capability that it may lack, too: so a host that has none is played. What a child of
+ * the warden does to its limits it does to these instead; the rest is as ever.
+ */
+static struct rlimit *played; /* shared with the children, by limit; NULL: nothing is played */
+
+int getrlimit(__rlimit_resource_t which, struct rlimit *out)
+{
+    if (!played)
+        return prlimit(0, which, NULL, out);
+    *out = played[which];
+    return 0;
+}
+
+int setrlimit(__rlimit_resource_t which, const struct rlimit *to)
+{
+    if (!played)
+        return prlimit(0, which, to, NULL);
+    played[which] = *to;
+    return 0;
+}
+
+/* Does a box begin with as much of it as a host that has no limit? */
+static bool unlimited(__rlimit_resource_t which)
+{
+    struct rlimit *limits = mmap(NULL, RLIM_NLIMITS * sizeof(*limits), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(limits != MAP_FAILED);
+    for (int i = 0; i < (int)RLIM_NLIMITS; i++)
+        limits[i] = (struct rlimit){ RLIM_INFINITY, RLIM_INFINITY };
+    played = limits;
+    struct rig_box box = made();
+    played = NULL;
+    struct rlimit got = limits[which];
+    munmap(limits, RLIM_NLIMITS * sizeof(*limits));
+    rig_destroy(&box);
+    CHECK(got.rlim_cur == got.rlim_max);
+    return got.rlim_max == RLIM_INFINITY;
+}
+
+ATTACK(more_locked_memory_than_it_may_have, "memlock", 0)
+{
+    return unlimited(RLIMIT_MEMLOCK);
+}
+
+ATTACK(more_messages_than_it_may_have, "msgqueue", 0)
+{
+    return unlimited(RLIMIT_MSGQUEUE);
+}
+
+ATTACK(it_goes_before_others, "nice", 0)
+{
+    return unlimited(RLIMIT_NICE);
+}
+
+ATTACK(it_goes_before_all_others, "rtprio", 0)
+{
+    return unlimited(RLIMIT_RTPRIO);
+}
+
 /* Nobody reads what a command prints: process 1 stops reading, and would not hold it all. */
 ATTACK(output_that_nobody_reads_fills_process_1, "output_pause,output_ring", 0)
 {
@@ -725,4 +918,20 @@ ATTACK(an_operation_leaves_its_directory_by_dots, "file_beneath", 0)
 {
     return operated("mkdir /tmp/a && : > /tmp/b",
                     (const char *[]){ "beneath", "/tmp/a", "stat", "../b", "1", "/" }, 5);
+}
+
+/* There is no such file in the directory, and one behind the link that is there half of the time.
+ */
+ATTACK(an_operation_is_led_out_by_a_swap, "file_beneath", 0)
+{
+    const char *texts[] = { "beneath", "/tmp", "stat", "t/f", "1", "/" };
+    struct rig_box box = made();
+    unsigned count = 0;
+
+    CHECK_INT(rig_sh(&box, ": > /workspace/f", 0)->code, 0);
+    rig_swap(&box, "/workspace");
+    for (int i = 0; i < 100; i++)
+        count += began(&box, texts, 5, INIT_BUILTIN);
+    rig_destroy(&box);
+    return count;
 }

@@ -84,7 +84,8 @@ static int source_tree(const struct box_mount *mount)
     if (tree < 0 || box_fault_now())
         return -1;
     autoclose int userns = ticket ? userns_make_one(todo.dir.uid, todo.dir.gid, to) : box_userns();
-    if (userns < 0 || box_fault_now() || tree_attrs(tree, attrs, userns) < 0)
+    if (userns < 0 || box_fault_now() ||
+        tree_attrs(tree, attrs, !ticket || guard(ticket_map) ? userns : -1) < 0)
         return -1;
     return take_fd(&tree);
 }

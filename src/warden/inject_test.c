@@ -99,25 +99,6 @@ TEST(targets_that_lead_elsewhere_are_refused)
     rig_close();
 }
 
-/* The box swaps a directory and a symlink as fast as it can, all the time. */
-static void start_swapping(struct rig_box *box)
-{
-    const char *texts[] = {
-        "/usr/bin/perl", "-e",
-        "my ($t, $l) = ('/tmp/t', '/tmp/l'); mkdir $t; symlink '/workspace', $l;"
-        "$| = 1; for (my $i = 0; ; $i++) {"
-        " syscall(316, -100, $t, -100, $l, 2); print 'x' if $i == 10000; }",
-        "A=b", "/tmp"
-    };
-    uint32_t exec = rig_start(box, texts, 3, 1, 0);
-    static struct rig_ran ran;
-
-    ran.len = 0;
-    while (ran.len == 0 && !rig_frame(box, exec, &ran))
-        ;
-    CHECK_STR(ran.out, "x"); /* so often by now, and it goes on */
-}
-
 /* How many mounts came to be where the symlink leads; *landed: all that came to be. */
 static int race(unsigned *landed)
 {
@@ -127,7 +108,7 @@ static int race(unsigned *landed)
     for (int round = 0; round < 10 && !elsewhere; round++) {
         struct rig_box box = rig_create(rig_spec("race"), "race");
 
-        start_swapping(&box);
+        rig_swap(&box, "/workspace");
         for (int i = 0; i < 20; i++)
             *landed += mount_disk("race", 5, "/tmp/t/x", 0) == 0;
         elsewhere += mount_options(box.pid, "/workspace") != NULL ||

@@ -31,7 +31,6 @@
 #include "warden/disk.h"
 #include "warden/mount.h"
 
-#define SECBIT_NO_SETUID_FIXUP_ 4
 #define CLOSED (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 /* The new root, and the user id outside of who is root in it. */
@@ -428,7 +427,7 @@ static int make_root(const struct box_host *host, const struct box_spec *spec,
     TRY(BOX_STEP_UPPER, attach_upper(host, fds, uid_first));
     if (spec->upper)
         TRY(BOX_STEP_UPPER, attach_disk(fds->upper, fds->userns));
-    TRY(BOX_STEP_OVERLAY, drop_resource());
+    TRY(BOX_STEP_OVERLAY, guard(resource) ? drop_resource() : 0);
     TRY(BOX_STEP_OVERLAY, make_overlay(spec, uid_first, host->rootless));
     return 0;
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -68,13 +69,40 @@ static _Noreturn void userns_child(int talk, bool nested)
     _exit(1);
 }
 
+/*
+ * Of some things (instances and watches of inotify above all) the kernel has so many for each
+ * user, and what is used in a user namespace counts for its owner, too. So its owner is an id that
+ * only this box has: whoever takes all there are inside takes none from the host's root or from
+ * other boxes. Capabilities stay meanwhile; what is to happen at a parent's death would not.
+ */
+static pid_t clone_owned(uid_t owner)
+{
+    int death = 0;
+
+    prctl(PR_GET_PDEATHSIG, &death);
+    prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP_);
+    /* Raw, as elsewhere: the library would look for other threads. */
+    pid_t pid = syscall(SYS_setresuid, -1, guard(own_counts) ? owner : 0, -1) < 0
+                    ? -1
+                    : (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0)
+        return 0;
+    int error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0)
+        abort(); /* never go on as somebody else */
+    prctl(PR_SET_SECUREBITS, 0);
+    prctl(PR_SET_PDEATHSIG, death);
+    errno = error;
+    return pid;
+}
+
 static int make_begin(const struct id_map *map, bool nested, struct userns_making *out)
 {
     int talk[2];
 
     if (box_fault_now() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
         return -1;
-    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+    pid_t pid = clone_owned(map->first);
     if (pid == 0) {
         close(talk[0]);
         userns_child(talk[1], nested);

@@ -3,13 +3,17 @@
  * user id, enters a user namespace with a range of ids as `atoll serve` does, and executes itself
  * there. So what the kernel refuses to an ordinary user it refuses here.
  */
+#include <dlfcn.h>
 #include <grp.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "warden/box_rig.h"
 #include "warden/boxes.h"
+#include "warden/mount.h"
 
 #define OUTSIDE_UID 710000001u
 #define OUTSIDE_FIRST 710100000u
@@ -261,6 +265,107 @@ TEST(the_agent_looks_into_process_1_only_without_its_guard)
         open_with(0);
         struct rig_box box = rig_create(rig_spec("probe"), "probe");
         CHECK_INT(rig_sh(&box, "head -c 1 /proc/1/maps", 0)->code == 0, i);
+        rig_destroy(&box);
+        rig_close();
+    }
+    rig_without("");
+}
+
+/* ---- what overlay does in the name of who made it ---- */
+
+static uint32_t *maker_caps; /* shared with the children: what the last maker of one could do */
+
+/* Stands in the way of the call that makes it; all others go on as they are. */
+long syscall(long number, ...)
+{
+    static long (*next)(long, ...);
+    static long overlay = -1;
+    long args[5]; /* none of ours has more */
+    va_list list;
+
+    va_start(list, number);
+    for (size_t i = 0; i < ARRAY_LEN(args); i++)
+        args[i] = va_arg(list, long);
+    va_end(list);
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_fsconfig && args[0] == overlay && args[1] == FSCONFIG_CMD_CREATE &&
+        maker_caps) {
+        struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct data[2];
+
+        *maker_caps = next(SYS_capget, &head, data) == 0 ? data[0].effective : 0;
+    }
+    long rc = next(number, args[0], args[1], args[2], args[3], args[4]);
+    if (number == SYS_fsopen && strcmp((const char *)args[0], "overlay") == 0)
+        overlay = rc;
+    return rc;
+}
+
+/*
+ * It writes with the capabilities that its maker had: with this one, above all quotas. The root of
+ * a machine may lack it, and then there is nothing to see; here it is ours, if only over ourselves.
+ */
+TEST(the_maker_of_an_overlay_is_above_quotas_only_without_its_guard)
+{
+    static const char *const without[] = { "", "resource" };
+
+    maker_caps = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(maker_caps != MAP_FAILED);
+    for (int i = 0; i < 2; i++) {
+        *maker_caps = 0;
+        rig_without(without[i]);
+        open_with(OUTSIDE_COUNT);
+        struct rig_box box = rig_create(rig_spec("quota"), "quota");
+        CHECK_INT(*maker_caps >> CAP_SYS_ADMIN & 1, 1); /* it was seen */
+        CHECK_INT(*maker_caps >> CAP_SYS_RESOURCE & 1, i);
+        rig_destroy(&box);
+        rig_close();
+    }
+    rig_without("");
+    munmap(maker_caps, 4096);
+    maker_caps = NULL;
+}
+
+/* ---- what is counted for the owner of a user namespace ---- */
+
+static void set_instances(const char *most)
+{
+    autoclose int fd = open("/proc/sys/user/max_inotify_instances", O_WRONLY | O_CLOEXEC);
+
+    CHECK(write(fd, most, strlen(most)) == (ssize_t)strlen(most));
+}
+
+/* Takes all instances of inotify that it can have, and keeps them. */
+static void take_all(struct rig_box *box)
+{
+    const char *texts[] = { "/usr/bin/perl", "-e",
+                            "$| = 1; while (syscall(294, 0) >= 0) { $n++ } print $n; sleep 600",
+                            "/" };
+    uint32_t exec = rig_start(box, texts, 3, 0, 0);
+    static struct rig_ran ran;
+
+    ran = (struct rig_ran){ 0 };
+    while (ran.len == 0 && !rig_frame(box, exec, &ran))
+        ;
+    CHECK_STR(ran.out, "20");
+}
+
+/* With few of them for each user of our namespace: those of the host are for other tests, too. */
+TEST(a_box_takes_what_others_need_only_without_its_guard)
+{
+    static const char *const without[] = { "", "own_counts" };
+
+    for (int i = 0; i < 2; i++) {
+        rig_without(without[i]);
+        open_with(OUTSIDE_COUNT);
+        struct rig_box box = rig_create(rig_spec("taker"), "taker");
+        set_instances("20");
+        take_all(&box);
+        autoclose int ours = inotify_init1(IN_CLOEXEC);
+        int error = errno;
+        set_instances("2147483647");
+        CHECK_INT(ours < 0 && error == EMFILE, i);
         rig_destroy(&box);
         rig_close();
     }

@@ -14,6 +14,15 @@
 #define FREEZE_NAP_NS 10000
 #define FREEZE_AGAIN 50 /* looks after which the order is given once more */
 
+/*
+ * ENOENT says that there is no such box, and who asked then takes it for ended: a step that fails
+ * for one that is there never says that.
+ */
+static int not_gone(int error)
+{
+    return error == ENOENT ? EIO : error;
+}
+
 static void on_open(struct box *box, const struct wire_msg *request)
 {
     struct wire_msg msg = { .verb = request->verb, .number = request->number };
@@ -22,7 +31,7 @@ static void on_open(struct box *box, const struct wire_msg *request)
                                           : (int)syscall(SYS_pidfd_open, box->pid, 0);
     autoclose int link = pidfd < 0 ? -1 : box_connect(&box_host, box->id);
     if (link < 0) {
-        say_status(request, errno);
+        say_status(request, not_gone(errno));
         return;
     }
     msg.created = (struct box_created){ .slot = table_slot(box),
@@ -76,7 +85,7 @@ static void on_freeze(struct box *box, const struct wire_msg *request)
 {
     box->frozen = true;
     if (box->asked || cgroup_freeze(box->id, true) < 0) {
-        say_status(request, box->asked ? EBUSY : errno);
+        say_status(request, box->asked ? EBUSY : not_gone(errno));
         return;
     }
     say_later(box, request);
@@ -87,7 +96,9 @@ static void on_freeze(struct box *box, const struct wire_msg *request)
 
 static void on_thaw(struct box *box, const struct wire_msg *request)
 {
-    say_status(request, box->asked ? EBUSY : cgroup_freeze(box->id, false) < 0 ? errno : 0);
+    bool failed = !box->asked && cgroup_freeze(box->id, false) < 0;
+
+    say_status(request, box->asked ? EBUSY : failed ? not_gone(errno) : 0);
 }
 
 static void on_limits(struct box *box, const struct wire_msg *request)
@@ -99,7 +110,7 @@ static void on_limits(struct box *box, const struct wire_msg *request)
         say_status(request, EINVAL);
     else if (cgroup_limit(box->id, limits->memory, limits->pids, limits->cpu_percent) < 0 ||
              cgroup_io(box->id, limits->io_bytes, limits->io_ops) < 0)
-        say_status(request, errno);
+        say_status(request, not_gone(errno));
     else if (size)
         inject_size(box, request);
     else
@@ -123,7 +134,7 @@ static void on_applied(struct box *box, const struct wire_msg *request)
     struct wire_msg msg = { .verb = request->verb, .number = request->number };
 
     if (applied_read(box->pid, box->id, &msg.applied) < 0)
-        msg.status = errno;
+        msg.status = not_gone(errno);
     msg.applied.landlock_abi = box->landlock_abi;
     msg.applied.lost = box_host.lost;
     msg.applied.nested = box->nested;
