@@ -300,6 +300,7 @@ static void opened(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS
     } else {
         link_tick_soon(box); /* asked again */
     }
+    box_woken(box, NULL); /* whoever came meanwhile waits for that */
     adopt_opened(box->boxes);
 }
 
