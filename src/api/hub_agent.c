@@ -9,13 +9,6 @@
 #include "base/log.h"
 #include "box/boxes.h"
 
-/* ---- lists ---- */
-
-static void put_agent(void *ctx, const struct hub_agent *agent)
-{
-    field_encode(hub_agent_fields, agent, ctx);
-}
-
 /* ---- GET after what heartbeats said is stored ---- */
 
 struct settled {
@@ -60,14 +53,10 @@ static int read_settled(struct call *call, route_fn read)
 static int agents_read(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
 
-    json_open(&json, '[');
-    if (hub_agents(&by, call_query(call, "status"), call_query(call, "type"), put_agent, &json,
-                   err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_agents(&by, call_query(call, "status"), call_query(call, "type"),
+                                          hub_put_item, &list, err));
 }
 
 static int agents_get(struct call *call, struct err *err)
@@ -93,6 +82,11 @@ static int agent_get(struct call *call, struct err *err)
 
 /* ---- coming and going ---- */
 
+static void about_agent(struct call *call)
+{
+    call->object = arena_printf(&call->arena, "agent/%.200s", call_param(call, "name"));
+}
+
 static int register_post(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
@@ -111,11 +105,10 @@ static int unregister(struct call *call, struct err *err)
     struct hub_by by = hub_by(call);
 
     hub_note(call, call_param(call, "name"), NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", call_param(call, "name"));
+    about_agent(call);
     if (hub_unregister(&by, call_param(call, "name"), err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 /* On the loop: nothing is waited for. */
@@ -156,19 +149,14 @@ static int autonomy_post(struct call *call, struct err *err)
     struct hub_by by = hub_by(call);
     struct hub_mode_wish wish = { .mode = "fully_autonomous" };
     const char *name = call_param(call, "name");
-    struct json_out json = call_json(call);
 
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
     hub_note(call, name, "mode", wish.mode, NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", name);
+    about_agent(call);
     if (hub_set_mode(&by, name, wish.mode, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_kv_text(&json, "name", name);
-    json_kv_text(&json, "autonomy_mode", wish.mode);
-    json_close(&json, '}');
-    return 0;
+    return hub_say(call, "name", name, "autonomy_mode", wish.mode, NULL);
 }
 
 static void put_names(struct json_out *json, const char *key, const char *const *names)
@@ -202,15 +190,11 @@ static int global_autonomy_post(struct call *call, struct err *err)
 static int global_autonomy_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
     const char *mode;
 
     if (hub_default_mode(&by, &mode, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_kv_text(&json, "default_mode", mode);
-    json_close(&json, '}');
-    return 0;
+    return hub_say(call, "default_mode", mode, NULL);
 }
 
 /* ---- capabilities ---- */
@@ -225,7 +209,7 @@ static int capabilities_post(struct call *call, struct err *err)
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
     hub_note(call, name, "description", wish.description, NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", name);
+    about_agent(call);
     if (hub_set_tags(&by, name, &wish, &tags, err) < 0)
         return -1;
     json_open(&json, '{');
@@ -235,21 +219,12 @@ static int capabilities_post(struct call *call, struct err *err)
     return 0;
 }
 
-static void put_profile(void *ctx, const struct hub_profile *profile)
-{
-    field_encode(hub_profile_fields, profile, ctx);
-}
-
 static int capabilities_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
 
-    json_open(&json, '[');
-    if (hub_profiles(&by, put_profile, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_profiles(&by, hub_put_item, &list, err));
 }
 
 static int match_get(struct call *call, struct err *err)
@@ -327,37 +302,27 @@ static int pause_post(struct call *call, struct err *err)
     struct hub_by by = hub_by(call);
     const char *name = call_param(call, "name");
     struct hub_reason wish = { 0 };
-    struct json_out json = call_json(call);
 
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
     hub_note(call, HUB_HUMAN, "agent", name, "reason", wish.reason, NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", name);
+    about_agent(call);
     if (hub_pause(&by, name, wish.reason, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_kv_text(&json, "name", name);
-    json_kv_text(&json, "status", "busy");
-    json_close(&json, '}');
-    return 0;
+    return hub_say(call, "name", name, "status", "busy", NULL);
 }
 
 static int resume_post(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
     const char *name = call_param(call, "name");
-    struct json_out json = call_json(call);
 
     hub_note(call, HUB_HUMAN, "agent", name, NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", name);
+    about_agent(call);
     if (hub_resume(&by, name, err) < 0)
         return -1;
     call->committed = thaw;
-    json_open(&json, '{');
-    json_kv_text(&json, "name", name);
-    json_kv_text(&json, "status", "online");
-    json_close(&json, '}');
-    return 0;
+    return hub_say(call, "name", name, "status", "online", NULL);
 }
 
 static void put_revoked(struct call *call, bool committed)
@@ -396,7 +361,7 @@ static int revoke_post(struct call *call, struct err *err)
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
     hub_note(call, HUB_HUMAN, "agent", name, "reason", wish.reason, NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", name);
+    about_agent(call);
     if (hub_revoke(&by, name, &wish, one, err) < 0)
         return -1;
     call->state = one;
@@ -434,34 +399,24 @@ static int revocation_ack(struct call *call, struct err *err)
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
     hub_note(call, name, "revocation_id", wish.revocation_id, NULL);
-    call->object = arena_printf(&call->arena, "agent/%s", name);
+    about_agent(call);
     int rc = hub_revocation_ack(&by, name, wish.revocation_id, err);
     if (rc < 0)
         return -1;
     if (rc > 0)
         call->committed = thaw;
-    hub_status(call, "ok");
-    return 0;
-}
-
-static void put_revocation(void *ctx, const struct hub_revocation *one)
-{
-    field_encode(hub_revocation_fields, one, ctx);
+    return hub_ok(call);
 }
 
 static int history_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
     int64_t limit;
 
     if (hub_limit(call, 50, PAGE_MAX, &limit, err) < 0)
         return -1;
-    json_open(&json, '[');
-    if (hub_revocations(&by, limit, put_revocation, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_revocations(&by, limit, hub_put_item, &list, err));
 }
 
 /* ---- checkpoints ---- */
@@ -477,7 +432,7 @@ static int checkpoint_post(struct call *call, struct err *err)
     if (hub_take(call, &one, NULL, err) < 0)
         return -1;
     hub_note(call, name, "task_id", one.task_id, "state", one.state, NULL);
-    call->object = arena_printf(&call->arena, "agent/%.200s", name);
+    about_agent(call);
     if (hub_checkpoint_put(&by, name, &one, err) < 0)
         return -1;
     clock_naive(one.timestamp, when);
@@ -504,8 +459,7 @@ static int checkpoint_get(struct call *call, struct err *err)
 static int ping(struct call *call, struct err *err)
 {
     (void)err;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 /* A row in the words of the hub's own log. */

@@ -119,6 +119,16 @@ bool hub_true(struct call *call, const char *query)
     return text && str_eq_nocase(str_of(text), STR("true"));
 }
 
+int hub_yes(struct call *call, const char *query, bool *out, struct err *err)
+{
+    const char *text = call_query(call, query);
+
+    *out = hub_true(call, query);
+    if (!text || *out || str_eq_nocase(str_of(text), STR("false")))
+        return 0;
+    return err_field(err, query, "must be true or false");
+}
+
 /* ---- answers and records ---- */
 
 void hub_note_words(struct call *call, const char *agent, const char *const *words)
@@ -139,11 +149,42 @@ void hub_note_words(struct call *call, const char *agent, const char *const *wor
     call->detail = arena_memdup0(&call->arena, text.data, text.len);
 }
 
-void hub_status(struct call *call, const char *status)
+int hub_say_words(struct call *call, const char *const *words)
 {
     struct json_out json = call_json(call);
 
     json_open(&json, '{');
-    json_kv_text(&json, "status", status);
+    for (; words[0]; words += 2)
+        json_kv_text(&json, words[0], words[1]);
     json_close(&json, '}');
+    return 0;
+}
+
+int hub_ok(struct call *call)
+{
+    return hub_say(call, "status", "ok", NULL);
+}
+
+/* ---- lists ---- */
+
+struct hub_list hub_list(struct call *call)
+{
+    struct hub_list list = { call_json(call), call->route->items };
+
+    json_open(&list.json, '[');
+    return list;
+}
+
+void hub_put_item(void *list, const void *item)
+{
+    struct hub_list *to = list;
+
+    field_encode(to->fields, item, &to->json);
+}
+
+int hub_list_end(struct hub_list *list, int rc)
+{
+    if (rc >= 0)
+        json_close(&list->json, ']');
+    return rc < 0 ? -1 : 0;
 }

@@ -23,6 +23,8 @@ void hub_name_field(const struct route *route, struct err *err);
 must_use int hub_limit(struct call *call, int64_t otherwise, int64_t most, int64_t *out,
                        struct err *err);
 bool hub_true(struct call *call, const char *query); /* "true" in any case */
+/* The same of a parameter that is ours: anything else than true or false is refused. */
+must_use int hub_yes(struct call *call, const char *query, bool *out, struct err *err);
 
 /*
  * What the audit row says, also when the call is refused from here on: who acts, and texts by name
@@ -31,7 +33,19 @@ bool hub_true(struct call *call, const char *query); /* "true" in any case */
 void hub_note_words(struct call *call, const char *agent, const char *const *words);
 #define hub_note(call, agent, ...) hub_note_words(call, agent, (const char *const[]){ __VA_ARGS__ })
 
-void hub_status(struct call *call, const char *status); /* {"status":…} */
+/* The answer: keys and texts, ended by a NULL key. 0. */
+int hub_say_words(struct call *call, const char *const *words);
+#define hub_say(call, ...) hub_say_words(call, (const char *const[]){ __VA_ARGS__ })
+int hub_ok(struct call *call); /* {"status":"ok"} */
+
+/* The answer is a list of what the route's `items` are: begun, item by item, ended. */
+struct hub_list {
+    struct json_out json;
+    const struct field *fields;
+};
+struct hub_list hub_list(struct call *call);
+void hub_put_item(void *list, const void *item); /* a hub_item_fn */
+must_use int hub_list_end(struct hub_list *list, int rc);
 
 extern const struct field hub_nothing[]; /* a body that is not looked at */
 

@@ -9,37 +9,25 @@ static int comment_post(struct call *call, struct err *err)
 
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
-    hub_note(call,
-             wish.author ? wish.author
-             : by.agent  ? by.agent
-                         : HUB_HUMAN,
-             "task", task, "text", wish.text, NULL);
+    hub_note(call, hub_who(&by, wish.author), "task", task, "text", wish.text, NULL);
     call->object = arena_printf(&call->arena, "task/%.64s", task);
     return hub_comment_add(&by, call_param(call, "project"), task, &wish, &made, err) < 0
                ? -1
                : call_reply(call, &made);
 }
 
-static void put_comment(void *ctx, const struct hub_comment *one)
-{
-    field_encode(hub_comment_fields, one, ctx);
-}
-
 static int comments_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
     int64_t after, limit;
 
     if (call_query_int(call, "after", 0, INT64_MAX, 0, &after, err) < 0 ||
         hub_limit(call, HUB_PAGE, HUB_PAGE, &limit, err) < 0)
         return -1;
-    json_open(&json, '[');
-    if (hub_comments(&by, call_param(call, "project"), call_param(call, "task"), after, limit,
-                     put_comment, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list,
+                        hub_comments(&by, call_param(call, "project"), call_param(call, "task"),
+                                     after, limit, hub_put_item, &list, err));
 }
 
 #define PATH "/projects/{project}/tasks/{task}/comments"

@@ -62,12 +62,11 @@ static int publish_post(struct call *call, struct err *err)
 
 static void put_page(struct call *call, const struct hub_page *page)
 {
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
 
-    json_open(&json, '[');
     for (size_t i = 0; i < page->count; i++)
-        field_encode(hub_message_fields, &page->items[i], &json);
-    json_close(&json, ']');
+        hub_put_item(&list, &page->items[i]);
+    (void)!hub_list_end(&list, 0);
 }
 
 struct reading {
@@ -112,14 +111,16 @@ static int inbox_get(struct call *call, struct err *err)
 {
     struct reading *one = arena_new(&call->arena, struct reading);
     int64_t limit;
+    bool peek;
 
-    if (hub_limit(call, HUB_PAGE, HUB_PAGE, &limit, err) < 0)
+    if (hub_limit(call, HUB_PAGE, HUB_PAGE, &limit, err) < 0 ||
+        hub_yes(call, "peek", &peek, err) < 0)
         return -1;
     one->call = call;
     one->wish = (struct hub_inbox){ .name = call_param(call, "agent"),
                                     .after = call_query(call, "after"),
                                     .unread = hub_true(call, "unread"),
-                                    .peek = hub_true(call, "peek"),
+                                    .peek = peek,
                                     .limit = (unsigned)limit };
     one->job = (struct store_job){ .run = inbox_run, .done = inbox_done };
     store_read(call->api->store, &one->job);
@@ -135,8 +136,7 @@ static int ack_post(struct call *call, struct err *err)
     call->object = arena_printf(&call->arena, "message/%.64s", id);
     if (hub_message_ack(&by, id, err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 static int history_get(struct call *call, struct err *err)
@@ -191,8 +191,7 @@ static int member_post(struct call *call,
     hub_note(call, wish.agent, "channel", channel, NULL);
     if (change(&by, channel, wish.agent, err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 static int join_post(struct call *call, struct err *err)
@@ -205,21 +204,12 @@ static int leave_post(struct call *call, struct err *err)
     return member_post(call, hub_channel_leave, err);
 }
 
-static void put_channel(void *ctx, const struct hub_channel *one)
-{
-    field_encode(hub_channel_fields, one, ctx);
-}
-
 static int channels_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
 
-    json_open(&json, '[');
-    if (hub_channels(&by, put_channel, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_channels(&by, hub_put_item, &list, err));
 }
 
 #define MESSAGE(name_, method_, path_, on_, roles_, fn_, ...)                                      \

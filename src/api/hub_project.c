@@ -8,11 +8,6 @@ static const char *project_object(struct call *call)
     return arena_printf(&call->arena, "project/%.64s", call_param(call, "project"));
 }
 
-static const char *actor(const struct hub_by *by)
-{
-    return by->agent ? by->agent : HUB_HUMAN;
-}
-
 /* ---- projects ---- */
 
 static int project_post(struct call *call, struct err *err)
@@ -37,21 +32,13 @@ static int project_post(struct call *call, struct err *err)
     return 0;
 }
 
-static void put_project(void *ctx, const struct hub_project *one)
-{
-    field_encode(hub_project_fields, one, ctx);
-}
-
 static int projects_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
 
-    json_open(&json, '[');
-    if (hub_projects(&by, call_query(call, "agent"), put_project, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list,
+                        hub_projects(&by, call_query(call, "agent"), hub_put_item, &list, err));
 }
 
 static int project_get(struct call *call, struct err *err)
@@ -68,12 +55,11 @@ static int project_delete(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
 
-    hub_note(call, actor(&by), "project", call_param(call, "project"), NULL);
+    hub_note(call, hub_who(&by, NULL), "project", call_param(call, "project"), NULL);
     call->object = project_object(call);
     if (hub_project_delete(&by, call_param(call, "project"), err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 static int join_post(struct call *call, struct err *err)
@@ -87,8 +73,7 @@ static int join_post(struct call *call, struct err *err)
     call->object = project_object(call);
     if (hub_project_join(&by, call_param(call, "project"), wish.agent, err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 static int wip_patch(struct call *call, struct err *err)
@@ -102,8 +87,7 @@ static int wip_patch(struct call *call, struct err *err)
     call->object = project_object(call);
     if (hub_wip_set(&by, call_param(call, "project"), &wish, err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 /* ---- files ---- */
@@ -115,7 +99,7 @@ static int file_post(struct call *call, struct err *err)
     struct hub_file file;
 
     call->object = project_object(call);
-    hub_note(call, actor(&by), "project", call_param(call, "project"), NULL);
+    hub_note(call, hub_who(&by, NULL), "project", call_param(call, "project"), NULL);
     if (hub_form_parse(str_of(call->body_type), call->body, &form, err) < 0)
         return -1;
     const char *uploader = form.uploader.n
@@ -144,27 +128,17 @@ static int file_name(struct call *call, const char **out, struct err *err)
     return 0;
 }
 
-static void put_file(void *ctx, const struct hub_file *file)
-{
-    field_encode(hub_file_fields, file, ctx);
-}
-
 static int put_files(struct call *call, const char *name, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
     struct hub_project project;
-
-    if (hub_project_get(&by, call_param(call, "project"), &project, err) < 0)
-        return -1;
     struct hub_file file;
-    if (name && hub_file_get(&by, project.id, name, 0, &file, NULL, err) < 0)
+
+    if (hub_project_get(&by, call_param(call, "project"), &project, err) < 0 ||
+        (name && hub_file_get(&by, project.id, name, 0, &file, NULL, err) < 0))
         return -1;
-    json_open(&json, '[');
-    if (hub_files(&by, project.id, name, put_file, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_files(&by, project.id, name, hub_put_item, &list, err));
 }
 
 static int files_get(struct call *call, struct err *err)
@@ -207,12 +181,12 @@ static int file_delete(struct call *call, struct err *err)
 
     if (file_name(call, &name, err) < 0)
         return -1;
-    hub_note(call, actor(&by), "project", call_param(call, "project"), "filename", name, NULL);
+    hub_note(call, hub_who(&by, NULL), "project", call_param(call, "project"), "filename", name,
+             NULL);
     call->object = project_object(call);
     if (hub_file_delete(&by, call_param(call, "project"), name, err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 /* ---- leases ---- */
@@ -243,25 +217,16 @@ static int lease_post(struct call *call, struct err *err)
     return 0;
 }
 
-static void put_lease(void *ctx, const struct hub_lease *lease)
-{
-    field_encode(hub_lease_fields, lease, ctx);
-}
-
 static int leases_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
     struct hub_project project;
 
     if (hub_project_get(&by, call_param(call, "project"), &project, err) < 0)
         return -1;
-    json_open(&json, '[');
-    if (hub_leases(&by, project.id, call_query(call, "agent"), call_query(call, "path"), put_lease,
-                   &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_leases(&by, project.id, call_query(call, "agent"),
+                                          call_query(call, "path"), hub_put_item, &list, err));
 }
 
 static int lease_renew(struct call *call, struct err *err)
@@ -272,7 +237,7 @@ static int lease_renew(struct call *call, struct err *err)
 
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
-    hub_note(call, actor(&by), "project", call_param(call, "project"), "lease",
+    hub_note(call, hub_who(&by, NULL), "project", call_param(call, "project"), "lease",
              call_param(call, "id"), NULL);
     call->object = project_object(call);
     return hub_lease_renew(&by, call_param(call, "project"), call_param(call, "id"),
@@ -285,13 +250,12 @@ static int lease_delete(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
 
-    hub_note(call, actor(&by), "project", call_param(call, "project"), "lease",
+    hub_note(call, hub_who(&by, NULL), "project", call_param(call, "project"), "lease",
              call_param(call, "id"), NULL);
     call->object = project_object(call);
     if (hub_lease_release(&by, call_param(call, "project"), call_param(call, "id"), err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 #define PROJECT(name_, method_, path_, on_, roles_, fn_, ...)                                      \
@@ -319,7 +283,7 @@ const struct route hub_project_routes[] = {
         .takes = hub_wip_fields, .flags = HUB_CHANGE,
         .summary = "How many tasks one agent may have in a column."),
     PROJECT("upload_file", "POST", "/{project}/files", ON_WRITER, ROLE_USE, file_post,
-        .gives = hub_uploaded_fields, .flags = ROUTE_RAW | ROUTE_ON_RECORD,
+        .gives = hub_uploaded_fields, .flags = ROUTE_RAW | ROUTE_ON_RECORD | ROUTE_ONCE,
         .body_max = HUB_FILE_MAX + 1048576,
         .summary = "multipart/form-data: the part `file`, whose filename is the name, and the field "
                    "`uploader`."),

@@ -39,18 +39,6 @@ static int task_post(struct call *call, struct err *err)
     return call_reply(call, &task);
 }
 
-struct listing {
-    struct json_out json;
-    const struct field *fields;
-};
-
-static void put_task(void *ctx, const struct hub_task *task)
-{
-    struct listing *list = ctx;
-
-    field_encode(list->fields, task, &list->json);
-}
-
 static const char *asked(struct call *call, const char *name)
 {
     const char *text = call_query(call, name);
@@ -61,7 +49,7 @@ static const char *asked(struct call *call, const char *name)
 static int tasks_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct listing list = { call_json(call), hub_task_fields };
+    struct hub_list list = hub_list(call);
     const char *blocked = call_query(call, "include_blocked");
     const struct hub_tasks_wish wish = {
         .project = call_param(call, "project"),
@@ -73,28 +61,20 @@ static int tasks_get(struct call *call, struct err *err)
         .whole = true,
     };
 
-    json_open(&list.json, '[');
-    if (hub_tasks(&by, &wish, put_task, &list, err) < 0)
-        return -1;
-    json_close(&list.json, ']');
-    return 0;
+    return hub_list_end(&list, hub_tasks(&by, &wish, hub_put_item, &list, err));
 }
 
 static int all_tasks_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct listing list = { call_json(call), hub_task_short_fields };
+    struct hub_list list = hub_list(call);
     const struct hub_tasks_wish wish = { .project = asked(call, "project_id"),
                                          .status = asked(call, "status"),
                                          .agent = asked(call, "agent"),
                                          .assigned_to = asked(call, "assigned_to") };
 
-    json_open(&list.json, '[');
-    if ((wish.project || wish.status || wish.agent || wish.assigned_to) &&
-        hub_tasks(&by, &wish, put_task, &list, err) < 0)
-        return -1;
-    json_close(&list.json, ']');
-    return 0;
+    bool any = wish.project || wish.status || wish.agent || wish.assigned_to;
+    return hub_list_end(&list, any ? hub_tasks(&by, &wish, hub_put_item, &list, err) : 0);
 }
 
 static int task_get(struct call *call, struct err *err)
@@ -110,36 +90,31 @@ static int task_get(struct call *call, struct err *err)
 static int reviews_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
     struct hub_task task;
 
     if (hub_task_get(&by, call_param(call, "project"), call_param(call, "task"), &task, err) < 0)
         return -1;
     const struct hub_review *items = task.reviews.items;
-    json_open(&json, '[');
     for (size_t i = 0; i < task.reviews.count; i++)
-        field_encode(hub_review_fields, &items[i], &json);
-    json_close(&json, ']');
-    return 0;
+        hub_put_item(&list, &items[i]);
+    return hub_list_end(&list, 0);
 }
 
 /* The capabilities count only together with an agent, as they always did. */
 static int ready_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct listing list = { call_json(call), hub_ready_fields };
+    struct hub_list list = hub_list(call);
     const char *tags[CALL_QUERIES_MAX + 1] = { NULL };
     unsigned count = 0;
 
     for (unsigned i = 0; i < call->query_count; i++)
         if (strcmp(call->queries[i].name, "capabilities") == 0)
             tags[count++] = call->queries[i].value;
-    json_open(&list.json, '[');
-    if (hub_ready(&by, call_param(call, "project"), asked(call, "agent") && count ? tags : NULL,
-                  put_task, &list, err) < 0)
-        return -1;
-    json_close(&list.json, ']');
-    return 0;
+    return hub_list_end(&list, hub_ready(&by, call_param(call, "project"),
+                                         asked(call, "agent") && count ? tags : NULL, hub_put_item,
+                                         &list, err));
 }
 
 /* ---- claims ---- */
@@ -221,7 +196,7 @@ static int unassign_post(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
 
-    hub_note(call, by.agent ? by.agent : HUB_HUMAN, "project", call_param(call, "project"), "task",
+    hub_note(call, hub_who(&by, NULL), "project", call_param(call, "project"), "task",
              call_param(call, "task"), NULL);
     call->object = task_object(call);
     if (hub_unassign(&by, call_param(call, "project"), call_param(call, "task"), err) < 0)
@@ -254,14 +229,13 @@ static int reviewer_post(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
 
-    hub_note(call, by.agent ? by.agent : HUB_HUMAN, "task", call_param(call, "task"), "reviewer",
+    hub_note(call, hub_who(&by, NULL), "task", call_param(call, "task"), "reviewer",
              call_param(call, "name"), NULL);
     call->object = task_object(call);
     if (hub_reviewer_add(&by, call_param(call, "project"), call_param(call, "task"),
                          call_param(call, "name"), err) < 0)
         return -1;
-    hub_status(call, "ok");
-    return 0;
+    return hub_ok(call);
 }
 
 static int review(struct call *call, bool approve, struct err *err)
@@ -273,11 +247,8 @@ static int review(struct call *call, bool approve, struct err *err)
 
     if (hub_take(call, &wish, NULL, err) < 0)
         return -1;
-    hub_note(call,
-             wish.reviewer ? wish.reviewer
-             : by.agent    ? by.agent
-                           : HUB_HUMAN,
-             "task", call_param(call, "task"), "note", wish.note, NULL);
+    hub_note(call, hub_who(&by, wish.reviewer), "task", call_param(call, "task"), "note", wish.note,
+             NULL);
     call->object = task_object(call);
     if (hub_review(&by, call_param(call, "project"), call_param(call, "task"), &wish, approve,
                    &task, err) < 0)
@@ -330,22 +301,13 @@ static int metrics_get(struct call *call, struct err *err)
 
 /* ---- proposals ---- */
 
-static void put_proposal(void *ctx, const struct hub_proposal *one)
-{
-    field_encode(hub_proposal_fields, one, ctx);
-}
-
 static int proposals_get(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
-    struct json_out json = call_json(call);
+    struct hub_list list = hub_list(call);
 
-    json_open(&json, '[');
-    if (hub_proposals(&by, asked(call, "state"), asked(call, "agent"), asked(call, "project"),
-                      put_proposal, &json, err) < 0)
-        return -1;
-    json_close(&json, ']');
-    return 0;
+    return hub_list_end(&list, hub_proposals(&by, asked(call, "state"), asked(call, "agent"),
+                                             asked(call, "project"), hub_put_item, &list, err));
 }
 
 static int proposal_get(struct call *call, struct err *err)

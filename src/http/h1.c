@@ -87,7 +87,9 @@ static size_t take_head(struct h1 *h1, const char *data, size_t len)
     }
     h1->in_head = false;
     begin(h1);
+    head.path = STR_NONE; /* until the target is understood */
     if (size < 0 || h1_head_finish(&h1->stream.req.arena, data, (size_t)size, &head, &bad) < 0) {
+        h1->stream.req.path = head.path; /* in its words it is refused */
         refuse(h1, bad);
         return len;
     }

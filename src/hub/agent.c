@@ -19,9 +19,7 @@ static int mode_rank(const char *mode)
 int hub_default_mode(const struct hub_by *by, const char **out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT default_mode FROM hub_state WHERE tenant = $1");
-
-    query_text(q, 1, by->tenant);
+        hub_query(by, "SELECT default_mode FROM hub_state WHERE tenant = $1");
     int rc = query_step(q, err);
     if (rc < 0)
         return -1;
@@ -32,13 +30,13 @@ int hub_default_mode(const struct hub_by *by, const char **out, struct err *err)
 int hub_standing(const struct hub_by *by, const char *name, struct hub_standing *out,
                  struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT mode, paused, revocation, checkpoint_seq, capabilities FROM hub_agent"
-                " WHERE tenant = $1 AND name = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
+    autoquery struct query *q =
+        hub_query(by,
+                  "SELECT mode, paused, revocation, checkpoint_seq, capabilities FROM hub_agent"
+                  " WHERE tenant = $1 AND name = $2",
+                  name);
     int rc = query_step(q, err);
+
     if (rc < 0)
         return -1;
     *out = (struct hub_standing){ .known = rc > 0 };
@@ -50,6 +48,14 @@ int hub_standing(const struct hub_by *by, const char *name, struct hub_standing 
     out->checkpointed = query_col_i64(q, 3) > 0;
     out->capabilities = query_col_dup(q, 4, by->arena);
     return 0;
+}
+
+int hub_standing_known(const struct hub_by *by, const char *name, struct hub_standing *out,
+                       struct err *err)
+{
+    if (hub_standing(by, name, out, err) < 0)
+        return -1;
+    return out->known ? 0 : err_set(err, ERR_NOT_FOUND, "agent not found");
 }
 
 int hub_standing_active(const struct hub_standing *standing, const char *name, struct err *err)
@@ -87,12 +93,8 @@ const char **hub_tags_clean(const struct hub_by *by, const char *const *tags)
         count++;
     const char **out = arena_alloc(by->arena, (count + 1) * sizeof(*out));
     for (size_t i = 0; i < count; i++) {
-        struct str tag = str_trim(str_of(tags[i]));
-        char *low = arena_memdup0(by->arena, tag.p ? tag.p : "", tag.n);
+        const char *low = hub_lower(by, str_trim(str_of(tags[i])));
 
-        for (char *p = low; *p; p++)
-            if (*p >= 'A' && *p <= 'Z')
-                *p |= 0x20;
         if (low[0] && !hub_has(out, low))
             out[kept++] = low;
     }
@@ -114,37 +116,26 @@ const char *hub_tags_text(const struct hub_by *by, const char *const *tags)
 
 int hub_tags_of(const struct hub_by *by, const char *name, const char ***out, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "SELECT tag FROM hub_tag WHERE tenant = $1 AND agent = $2 ORDER BY tag");
+    autoquery struct query *q = hub_query(
+        by, "SELECT tag FROM hub_tag WHERE tenant = $1 AND agent = $2 ORDER BY tag", name);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
     return hub_column(by, q, out, err);
 }
 
 int hub_match(const struct hub_by *by, const char *tag, const char ***out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT t.agent FROM hub_tag t JOIN hub_agent a ON a.tenant = t.tenant"
-                         " AND a.name = t.agent WHERE t.tenant = $1 AND t.tag = $2 ORDER BY a.seq");
-    char *low = arena_strdup(by->arena, tag);
+        hub_query(by,
+                  "SELECT t.agent FROM hub_tag t JOIN hub_agent a ON a.tenant = t.tenant"
+                  " AND a.name = t.agent WHERE t.tenant = $1 AND t.tag = $2 ORDER BY a.seq",
+                  hub_lower(by, str_of(tag)));
 
-    for (char *p = low; *p; p++)
-        if (*p >= 'A' && *p <= 'Z')
-            *p |= 0x20;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, low);
     return hub_column(by, q, out, err);
 }
 
 static int drop_tags(const struct hub_by *by, const char *name, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_tag WHERE tenant = $1 AND agent = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    return query_run(q, err);
+    return hub_change(by, err, "DELETE FROM hub_tag WHERE tenant = $1 AND agent = $2", name);
 }
 
 static int put_tags(const struct hub_by *by, const char *name, const char *const *tags,
@@ -152,16 +143,18 @@ static int put_tags(const struct hub_by *by, const char *name, const char *const
 {
     if (drop_tags(by, name, err) < 0)
         return -1;
-    for (const char **tag = hub_tags_clean(by, tags); *tag; tag++) {
-        autoquery struct query *q =
-            db_query(by->db, "INSERT INTO hub_tag (tenant, tag, agent) VALUES ($1, $2, $3)");
-
-        query_text(q, 1, by->tenant);
-        query_text(q, 2, *tag);
-        query_text(q, 3, name);
-        if (query_run(q, err) < 0)
+    for (const char **tag = hub_tags_clean(by, tags); *tag; tag++)
+        if (hub_change(by, err, "INSERT INTO hub_tag (tenant, tag, agent) VALUES ($1, $2, $3)",
+                       *tag, name) < 0)
             return -1;
-    }
+    return 0;
+}
+
+int hub_tags_check(const char *const *tags, const char *field, struct err *err)
+{
+    for (; tags && *tags; tags++)
+        if (**tags && hub_shown_check(*tags, field, err) < 0)
+            return -1;
     return 0;
 }
 
@@ -192,7 +185,7 @@ static int tags_of_json(const struct hub_by *by, const struct json *tags, const 
             items[count++] = arena_memdup0(by->arena, tag.p ? tag.p : "", tag.n);
     }
     *out = items;
-    return 0;
+    return hub_tags_check(items, "tags", err);
 }
 
 int hub_set_tags(const struct hub_by *by, const char *name, const struct hub_tags_wish *wish,
@@ -205,12 +198,8 @@ int hub_set_tags(const struct hub_by *by, const char *name, const struct hub_tag
         db_query(by->db, "UPDATE hub_agent SET capabilities = $1, description = $2"
                          " WHERE tenant = $3 AND name = $4");
 
-    if (hub_standing(by, name, &standing, err) < 0)
-        return -1;
-    if (!standing.known)
-        return err_set(err, ERR_NOT_FOUND, "agent not found");
-    if (hub_acts(by, name, err) < 0 || tags_of_json(by, wish->tags, out, err) < 0 ||
-        put_tags(by, name, *out, err) < 0)
+    if (hub_standing_known(by, name, &standing, err) < 0 || hub_acts(by, name, err) < 0 ||
+        tags_of_json(by, wish->tags, out, err) < 0 || put_tags(by, name, *out, err) < 0)
         return -1;
     query_text(q, 1, hub_strings_text(by, *out));
     query_text(q, 2, wish->description ? wish->description : "");
@@ -226,14 +215,12 @@ int hub_set_tags(const struct hub_by *by, const char *name, const struct hub_tag
     return hub_tell_json(by, "agent_capabilities_changed", hub_agent_object(by, name), &body, err);
 }
 
-int hub_profiles(const struct hub_by *by, void (*fn)(void *ctx, const struct hub_profile *profile),
-                 void *ctx, struct err *err)
+int hub_profiles(const struct hub_by *by, hub_item_fn *fn, void *ctx, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT name, description FROM hub_agent WHERE tenant = $1 ORDER BY seq");
+        hub_query(by, "SELECT name, description FROM hub_agent WHERE tenant = $1 ORDER BY seq");
     int rc;
 
-    query_text(q, 1, by->tenant);
     while ((rc = query_step(q, err)) > 0) {
         autoarena struct arena arena = { 0 };
         struct hub_by own = *by;
@@ -281,14 +268,13 @@ static void take_row(const struct hub_by *by, struct query *q, struct hub_agent 
                             : "online";
 }
 
-int hub_agents(const struct hub_by *by, const char *status, const char *type,
-               void (*fn)(void *ctx, const struct hub_agent *agent), void *ctx, struct err *err)
+int hub_agents(const struct hub_by *by, const char *status, const char *type, hub_item_fn *fn,
+               void *ctx, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT " COLUMNS " WHERE a.tenant = $1 ORDER BY a.seq");
+        hub_query(by, "SELECT " COLUMNS " WHERE a.tenant = $1 ORDER BY a.seq");
     int rc;
 
-    query_text(q, 1, by->tenant);
     while ((rc = query_step(q, err)) > 0) {
         autoarena struct arena arena = { 0 };
         struct hub_by own = *by;
@@ -306,28 +292,18 @@ int hub_agents(const struct hub_by *by, const char *status, const char *type,
 int hub_agent_get(const struct hub_by *by, const char *name, struct hub_agent *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT " COLUMNS " WHERE a.tenant = $1 AND a.name = $2");
+        hub_query(by, "SELECT " COLUMNS " WHERE a.tenant = $1 AND a.name = $2", name);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    int rc = query_step(q, err);
-    if (rc < 0)
+    if (hub_row(q, "agent not found", err) < 0)
         return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "agent not found");
     take_row(by, q, out);
     return 0;
 }
 
 int hub_agent_task(const struct hub_by *by, const char *name, const char *task, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "UPDATE hub_agent SET task = $1 WHERE tenant = $2 AND name = $3");
-
-    query_text(q, 1, task);
-    query_text(q, 2, by->tenant);
-    query_text(q, 3, name);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_set(by, "UPDATE hub_agent SET task = $1 WHERE tenant = $2 AND name = $3", task, name,
+                   err);
 }
 
 /* ---- registering ---- */
@@ -338,7 +314,8 @@ static int check_wish(const struct hub_by *by, const struct hub_register *wish, 
         return -1;
     if (strcmp(wish->name, "register") == 0 || strcmp(wish->name, HUB_HUMAN) == 0)
         return err_field(err, "name", "%s is a word of the hub", wish->name);
-    if (wish->type && wish->type[0] && hub_name_check(wish->type, "type", err) < 0)
+    if ((wish->type && wish->type[0] && hub_name_check(wish->type, "type", err) < 0) ||
+        hub_tags_check(wish->capabilities, "capabilities", err) < 0)
         return -1;
     if (by->agent && strcmp(by->agent, wish->name) != 0)
         return err_set(err, ERR_FORBIDDEN, "%s may not register as %s", by->agent, wish->name);
@@ -406,16 +383,6 @@ static int put_agent(const struct hub_by *by, const struct hub_register *wish, c
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
-static int drop_checkpoint(const struct hub_by *by, const char *name, struct err *err)
-{
-    autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_checkpoint WHERE tenant = $1 AND agent = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    return query_run(q, err) < 0 ? -1 : 0;
-}
-
 /* What stays as it was is not written again: the tags of the same capabilities. */
 static int put_all(const struct hub_by *by, const struct hub_register *wish,
                    const struct hub_standing *before, const char *mode, struct err *err)
@@ -426,7 +393,7 @@ static int put_all(const struct hub_by *by, const struct hub_register *wish,
     if (put_agent(by, wish, mode, capabilities, event_last_seq(by->db), err) < 0 ||
         (!same && put_tags(by, wish->name, wish->capabilities, err) < 0))
         return -1;
-    return before->checkpointed ? drop_checkpoint(by, wish->name, err) : 0;
+    return before->checkpointed ? hub_checkpoint_drop(by, wish->name, err) : 0;
 }
 
 int hub_register(const struct hub_by *by, const struct hub_register *wish, struct hub_agent *out,
@@ -484,25 +451,18 @@ static int may_leave(const struct hub_by *by, const char *name, struct err *err)
 int hub_unregister(const struct hub_by *by, const char *name, struct err *err)
 {
     struct hub_agent agent;
-    autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_agent WHERE tenant = $1 AND name = $2");
-    autoquery struct query *pending =
-        db_query(by->db, "UPDATE hub_revocation SET state = 'withdrawn'"
-                         " WHERE tenant = $1 AND agent = $2 AND state = 'pending'");
-    autoquery struct query *left =
-        db_query(by->db, "DELETE FROM hub_channel_member WHERE tenant = $1 AND agent = $2");
 
     if (hub_agent_get(by, name, &agent, err) < 0 || hub_acts(by, name, err) < 0 ||
         may_leave(by, name, err) < 0)
         return -1;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    query_text(pending, 1, by->tenant);
-    query_text(pending, 2, name);
-    query_text(left, 1, by->tenant);
-    query_text(left, 2, name);
-    if (query_run(q, err) < 0 || query_run(pending, err) < 0 || query_run(left, err) < 0 ||
-        drop_tags(by, name, err) < 0 || drop_checkpoint(by, name, err) < 0 ||
+    if (hub_change(by, err, "DELETE FROM hub_agent WHERE tenant = $1 AND name = $2", name) < 0 ||
+        hub_change(by, err,
+                   "UPDATE hub_revocation SET state = 'withdrawn'"
+                   " WHERE tenant = $1 AND agent = $2 AND state = 'pending'",
+                   name) < 0 ||
+        hub_change(by, err, "DELETE FROM hub_channel_member WHERE tenant = $1 AND agent = $2",
+                   name) < 0 ||
+        drop_tags(by, name, err) < 0 || hub_checkpoint_drop(by, name, err) < 0 ||
         hub_leases_end(by, name, "unregistered", err) < 0 || count_agent(by, -1, err) < 0)
         return -1;
     return hub_tell(by, "agent_unregistered", hub_agent_object(by, name), err, "name", name, NULL);
@@ -517,24 +477,16 @@ static int check_mode(const char *mode, struct err *err)
 
 static int put_mode(const struct hub_by *by, const char *name, const char *mode, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "UPDATE hub_agent SET mode = $1 WHERE tenant = $2 AND name = $3");
-
-    query_text(q, 1, mode);
-    query_text(q, 2, by->tenant);
-    query_text(q, 3, name);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_set(by, "UPDATE hub_agent SET mode = $1 WHERE tenant = $2 AND name = $3", mode, name,
+                   err);
 }
 
 int hub_set_mode(const struct hub_by *by, const char *name, const char *mode, struct err *err)
 {
     struct hub_standing standing;
 
-    if (check_mode(mode, err) < 0 || hub_standing(by, name, &standing, err) < 0)
-        return -1;
-    if (!standing.known)
-        return err_set(err, ERR_NOT_FOUND, "agent not found");
-    if (hub_acts(by, name, err) < 0)
+    if (check_mode(mode, err) < 0 || hub_standing_known(by, name, &standing, err) < 0 ||
+        hub_acts(by, name, err) < 0)
         return -1;
     if (by->agent && mode_rank(mode) > mode_rank(standing.mode))
         return err_set(err, ERR_FORBIDDEN, "an agent does not raise its own mode");
@@ -546,13 +498,10 @@ int hub_set_mode(const struct hub_by *by, const char *name, const char *mode, st
 
 static int put_default(const struct hub_by *by, const char *mode, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "INSERT INTO hub_state (tenant, default_mode) VALUES ($1, $2)"
-                " ON CONFLICT (tenant) DO UPDATE SET default_mode = excluded.default_mode");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, mode);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_change(by, err,
+                      "INSERT INTO hub_state (tenant, default_mode) VALUES ($1, $2)"
+                      " ON CONFLICT (tenant) DO UPDATE SET default_mode = excluded.default_mode",
+                      mode);
 }
 
 int hub_set_global_mode(const struct hub_by *by, const char *mode, const char *type,
@@ -561,14 +510,12 @@ int hub_set_global_mode(const struct hub_by *by, const char *mode, const char *t
     autobuf struct buf body = { 0 };
     struct json_out json = json_to(&body);
     autoquery struct query *names =
-        db_query(by->db, "SELECT name FROM hub_agent WHERE tenant = $1 AND ($2 = '' OR type = $2)"
-                         " ORDER BY seq");
+        hub_query(by,
+                  "SELECT name FROM hub_agent WHERE tenant = $1 AND ($2 = '' OR type = $2)"
+                  " ORDER BY seq",
+                  type ? type : "");
 
-    if (check_mode(mode, err) < 0)
-        return -1;
-    query_text(names, 1, by->tenant);
-    query_text(names, 2, type ? type : "");
-    if (hub_column(by, names, out, err) < 0)
+    if (check_mode(mode, err) < 0 || hub_column(by, names, out, err) < 0)
         return -1;
     for (const char **name = *out; *name; name++)
         if (put_mode(by, *name, mode, err) < 0)

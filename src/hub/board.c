@@ -123,11 +123,8 @@ int hub_claim(const struct hub_by *by, const char *project, const char *id, cons
     struct hub_standing standing;
     struct hub_task task;
 
-    if (hub_name_check(agent, "agent", err) < 0)
-        return -1;
-    if (by->agent && strcmp(by->agent, agent) != 0)
-        return err_set(err, ERR_FORBIDDEN, "agent: %s may not act as %s", by->agent, agent);
-    if (hub_standing(by, agent, &standing, err) < 0 ||
+    if (hub_name_check(agent, "agent", err) < 0 || hub_self(by, agent, "agent", err) < 0 ||
+        hub_standing(by, agent, &standing, err) < 0 ||
         hub_standing_active(&standing, agent, err) < 0)
         return -1;
     int rc = hub_task_find(by, project, id, &task, err);
@@ -151,12 +148,7 @@ int hub_claim(const struct hub_by *by, const char *project, const char *id, cons
 
 static int drop_blockers(const struct hub_by *by, const char *task, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_blocker WHERE tenant = $1 AND task = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_change(by, err, "DELETE FROM hub_blocker WHERE tenant = $1 AND task = $2", task);
 }
 
 static void unblock(struct hub_task *task)
@@ -172,19 +164,16 @@ static int add_blocker(const struct hub_by *by, const struct hub_task *task, str
 {
     struct hub_task other;
     const char *id = arena_memdup0(by->arena, name.p ? name.p : "", name.n);
-    autoquery struct query *q =
-        db_query(by->db, "INSERT INTO hub_blocker (tenant, blocker, task) VALUES ($1, $2, $3)"
-                         " ON CONFLICT (tenant, blocker, task) DO NOTHING");
 
     if (strcmp(id, task->id) == 0)
         return err_field(err, "blocked_by", "a task does not wait for itself");
     int rc = hub_task_find(by, task->project_id, id, &other, err);
     if (rc <= 0 || strcmp(other.status, "done") == 0)
         return rc < 0 ? -1 : 0;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
-    query_text(q, 3, task->id);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_change(by, err,
+                      "INSERT INTO hub_blocker (tenant, blocker, task) VALUES ($1, $2, $3)"
+                      " ON CONFLICT (tenant, blocker, task) DO NOTHING",
+                      id, task->id);
 }
 
 static int check_blockers(const struct json *blocked_by, struct err *err)
@@ -225,10 +214,8 @@ static int add_blockers(const struct hub_by *by, const struct hub_task *task, st
 static int is_blocked(const struct hub_by *by, const char *task, int64_t *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT count(*) FROM hub_blocker WHERE tenant = $1 AND task = $2");
+        hub_query(by, "SELECT count(*) FROM hub_blocker WHERE tenant = $1 AND task = $2", task);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task);
     return hub_number(q, 0, out, err);
 }
 
@@ -253,15 +240,11 @@ static int release_waiting(const struct hub_by *by, const struct hub_task *task,
 {
     const char **waiting;
     autoquery struct query *q =
-        db_query(by->db, "SELECT task FROM hub_blocker WHERE tenant = $1 AND blocker = $2");
-    autoquery struct query *gone =
-        db_query(by->db, "DELETE FROM hub_blocker WHERE tenant = $1 AND blocker = $2");
+        hub_query(by, "SELECT task FROM hub_blocker WHERE tenant = $1 AND blocker = $2", task->id);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task->id);
-    query_text(gone, 1, by->tenant);
-    query_text(gone, 2, task->id);
-    if (hub_column(by, q, &waiting, err) < 0 || query_run(gone, err) < 0)
+    if (hub_column(by, q, &waiting, err) < 0 ||
+        hub_change(by, err, "DELETE FROM hub_blocker WHERE tenant = $1 AND blocker = $2",
+                   task->id) < 0)
         return -1;
     for (; *waiting; waiting++)
         if (release_one(by, *waiting, err) < 0)
@@ -381,8 +364,8 @@ static int check_move(const struct hub_by *by, const struct hub_task *task, cons
 static int check_mover(const struct hub_by *by, const struct hub_task *task, const char *agent,
                        struct err *err)
 {
-    if (by->agent && strcmp(by->agent, agent) != 0)
-        return err_set(err, ERR_FORBIDDEN, "agent: %s may not act as %s", by->agent, agent);
+    if (hub_self(by, agent, "agent", err) < 0)
+        return -1;
     if (by->agent && owner_of(task) && !owns(task, agent) && strcmp(task->created_by, agent) != 0 &&
         !hub_has(task->reviewers, agent))
         return err_set(err, ERR_FORBIDDEN, "the task is %s's", owner_of(task));
@@ -515,13 +498,9 @@ int hub_reviewer_add(const struct hub_by *by, const char *project, const char *i
 {
     struct hub_task task;
     size_t count = 0;
-    int rc = hub_task_find(by, project, id, &task, err);
 
-    if (rc < 0)
-        return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "task not found");
-    if (hub_name_check(name, "name", err) < 0 || (by->agent && hub_active(by, by->agent, err) < 0))
+    if (hub_task_must(by, project, id, &task, err) < 0 || hub_name_check(name, "name", err) < 0 ||
+        (by->agent && hub_active(by, by->agent, err) < 0))
         return -1;
     if (hub_has(task.reviewers, name))
         return 0;
@@ -542,8 +521,8 @@ int hub_reviewer_add(const struct hub_by *by, const char *project, const char *i
 static int check_review(const struct hub_by *by, const struct hub_task *task, const char *reviewer,
                         struct err *err)
 {
-    if (by->agent && strcmp(by->agent, reviewer) != 0)
-        return err_set(err, ERR_FORBIDDEN, "reviewer: %s may not act as %s", by->agent, reviewer);
+    if (hub_self(by, reviewer, "reviewer", err) < 0)
+        return -1;
     if (owns(task, reviewer))
         return err_set(err, ERR_FORBIDDEN, "%s does not review its own work", reviewer);
     if (strcmp(reviewer, HUB_HUMAN) != 0 && !hub_has(task->reviewers, reviewer))
@@ -592,18 +571,12 @@ static int tell_review(const struct hub_by *by, const struct hub_task *task, con
 int hub_review(const struct hub_by *by, const char *project, const char *id,
                const struct hub_verdict *wish, bool approve, struct hub_task *out, struct err *err)
 {
-    const char *reviewer = wish->reviewer && wish->reviewer[0] ? wish->reviewer
-                           : by->agent                         ? by->agent
-                                                               : HUB_HUMAN;
+    const char *reviewer = hub_who(by, wish->reviewer);
     const char *verdict = approve ? "approved" : "changes_requested";
     const char *note = wish->note ? wish->note : "";
-    int rc = hub_task_find(by, project, id, out, err);
 
-    if (rc < 0)
-        return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "task not found");
-    if (hub_name_check(reviewer, "reviewer", err) < 0 || hub_text_check(by, note, err) < 0 ||
+    if (hub_task_must(by, project, id, out, err) < 0 ||
+        hub_name_check(reviewer, "reviewer", err) < 0 || hub_text_check(by, note, err) < 0 ||
         check_review(by, out, reviewer, err) < 0 ||
         put_review(by, out, reviewer, verdict, note, err) < 0 ||
         hub_approvals(by, out, &out->approvals, err) < 0)

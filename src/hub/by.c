@@ -13,24 +13,30 @@ int hub_acts(const struct hub_by *by, const char *name, struct err *err)
 
     if (!by->agent || strcmp(by->agent, name) == 0)
         return 0;
-    if (hub_standing(by, name, &standing, err) < 0)
+    if (hub_standing_known(by, name, &standing, err) < 0)
         return -1;
-    if (!standing.known)
-        return err_set(err, ERR_NOT_FOUND, "agent not found");
     return err_set(err, ERR_FORBIDDEN, "%s may not act as %s", by->agent, name);
+}
+
+int hub_self(const struct hub_by *by, const char *name, const char *field, struct err *err)
+{
+    if (!by->agent || strcmp(by->agent, name) == 0)
+        return 0;
+    return err_set(err, ERR_FORBIDDEN, "%s: %s may not act as %s", field, by->agent, name);
+}
+
+const char *hub_who(const struct hub_by *by, const char *said)
+{
+    return said && said[0] ? said : by->agent ? by->agent : HUB_HUMAN;
 }
 
 /* ---- names ---- */
 
-static int check_shown(const char *text, const char *field, struct err *err)
+int hub_shown_check(const char *text, const char *field, struct err *err)
 {
     struct str rest = str_of(text);
     uint32_t code;
 
-    if (!rest.n)
-        return err_field(err, field, "must not be empty");
-    if (rest.p[0] == ' ' || rest.p[rest.n - 1] == ' ')
-        return err_field(err, field, "must not begin or end with a space");
     while (rest.n) {
         size_t len = str_utf8_at(rest.p, rest.n, &code);
 
@@ -41,18 +47,29 @@ static int check_shown(const char *text, const char *field, struct err *err)
     return 0;
 }
 
+static int check_word(const char *text, const char *field, struct err *err)
+{
+    size_t len = strlen(text);
+
+    if (!len)
+        return err_field(err, field, "must not be empty");
+    if (text[0] == ' ' || text[len - 1] == ' ')
+        return err_field(err, field, "must not begin or end with a space");
+    return hub_shown_check(text, field, err);
+}
+
 int hub_title_check(const char *title, const char *field, struct err *err)
 {
     if (strlen(title) > HUB_TITLE_MAX)
         return err_field(err, field, "must have at most %d bytes", HUB_TITLE_MAX);
-    return check_shown(title, field, err);
+    return check_word(title, field, err);
 }
 
 int hub_name_check(const char *name, const char *field, struct err *err)
 {
     if (strlen(name) > HUB_NAME_MAX)
         return err_field(err, field, "must have at most %d bytes", HUB_NAME_MAX);
-    if (check_shown(name, field, err) < 0)
+    if (check_word(name, field, err) < 0)
         return -1;
     if (strchr(name, '/') || strchr(name, '\\') || strcmp(name, ".") == 0 ||
         strcmp(name, "..") == 0)
@@ -193,6 +210,63 @@ const char *hub_or_null(const char *text)
     return text && text[0] ? text : NULL;
 }
 
+char *hub_lower(const struct hub_by *by, struct str text)
+{
+    char *low = arena_memdup0(by->arena, text.p ? text.p : "", text.n);
+
+    for (char *p = low; *p; p++)
+        if (*p >= 'A' && *p <= 'Z')
+            *p |= 0x20;
+    return low;
+}
+
+void *hub_twice(const struct hub_by *by, const void *items, size_t size, size_t *cap)
+{
+    size_t most = *cap ? 2 * *cap : 64;
+    void *more = arena_alloc(by->arena, most * size);
+
+    if (*cap)
+        memcpy(more, items, *cap * size);
+    *cap = most;
+    return more;
+}
+
+/* ---- statements ---- */
+
+struct query *hub_query_texts(const struct hub_by *by, const char *literal_sql,
+                              const char *const *texts, size_t count)
+{
+    struct query *q = db_query(by->db, literal_sql);
+
+    for (size_t i = 0; i < count; i++)
+        query_text(q, (int)i + 1, texts[i]);
+    return q;
+}
+
+int hub_change_texts(const struct hub_by *by, const char *literal_sql, const char *const *texts,
+                     size_t count, struct err *err)
+{
+    autoquery struct query *q = hub_query_texts(by, literal_sql, texts, count);
+
+    return query_run(q, err);
+}
+
+int hub_set(const struct hub_by *by, const char *literal_sql, const char *text, const char *name,
+            struct err *err)
+{
+    return hub_change_texts(by, literal_sql, (const char *const[]){ text, by->tenant, name }, 3,
+                            err);
+}
+
+int hub_row(struct query *q, const char *missing, struct err *err)
+{
+    int rc = query_step(q, err);
+
+    if (rc < 0)
+        return -1;
+    return rc ? 0 : err_set(err, ERR_NOT_FOUND, "%s", missing);
+}
+
 int hub_number(struct query *q, int64_t otherwise, int64_t *out, struct err *err)
 {
     int rc = query_step(q, err);
@@ -210,13 +284,8 @@ int hub_column(const struct hub_by *by, struct query *q, const char ***out, stru
     int rc;
 
     while ((rc = query_step(q, err)) > 0) {
-        if (count + 1 == cap) {
-            const char **more = arena_alloc(by->arena, 2 * cap * sizeof(*items));
-
-            memcpy(more, items, cap * sizeof(*items));
-            items = more;
-            cap *= 2;
-        }
+        if (count + 1 == cap)
+            items = hub_twice(by, items, sizeof(*items), &cap);
         items[count++] = query_col_dup(q, 0, by->arena);
     }
     if (rc < 0)

@@ -23,11 +23,10 @@ static int add(const struct hub_by *by, const char *task, const struct hub_comme
 
 static int newest(const struct hub_by *by, const char *task, int64_t *out, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT coalesce(max(number), 0) FROM hub_comment WHERE tenant = $1 AND task = $2");
+    autoquery struct query *q = hub_query(
+        by, "SELECT coalesce(max(number), 0) FROM hub_comment WHERE tenant = $1 AND task = $2",
+        task);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task);
     return hub_number(q, 0, out, err);
 }
 
@@ -51,21 +50,9 @@ static int tell(const struct hub_by *by, const struct hub_task *task, const stru
 
 static int check_author(const struct hub_by *by, const char *author, struct err *err)
 {
-    if (hub_name_check(author, "author", err) < 0)
+    if (hub_name_check(author, "author", err) < 0 || hub_self(by, author, "author", err) < 0)
         return -1;
-    if (by->agent && strcmp(by->agent, author) != 0)
-        return err_set(err, ERR_FORBIDDEN, "author: %s may not act as %s", by->agent, author);
     return hub_active(by, author, err);
-}
-
-static int find_task(const struct hub_by *by, const char *project, const char *id,
-                     struct hub_task *out, struct err *err)
-{
-    int rc = hub_task_find(by, project, id, out, err);
-
-    if (rc < 0)
-        return -1;
-    return rc ? 0 : err_set(err, ERR_NOT_FOUND, "task not found");
 }
 
 int hub_comment_add(const struct hub_by *by, const char *project, const char *id,
@@ -74,12 +61,10 @@ int hub_comment_add(const struct hub_by *by, const char *project, const char *id
     struct hub_task task;
     int64_t last;
 
-    *out = (struct hub_comment){ .author = wish->author && wish->author[0] ? wish->author
-                                           : by->agent                     ? by->agent
-                                                                           : HUB_HUMAN,
+    *out = (struct hub_comment){ .author = hub_who(by, wish->author),
                                  .text = wish->text,
                                  .at = by->now_ms };
-    if (find_task(by, project, id, &task, err) < 0 || check_author(by, out->author, err) < 0 ||
+    if (hub_task_must(by, project, id, &task, err) < 0 || check_author(by, out->author, err) < 0 ||
         hub_text_check(by, out->text, err) < 0 || newest(by, id, &last, err) < 0)
         return -1;
     if (last >= HUB_COMMENTS_MAX)
@@ -89,8 +74,7 @@ int hub_comment_add(const struct hub_by *by, const char *project, const char *id
 }
 
 int hub_comments(const struct hub_by *by, const char *project, const char *id, int64_t after,
-                 int64_t limit, void (*fn)(void *ctx, const struct hub_comment *one), void *ctx,
-                 struct err *err)
+                 int64_t limit, hub_item_fn *fn, void *ctx, struct err *err)
 {
     autoquery struct query *q =
         db_query(by->db, "SELECT number, author, text, at_ms FROM hub_comment WHERE tenant = $1"
@@ -98,7 +82,7 @@ int hub_comments(const struct hub_by *by, const char *project, const char *id, i
     struct hub_task task;
     int rc;
 
-    if (find_task(by, project, id, &task, err) < 0)
+    if (hub_task_must(by, project, id, &task, err) < 0)
         return -1;
     query_text(q, 1, by->tenant);
     query_text(q, 2, id);

@@ -7,8 +7,9 @@ struct heard {
     char last[64];
 };
 
-static void hear(void *ctx, const struct hub_comment *one)
+static void hear(void *ctx, const void *item)
 {
+    const struct hub_comment *one = item;
     struct heard *heard = ctx;
 
     if (!heard->count++)

@@ -37,34 +37,24 @@ static bool name_ok(struct str name)
 
 static int blob_add(const struct hub_by *by, const char *hash, struct str data, struct err *err)
 {
-    autoquery struct query *more =
-        db_query(by->db, "UPDATE hub_blob SET refs = refs + 1 WHERE tenant = $1 AND hash = $2");
-    autoquery struct query *q =
-        db_query(by->db, "INSERT INTO hub_blob (tenant, hash, refs, data) VALUES ($1, $2, 1, $3)");
+    autoquery struct query *q = hub_query(
+        by, "INSERT INTO hub_blob (tenant, hash, refs, data) VALUES ($1, $2, 1, $3)", hash);
+    int rows = hub_change(
+        by, err, "UPDATE hub_blob SET refs = refs + 1 WHERE tenant = $1 AND hash = $2", hash);
 
-    query_text(more, 1, by->tenant);
-    query_text(more, 2, hash);
-    int rows = query_run(more, err);
     if (rows != 0)
         return rows < 0 ? -1 : 0;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, hash);
     query_blob(q, 3, data.p ? data.p : "", data.n);
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
 static int blob_drop(const struct hub_by *by, const char *hash, struct err *err)
 {
-    autoquery struct query *less =
-        db_query(by->db, "UPDATE hub_blob SET refs = refs - 1 WHERE tenant = $1 AND hash = $2");
-    autoquery struct query *gone =
-        db_query(by->db, "DELETE FROM hub_blob WHERE tenant = $1 AND hash = $2 AND refs <= 0");
-
-    query_text(less, 1, by->tenant);
-    query_text(less, 2, hash);
-    query_text(gone, 1, by->tenant);
-    query_text(gone, 2, hash);
-    return query_run(less, err) < 0 || query_run(gone, err) < 0 ? -1 : 0;
+    if (hub_change(by, err, "UPDATE hub_blob SET refs = refs - 1 WHERE tenant = $1 AND hash = $2",
+                   hash) < 0)
+        return -1;
+    return hub_change(by, err, "DELETE FROM hub_blob WHERE tenant = $1 AND hash = $2 AND refs <= 0",
+                      hash);
 }
 
 /* ---- quota: every version counts ---- */
@@ -121,12 +111,11 @@ static int find(const struct hub_by *by, const char *project, const char *name, 
                 struct hub_file *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT " COLUMNS " WHERE tenant = $1 AND project = $2 AND name = $3"
-                         " AND ($4 = 0 OR version = $4) ORDER BY version DESC LIMIT 1");
+        hub_query(by,
+                  "SELECT " COLUMNS " WHERE tenant = $1 AND project = $2 AND name = $3"
+                  " AND ($4 = 0 OR version = $4) ORDER BY version DESC LIMIT 1",
+                  project, name);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, project);
-    query_text(q, 3, name);
     query_i64(q, 4, version);
     int rc = query_step(q, err);
     if (rc > 0)
@@ -137,12 +126,11 @@ static int find(const struct hub_by *by, const char *project, const char *name, 
 static int drop_version(const struct hub_by *by, const struct hub_file *file, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_file WHERE tenant = $1"
-                         " AND project = $2 AND name = $3 AND version = $4");
+        hub_query(by,
+                  "DELETE FROM hub_file WHERE tenant = $1 AND project = $2 AND name = $3"
+                  " AND version = $4",
+                  file->project, file->filename);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, file->project);
-    query_text(q, 3, file->filename);
     query_i64(q, 4, file->version);
     if (query_run(q, err) < 0 || blob_drop(by, file->checksum, err) < 0)
         return -1;
@@ -151,25 +139,21 @@ static int drop_version(const struct hub_by *by, const struct hub_file *file, st
 
 static int insert(const struct hub_by *by, const struct hub_file *file, struct err *err)
 {
-    autoquery struct query *old =
-        db_query(by->db, "UPDATE hub_file SET newest = 0 WHERE tenant = $1"
-                         " AND project = $2 AND name = $3");
     autoquery struct query *q =
-        db_query(by->db, "INSERT INTO hub_file (tenant, project, name, version, newest, hash, size,"
-                         " uploader, at_ms) VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8)");
+        hub_query(by,
+                  "INSERT INTO hub_file (tenant, project, name, hash, uploader, version, newest,"
+                  " size, at_ms) VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8)",
+                  file->project, file->filename, file->checksum, file->uploader);
 
-    query_text(old, 1, by->tenant);
-    query_text(old, 2, file->project);
-    query_text(old, 3, file->filename);
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, file->project);
-    query_text(q, 3, file->filename);
-    query_i64(q, 4, file->version);
-    query_text(q, 5, file->checksum);
-    query_i64(q, 6, file->size);
-    query_text(q, 7, file->uploader);
+    query_i64(q, 6, file->version);
+    query_i64(q, 7, file->size);
     query_i64(q, 8, file->updated_at);
-    return query_run(old, err) < 0 || query_run(q, err) < 0 ? -1 : 0;
+    if (hub_change(by, err,
+                   "UPDATE hub_file SET newest = 0 WHERE tenant = $1 AND project = $2"
+                   " AND name = $3",
+                   file->project, file->filename) < 0)
+        return -1;
+    return query_run(q, err);
 }
 
 /* ---- uploading ---- */
@@ -183,10 +167,9 @@ static int check_put(const struct hub_by *by, const char *project, struct str fi
         return err_set(err, ERR_INVALID, "Invalid filename");
     if (data.n > HUB_FILE_MAX)
         return err_set(err, ERR_INVALID, "File too large (max %d bytes)", HUB_FILE_MAX);
-    if (hub_name_check(uploader, "uploader", err) < 0)
+    if (hub_name_check(uploader, "uploader", err) < 0 ||
+        hub_self(by, uploader, "uploader", err) < 0)
         return -1;
-    if (by->agent && strcmp(by->agent, uploader) != 0)
-        return err_set(err, ERR_FORBIDDEN, "uploader: %s may not act as %s", by->agent, uploader);
     if (by->hub->filter == HUB_FILTER_ALL && away_hit(by->hub->urls, data))
         return err_set(err, ERR_INVALID, "Sandbox: file blocked (external URL detected)");
     return hub_active(by, uploader, err);
@@ -197,8 +180,11 @@ static int make_room(const struct hub_by *by, const struct hub_file *file, struc
 {
     struct hub_file old;
     int64_t names;
-    autoquery struct query *q = db_query(by->db, "SELECT count(*) FROM hub_file WHERE tenant = $1"
-                                                 " AND project = $2 AND newest = 1");
+    autoquery struct query *q =
+        hub_query(by,
+                  "SELECT count(*) FROM hub_file WHERE tenant = $1 AND project = $2"
+                  " AND newest = 1",
+                  file->project);
 
     if (file->version > HUB_VERSIONS_MAX) {
         int rc =
@@ -206,8 +192,6 @@ static int make_room(const struct hub_by *by, const struct hub_file *file, struc
 
         return rc <= 0 ? rc : drop_version(by, &old, err);
     }
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, file->project);
     if (file->version > 1)
         return 0;
     if (hub_number(q, 0, &names, err) < 0)
@@ -260,11 +244,9 @@ static int read_blob(const struct hub_by *by, const struct hub_file *file, struc
     unsigned char digest[SHA256_SIZE];
     char hash[SHA256_HEX_SIZE];
     autoquery struct query *q =
-        db_query(by->db, "SELECT data FROM hub_blob WHERE tenant = $1 AND hash = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, file->checksum);
+        hub_query(by, "SELECT data FROM hub_blob WHERE tenant = $1 AND hash = $2", file->checksum);
     int rc = query_step(q, err);
+
     if (rc < 0)
         return -1;
     *out = rc ? arena_str(by->arena, query_col_str(q, 0)) : STR_NONE;
@@ -288,25 +270,25 @@ int hub_file_get(const struct hub_by *by, const char *project, const char *filen
     return data ? read_blob(by, out, data, err) : 0;
 }
 
-static struct query *files_query(struct db *db, const char *filename)
+static struct query *files_query(const struct hub_by *by, const char *project, const char *filename)
 {
     if (filename)
-        return db_query(db, "SELECT " COLUMNS " WHERE tenant = $1 AND project = $2 AND name = $3"
-                            " ORDER BY version DESC");
-    return db_query(db, "SELECT " COLUMNS " WHERE tenant = $1 AND project = $2 AND newest = 1"
-                        " ORDER BY name");
+        return hub_query(by,
+                         "SELECT " COLUMNS " WHERE tenant = $1 AND project = $2 AND name = $3"
+                         " ORDER BY version DESC",
+                         project, filename);
+    return hub_query(by,
+                     "SELECT " COLUMNS " WHERE tenant = $1 AND project = $2 AND newest = 1"
+                     " ORDER BY name",
+                     project);
 }
 
-int hub_files(const struct hub_by *by, const char *project, const char *filename,
-              void (*fn)(void *ctx, const struct hub_file *file), void *ctx, struct err *err)
+int hub_files(const struct hub_by *by, const char *project, const char *filename, hub_item_fn *fn,
+              void *ctx, struct err *err)
 {
-    autoquery struct query *q = files_query(by->db, filename);
+    autoquery struct query *q = files_query(by, project, filename);
     int rc;
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, project);
-    if (filename)
-        query_text(q, 3, filename);
     while ((rc = query_step(q, err)) > 0) {
         struct hub_file file;
 
@@ -349,11 +331,9 @@ int hub_file_delete(const struct hub_by *by, const char *project, const char *fi
 int hub_files_drop(const struct hub_by *by, const char *project, struct err *err)
 {
     const char **names;
-    autoquery struct query *q = db_query(by->db, "SELECT name FROM hub_file WHERE tenant = $1"
-                                                 " AND project = $2 AND newest = 1");
+    autoquery struct query *q = hub_query(
+        by, "SELECT name FROM hub_file WHERE tenant = $1 AND project = $2 AND newest = 1", project);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, project);
     if (hub_column(by, q, &names, err) < 0)
         return -1;
     for (; *names; names++)

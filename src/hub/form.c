@@ -75,6 +75,8 @@ static int take_part(struct str head, struct str data, struct hub_form *out, str
         out->filename = filename;
         out->data = data;
     } else if (str_is(name, "uploader")) {
+        if (out->uploader.p)
+            return err_field(err, "uploader", "given twice");
         out->uploader = data;
     }
     return 0;

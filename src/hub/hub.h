@@ -57,8 +57,13 @@ struct hub_by {
 
 #define HUB_HUMAN "human"
 
+/* Called with each thing of a list: what it points to is that list's struct. */
+typedef void hub_item_fn(void *ctx, const void *item);
+
 /* May it act as `name`? ERR_FORBIDDEN, or ERR_NOT_FOUND when nobody has that name. */
 must_use int hub_acts(const struct hub_by *by, const char *name, struct err *err);
+/* Who that is, for records: what they said, or the agent, or human. */
+const char *hub_who(const struct hub_by *by, const char *said);
 /* A name as field `field` may hold it; a title, which may have slashes. */
 must_use int hub_name_check(const char *name, const char *field, struct err *err);
 must_use int hub_title_check(const char *title, const char *field, struct err *err);
@@ -87,8 +92,7 @@ must_use int hub_register(const struct hub_by *by, const struct hub_register *wi
 must_use int hub_unregister(const struct hub_by *by, const char *name, struct err *err);
 /* `fn` with each, in the order they came; status and type may be NULL. */
 must_use int hub_agents(const struct hub_by *by, const char *status, const char *type,
-                        void (*fn)(void *ctx, const struct hub_agent *agent), void *ctx,
-                        struct err *err);
+                        hub_item_fn *fn, void *ctx, struct err *err);
 must_use int hub_agent_get(const struct hub_by *by, const char *name, struct hub_agent *out,
                            struct err *err);
 must_use int hub_set_mode(const struct hub_by *by, const char *name, const char *mode,
@@ -99,9 +103,7 @@ must_use int hub_set_global_mode(const struct hub_by *by, const char *mode, cons
 must_use int hub_default_mode(const struct hub_by *by, const char **out, struct err *err);
 must_use int hub_set_tags(const struct hub_by *by, const char *name,
                           const struct hub_tags_wish *wish, const char ***out, struct err *err);
-must_use int hub_profiles(const struct hub_by *by,
-                          void (*fn)(void *ctx, const struct hub_profile *profile), void *ctx,
-                          struct err *err);
+must_use int hub_profiles(const struct hub_by *by, hub_item_fn *fn, void *ctx, struct err *err);
 must_use int hub_match(const struct hub_by *by, const char *tag, const char ***out,
                        struct err *err);
 
@@ -116,8 +118,7 @@ must_use int hub_revocation_get(const struct hub_by *by, const char *name, bool 
 /* 1: it was pending; 0: nothing to do. */
 must_use int hub_revocation_ack(const struct hub_by *by, const char *name, const char *id,
                                 struct err *err);
-must_use int hub_revocations(const struct hub_by *by, int64_t limit,
-                             void (*fn)(void *ctx, const struct hub_revocation *one), void *ctx,
+must_use int hub_revocations(const struct hub_by *by, int64_t limit, hub_item_fn *fn, void *ctx,
                              struct err *err);
 
 must_use int hub_checkpoint_put(const struct hub_by *by, const char *name,
@@ -156,9 +157,7 @@ must_use int hub_channel_join(const struct hub_by *by, const char *channel, cons
                               struct err *err);
 must_use int hub_channel_leave(const struct hub_by *by, const char *channel, const char *agent,
                                struct err *err);
-must_use int hub_channels(const struct hub_by *by,
-                          void (*fn)(void *ctx, const struct hub_channel *one), void *ctx,
-                          struct err *err);
+must_use int hub_channels(const struct hub_by *by, hub_item_fn *fn, void *ctx, struct err *err);
 
 /* ---- projects ---- */
 
@@ -167,8 +166,7 @@ must_use int hub_project_create(const struct hub_by *by, struct hub_project *pro
 /* With its files and limits; ERR_NOT_FOUND. */
 must_use int hub_project_get(const struct hub_by *by, const char *id, struct hub_project *out,
                              struct err *err);
-must_use int hub_projects(const struct hub_by *by, const char *member,
-                          void (*fn)(void *ctx, const struct hub_project *one), void *ctx,
+must_use int hub_projects(const struct hub_by *by, const char *member, hub_item_fn *fn, void *ctx,
                           struct err *err);
 must_use int hub_project_delete(const struct hub_by *by, const char *id, struct err *err);
 must_use int hub_project_join(const struct hub_by *by, const char *id, const char *agent,
@@ -186,16 +184,14 @@ struct hub_tasks_wish {
     bool no_blocked;
     bool whole; /* with transitions, reviews and subtasks */
 };
-must_use int hub_tasks(const struct hub_by *by, const struct hub_tasks_wish *wish,
-                       void (*fn)(void *ctx, const struct hub_task *task), void *ctx,
-                       struct err *err);
+must_use int hub_tasks(const struct hub_by *by, const struct hub_tasks_wish *wish, hub_item_fn *fn,
+                       void *ctx, struct err *err);
 /* One with all of its transitions; ERR_NOT_FOUND. */
 must_use int hub_task_get(const struct hub_by *by, const char *project, const char *id,
                           struct hub_task *out, struct err *err);
 /* Backlog and ready, those that somebody with `tags` (NULL: anybody) could do. */
 must_use int hub_ready(const struct hub_by *by, const char *project, const char *const *tags,
-                       void (*fn)(void *ctx, const struct hub_task *task), void *ctx,
-                       struct err *err);
+                       hub_item_fn *fn, void *ctx, struct err *err);
 /* 0: claimed; 1: proposed, and *out says as what. */
 must_use int hub_claim(const struct hub_by *by, const char *project, const char *id,
                        const char *agent, struct hub_proposal *out, struct err *err);
@@ -213,8 +209,7 @@ must_use int hub_review(const struct hub_by *by, const char *project, const char
                         struct err *err);
 /* `fn` with each of its comments after number `after`, oldest first. */
 must_use int hub_comments(const struct hub_by *by, const char *project, const char *id,
-                          int64_t after, int64_t limit,
-                          void (*fn)(void *ctx, const struct hub_comment *one), void *ctx,
+                          int64_t after, int64_t limit, hub_item_fn *fn, void *ctx,
                           struct err *err);
 /* Of `wish` author (may be NULL) and text count. */
 must_use int hub_comment_add(const struct hub_by *by, const char *project, const char *id,
@@ -230,9 +225,7 @@ must_use int hub_board(const struct hub_by *by, const char *project, const char 
 #define HUB_ASK_KIND "claim"
 
 must_use int hub_proposals(const struct hub_by *by, const char *state, const char *agent,
-                           const char *project,
-                           void (*fn)(void *ctx, const struct hub_proposal *one), void *ctx,
-                           struct err *err);
+                           const char *project, hub_item_fn *fn, void *ctx, struct err *err);
 must_use int hub_proposal_get(const struct hub_by *by, const char *id, struct hub_proposal *out,
                               struct err *err);
 /* An ask of our kind was decided within this job: does what was asked for. `ask` is its action. */
@@ -253,8 +246,7 @@ must_use int hub_file_get(const struct hub_by *by, const char *project, const ch
                           int64_t version, struct hub_file *out, struct str *data, struct err *err);
 /* filename NULL: the newest of each; otherwise all versions of one, newest first. */
 must_use int hub_files(const struct hub_by *by, const char *project, const char *filename,
-                       void (*fn)(void *ctx, const struct hub_file *file), void *ctx,
-                       struct err *err);
+                       hub_item_fn *fn, void *ctx, struct err *err);
 must_use int hub_file_delete(const struct hub_by *by, const char *project, const char *filename,
                              struct err *err);
 
@@ -277,5 +269,4 @@ must_use int hub_lease_renew(const struct hub_by *by, const char *project, const
 must_use int hub_lease_release(const struct hub_by *by, const char *project, const char *id,
                                struct err *err);
 must_use int hub_leases(const struct hub_by *by, const char *project, const char *agent,
-                        const char *path, void (*fn)(void *ctx, const struct hub_lease *lease),
-                        void *ctx, struct err *err);
+                        const char *path, hub_item_fn *fn, void *ctx, struct err *err);

@@ -43,19 +43,13 @@ static bool stands_in(const struct board *board, const struct hub_task *task, co
     }
 }
 
-static void take_task(void *ctx, const struct hub_task *task)
+static void take_task(void *ctx, const void *item)
 {
+    const struct hub_task *task = item;
     struct board *board = ctx;
 
-    if (board->count == board->cap) {
-        size_t cap = board->cap ? 2 * board->cap : 64;
-        struct hub_task *more = arena_alloc(board->by->arena, cap * sizeof(*more));
-
-        if (board->count)
-            memcpy(more, board->tasks, board->count * sizeof(*more));
-        board->tasks = more;
-        board->cap = cap;
-    }
+    if (board->count == board->cap)
+        board->tasks = hub_twice(board->by, board->tasks, sizeof(*board->tasks), &board->cap);
     board->tasks[board->count++] = *task;
     if (board->lanes[0] == 'a')
         add_lane(board, task->assigned_to ? task->assigned_to : "");
@@ -141,7 +135,7 @@ static int put_columns(struct board *board, struct json_out *json, const char *p
     return 0;
 }
 
-static void put_lease(void *ctx, const struct hub_lease *lease)
+static void put_lease(void *ctx, const void *lease)
 {
     field_encode(hub_lease_fields, lease, ctx);
 }

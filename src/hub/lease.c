@@ -92,7 +92,7 @@ static const char *const *paths_of(const struct hub_by *by, const struct hub_lea
 }
 
 int hub_leases(const struct hub_by *by, const char *project, const char *agent, const char *path,
-               void (*fn)(void *ctx, const struct hub_lease *lease), void *ctx, struct err *err)
+               hub_item_fn *fn, void *ctx, struct err *err)
 {
     const char *wanted[2] = { NULL };
     autoquery struct query *q =
@@ -143,8 +143,9 @@ struct search {
     size_t count;
 };
 
-static void look(void *ctx, const struct hub_lease *lease)
+static void look(void *ctx, const void *item)
 {
+    const struct hub_lease *lease = item;
     struct search *search = ctx;
 
     search->count++;
@@ -178,11 +179,8 @@ static int insert(const struct hub_by *by, const struct hub_lease *lease, struct
 static int check_take(const struct hub_by *by, const char *project,
                       const struct hub_lease_wish *wish, struct err *err)
 {
-    if (hub_project_exists(by, project, err) < 0 || hub_name_check(wish->agent, "agent", err) < 0)
-        return -1;
-    if (by->agent && strcmp(by->agent, wish->agent) != 0)
-        return err_set(err, ERR_FORBIDDEN, "agent: %s may not act as %s", by->agent, wish->agent);
-    if (hub_text_check(by, wish->reason, err) < 0)
+    if (hub_project_exists(by, project, err) < 0 || hub_name_check(wish->agent, "agent", err) < 0 ||
+        hub_self(by, wish->agent, "agent", err) < 0 || hub_text_check(by, wish->reason, err) < 0)
         return -1;
     return hub_active(by, wish->agent, err);
 }
@@ -221,18 +219,15 @@ int hub_lease_take(const struct hub_by *by, const char *project, const struct hu
 static int find(const struct hub_by *by, const char *project, const char *id, struct hub_lease *out,
                 struct err *err)
 {
-    autoquery struct query *q = db_query(by->db, "SELECT " COLUMNS " WHERE tenant = $1 AND id = $2"
-                                                 " AND project = $3 AND expires_ms > $4");
+    autoquery struct query *q =
+        hub_query(by,
+                  "SELECT " COLUMNS " WHERE tenant = $1 AND id = $2 AND project = $3"
+                  " AND expires_ms > $4",
+                  id, project);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
-    query_text(q, 3, project);
     query_i64(q, 4, by->now_ms);
-    int rc = query_step(q, err);
-    if (rc < 0)
+    if (hub_row(q, "lease not found", err) < 0)
         return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "lease not found");
     take_row(by, q, out);
     if (by->agent && strcmp(by->agent, out->agent) != 0)
         return err_set(err, ERR_FORBIDDEN, "%s does not hold this lease", by->agent);
@@ -257,12 +252,9 @@ int hub_lease_renew(const struct hub_by *by, const char *project, const char *id
 static int end_one(const struct hub_by *by, const struct hub_lease *lease, const char *why,
                    struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_lease WHERE tenant = $1 AND id = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, lease->id);
-    return query_run(q, err) < 0 ? -1 : tell(by, "lease_released", lease, why, err);
+    return hub_change(by, err, "DELETE FROM hub_lease WHERE tenant = $1 AND id = $2", lease->id) < 0
+               ? -1
+               : tell(by, "lease_released", lease, why, err);
 }
 
 int hub_lease_release(const struct hub_by *by, const char *project, const char *id, struct err *err)
@@ -288,11 +280,9 @@ int hub_leases_end(const struct hub_by *by, const char *agent, const char *why, 
     for (;;) {
         struct hub_lease lease;
         autoquery struct query *q =
-            db_query(by->db, "SELECT " COLUMNS " WHERE tenant = $1 AND agent = $2 LIMIT 1");
-
-        query_text(q, 1, by->tenant);
-        query_text(q, 2, agent);
+            hub_query(by, "SELECT " COLUMNS " WHERE tenant = $1 AND agent = $2 LIMIT 1", agent);
         int rc = first_of(by, q, &lease, err);
+
         if (rc <= 0)
             return rc;
         if (end_one(by, &lease, lease.expires_at > by->now_ms ? why : "expired", err) < 0)
@@ -302,12 +292,7 @@ int hub_leases_end(const struct hub_by *by, const char *agent, const char *why, 
 
 int hub_leases_drop(const struct hub_by *by, const char *project, struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "DELETE FROM hub_lease WHERE tenant = $1 AND project = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, project);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_change(by, err, "DELETE FROM hub_lease WHERE tenant = $1 AND project = $2", project);
 }
 
 int hub_leases_sweep(struct db *db, int64_t now_ms, struct err *err)

@@ -58,15 +58,10 @@ static int find_thread(const struct hub_by *by, const char *reply_to, const char
                        struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT thread FROM hub_message WHERE tenant = $1 AND id = $2");
+        hub_query(by, "SELECT thread FROM hub_message WHERE tenant = $1 AND id = $2", reply_to);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, reply_to);
-    int rc = query_step(q, err);
-    if (rc < 0)
+    if (hub_row(q, "reply_to: message not found", err) < 0)
         return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "reply_to: message not found");
     *out = query_col_str(q, 0).n ? query_col_dup(q, 0, by->arena) : reply_to;
     return 0;
 }
@@ -74,23 +69,17 @@ static int find_thread(const struct hub_by *by, const char *reply_to, const char
 /* A message that answers another makes that one part of the thread. */
 static int join_thread(const struct hub_by *by, const char *id, const char *thread, struct err *err)
 {
-    autoquery struct query *q = db_query(by->db, "UPDATE hub_message SET thread = $1 WHERE"
-                                                 " tenant = $2 AND id = $3 AND thread = ''");
-
-    query_text(q, 1, thread);
-    query_text(q, 2, by->tenant);
-    query_text(q, 3, id);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_set(by,
+                   "UPDATE hub_message SET thread = $1 WHERE tenant = $2 AND id = $3"
+                   " AND thread = ''",
+                   thread, id, err);
 }
 
 static int check_send(const struct hub_by *by, const struct hub_send *wish, struct hub_message *out,
                       const char **attachments, struct err *err)
 {
-    if (hub_name_check(wish->from, "from", err) < 0)
-        return -1;
-    if (by->agent && strcmp(by->agent, wish->from) != 0)
-        return err_set(err, ERR_FORBIDDEN, "from: %s may not write as %s", by->agent, wish->from);
-    if (hub_active(by, wish->from, err) < 0)
+    if (hub_name_check(wish->from, "from", err) < 0 || hub_self(by, wish->from, "from", err) < 0 ||
+        hub_active(by, wish->from, err) < 0)
         return -1;
     *out = (struct hub_message){ .from = wish->from,
                                  .content = wish->content ? wish->content : "",
@@ -105,21 +94,23 @@ static int check_send(const struct hub_by *by, const struct hub_send *wish, stru
         (out->thread[0] && hub_name_check(out->thread, "thread", err) < 0) ||
         check_attachments(by, wish, attachments, err) < 0)
         return -1;
-    if (out->reply_to[0] && !out->thread[0] &&
-        find_thread(by, out->reply_to, &out->thread, err) < 0)
+    const char *thread;
+    if (out->reply_to[0] && find_thread(by, out->reply_to, &thread, err) < 0)
         return -1;
+    if (out->reply_to[0] && !out->thread[0])
+        out->thread = thread;
     return check_rate(by, wish->from, err);
 }
 
 static int count_mail(const struct hub_by *by, const char *to, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "INSERT INTO hub_mailbox (tenant, name, unacked) VALUES ($1, $2, 1)"
-                " ON CONFLICT (tenant, name) DO UPDATE SET unacked = hub_mailbox.unacked + 1"
-                " WHERE hub_mailbox.unacked < $3");
+    autoquery struct query *q =
+        hub_query(by,
+                  "INSERT INTO hub_mailbox (tenant, name, unacked) VALUES ($1, $2, 1)"
+                  " ON CONFLICT (tenant, name) DO UPDATE SET unacked = hub_mailbox.unacked + 1"
+                  " WHERE hub_mailbox.unacked < $3",
+                  to);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, to);
     query_i64(q, 3, HUB_MAILBOX_MAX);
     int rows = query_run(q, err);
     if (rows < 0)
@@ -131,15 +122,11 @@ static int count_mail(const struct hub_by *by, const char *to, struct err *err)
 
 static int count_edge(const struct hub_by *by, const char *from, const char *to, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "INSERT INTO hub_edge (tenant, sender, recipient, messages) VALUES ($1, $2, $3, 1)"
-                " ON CONFLICT (tenant, sender, recipient) DO UPDATE SET"
-                " messages = hub_edge.messages + 1");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, from);
-    query_text(q, 3, to);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_change(by, err,
+                      "INSERT INTO hub_edge (tenant, sender, recipient, messages)"
+                      " VALUES ($1, $2, $3, 1) ON CONFLICT (tenant, sender, recipient)"
+                      " DO UPDATE SET messages = hub_edge.messages + 1",
+                      from, to);
 }
 
 /* A copy into a mailbox. */
@@ -255,13 +242,8 @@ static int take_page(const struct hub_by *by, struct query *q, unsigned limit, s
 
     *out = (struct hub_page){ .items = arena_alloc(by->arena, (cap + 1) * sizeof(*out->items)) };
     while (out->count < limit && bytes < HUB_PAGE_BYTES && (rc = query_step(q, err)) > 0) {
-        if (out->count == cap) {
-            struct hub_message *more = arena_alloc(by->arena, 2 * cap * sizeof(*more));
-
-            memcpy(more, out->items, cap * sizeof(*more));
-            out->items = more;
-            cap *= 2;
-        }
+        if (out->count == cap)
+            out->items = hub_twice(by, out->items, sizeof(*out->items), &cap);
         take_row(by, q, &out->items[out->count]);
         bytes += strlen(out->items[out->count++].content);
     }
@@ -273,10 +255,8 @@ static int seq_of(const struct hub_by *by, const char *id, const char *field, in
                   struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT seq FROM hub_message WHERE tenant = $1 AND id = $2");
+        hub_query(by, "SELECT seq FROM hub_message WHERE tenant = $1 AND id = $2", id);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
     if (hub_number(q, -1, out, err) < 0)
         return -1;
     return *out < 0 ? err_field(err, field, "message not found") : 0;
@@ -287,13 +267,10 @@ static int may_read(const struct hub_by *by, const char *name, struct err *err)
 {
     struct hub_standing standing;
     int64_t mail;
-    autoquery struct query *q =
-        db_query(by->db, "SELECT 1 FROM hub_mailbox WHERE tenant = $1 AND name = $2");
-
     if (!by->agent || strcmp(by->agent, name) == 0)
         return 1;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
+    autoquery struct query *q =
+        hub_query(by, "SELECT 1 FROM hub_mailbox WHERE tenant = $1 AND name = $2", name);
     if (hub_standing(by, name, &standing, err) < 0 || hub_number(q, 0, &mail, err) < 0)
         return -1;
     if (standing.known || mail)
@@ -354,36 +331,27 @@ int hub_inbox_mark(const struct hub_by *by, const char *name, const struct hub_p
 
 static int unwait(const struct hub_by *by, const char *name, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "UPDATE hub_mailbox SET unacked = unacked - 1 WHERE tenant = $1 AND name = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_change(
+        by, err, "UPDATE hub_mailbox SET unacked = unacked - 1 WHERE tenant = $1 AND name = $2",
+        name);
 }
 
 int hub_message_ack(const struct hub_by *by, const char *id, struct err *err)
 {
     autoquery struct query *look =
-        db_query(by->db, "SELECT recipient, acked FROM hub_message WHERE tenant = $1 AND id = $2");
-    autoquery struct query *q =
-        db_query(by->db, "UPDATE hub_message SET acked = 1 WHERE tenant = $1 AND id = $2");
+        hub_query(by, "SELECT recipient, acked FROM hub_message WHERE tenant = $1 AND id = $2", id);
 
-    query_text(look, 1, by->tenant);
-    query_text(look, 2, id);
-    int rc = query_step(look, err);
-    if (rc < 0)
+    if (hub_row(look, "message not found", err) < 0)
         return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "message not found");
     const char *to = query_col_dup(look, 0, by->arena);
     if (by->agent && strcmp(by->agent, to) != 0)
         return err_set(err, ERR_FORBIDDEN, "%s may not acknowledge the mail of %s", by->agent, to);
     if (query_col_i64(look, 1))
         return 0;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
-    return query_run(q, err) < 0 ? -1 : unwait(by, to, err);
+    return hub_change(by, err, "UPDATE hub_message SET acked = 1 WHERE tenant = $1 AND id = $2",
+                      id) < 0
+               ? -1
+               : unwait(by, to, err);
 }
 
 int hub_history(const struct hub_by *by, const char *a, const char *b, const char *before,
@@ -434,8 +402,9 @@ int hub_thread(const struct hub_by *by, const char *thread, const char *after, u
     return limit ? take_page(by, q, limit, out, err) : 0;
 }
 
-static void put_node(void *ctx, const struct hub_agent *agent)
+static void put_node(void *ctx, const void *item)
 {
+    const struct hub_agent *agent = item;
     struct json_out *json = ctx;
 
     json_open(json, '{');
@@ -495,17 +464,10 @@ static struct query *members_query(const struct hub_by *by, const char *channel)
 
 static int channel_exists(const struct hub_by *by, const char *channel, struct err *err)
 {
-    int64_t there;
     autoquery struct query *q =
-        db_query(by->db, "SELECT 1 FROM hub_channel WHERE tenant = $1 AND name = $2");
+        hub_query(by, "SELECT 1 FROM hub_channel WHERE tenant = $1 AND name = $2", channel);
 
-    if (strcmp(channel, EVERYONE) == 0)
-        return 0;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, channel);
-    if (hub_number(q, 0, &there, err) < 0)
-        return -1;
-    return there ? 0 : err_set(err, ERR_NOT_FOUND, "channel not found");
+    return strcmp(channel, EVERYONE) == 0 ? 0 : hub_row(q, "channel not found", err);
 }
 
 int hub_publish(const struct hub_by *by, const char *channel, const struct hub_send *wish,
@@ -539,19 +501,17 @@ static int make_channel(const struct hub_by *by, const char *channel, struct err
 {
     int64_t count;
     autoquery struct query *q =
-        db_query(by->db, "SELECT count(*) FROM hub_channel WHERE tenant = $1 AND name <> $2");
+        hub_query(by, "SELECT count(*) FROM hub_channel WHERE tenant = $1 AND name <> $2", channel);
     autoquery struct query *put =
-        db_query(by->db, "INSERT INTO hub_channel (tenant, name, created_ms) VALUES ($1, $2, $3)"
-                         " ON CONFLICT (tenant, name) DO NOTHING");
+        hub_query(by,
+                  "INSERT INTO hub_channel (tenant, name, created_ms) VALUES ($1, $2, $3)"
+                  " ON CONFLICT (tenant, name) DO NOTHING",
+                  channel);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, channel);
     if (hub_number(q, 0, &count, err) < 0)
         return -1;
     if (count >= HUB_CHANNELS_MAX)
         return err_set(err, ERR_CONFLICT, "there are %d channels already", HUB_CHANNELS_MAX);
-    query_text(put, 1, by->tenant);
-    query_text(put, 2, channel);
     query_i64(put, 3, by->now_ms);
     return query_run(put, err) < 0 ? -1 : 0;
 }
@@ -561,30 +521,22 @@ static int check_member(const struct hub_by *by, const char *agent, struct err *
 {
     struct hub_standing standing;
 
-    if (hub_standing(by, agent, &standing, err) < 0)
-        return -1;
-    if (!standing.known)
-        return err_set(err, ERR_NOT_FOUND, "agent not found");
-    return hub_acts(by, agent, err);
+    return hub_standing_known(by, agent, &standing, err) < 0 ? -1 : hub_acts(by, agent, err);
 }
 
 int hub_channel_join(const struct hub_by *by, const char *channel, const char *agent,
                      struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "INSERT INTO hub_channel_member (tenant, channel, agent) VALUES ($1, $2, $3)"
-                " ON CONFLICT (tenant, channel, agent) DO NOTHING");
-
     if (hub_name_check(channel, "channel", err) < 0 || check_member(by, agent, err) < 0)
         return -1;
     if (strcmp(channel, EVERYONE) == 0)
         return err_set(err, ERR_CONFLICT, "everyone is in the channel " EVERYONE);
     if (make_channel(by, channel, err) < 0)
         return -1;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, channel);
-    query_text(q, 3, agent);
-    int rows = query_run(q, err);
+    int rows = hub_change(by, err,
+                          "INSERT INTO hub_channel_member (tenant, channel, agent)"
+                          " VALUES ($1, $2, $3) ON CONFLICT (tenant, channel, agent) DO NOTHING",
+                          channel, agent);
     if (rows <= 0)
         return rows;
     return hub_tell(by, "channel_joined", arena_printf(by->arena, "hub/channel/%s", channel), err,
@@ -594,21 +546,16 @@ int hub_channel_join(const struct hub_by *by, const char *channel, const char *a
 int hub_channel_leave(const struct hub_by *by, const char *channel, const char *agent,
                       struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "DELETE FROM hub_channel_member WHERE tenant = $1 AND channel = $2 AND agent = $3");
-    autoquery struct query *empty = db_query(
-        by->db, "DELETE FROM hub_channel WHERE tenant = $1 AND name = $2 AND NOT EXISTS (SELECT 1"
-                " FROM hub_channel_member WHERE tenant = $1 AND channel = $2)");
-
     if (channel_exists(by, channel, err) < 0 || check_member(by, agent, err) < 0)
         return -1;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, channel);
-    query_text(q, 3, agent);
-    query_text(empty, 1, by->tenant);
-    query_text(empty, 2, channel);
-    int rows = query_run(q, err);
-    if (rows < 0 || query_run(empty, err) < 0)
+    int rows = hub_change(
+        by, err, "DELETE FROM hub_channel_member WHERE tenant = $1 AND channel = $2 AND agent = $3",
+        channel, agent);
+    if (rows < 0 || hub_change(by, err,
+                               "DELETE FROM hub_channel WHERE tenant = $1 AND name = $2"
+                               " AND NOT EXISTS (SELECT 1 FROM hub_channel_member"
+                               " WHERE tenant = $1 AND channel = $2)",
+                               channel) < 0)
         return -1;
     if (rows == 0)
         return 0;
@@ -616,14 +563,12 @@ int hub_channel_leave(const struct hub_by *by, const char *channel, const char *
                     "channel", channel, "agent", agent, NULL);
 }
 
-int hub_channels(const struct hub_by *by, void (*fn)(void *ctx, const struct hub_channel *one),
-                 void *ctx, struct err *err)
+int hub_channels(const struct hub_by *by, hub_item_fn *fn, void *ctx, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT name, created_ms FROM hub_channel WHERE tenant = $1 ORDER BY name");
+    autoquery struct query *q =
+        hub_query(by, "SELECT name, created_ms FROM hub_channel WHERE tenant = $1 ORDER BY name");
     int rc;
 
-    query_text(q, 1, by->tenant);
     while ((rc = query_step(q, err)) > 0) {
         autoarena struct arena arena = { 0 };
         struct hub_by own = *by;

@@ -58,14 +58,44 @@ const char *hub_json_text(const struct hub_by *by, const struct json *json);
 bool hub_has(const char *const *items, const char *item);
 /* NULL for an empty one: what is shown as null. */
 const char *hub_or_null(const char *text);
+/*
+ * A statement whose $1 is the tenant and whose others, from $2, are these texts; what is no text is
+ * bound behind them. hub_change runs it: how many rows, or -1.
+ */
+struct query *hub_query_texts(const struct hub_by *by, const char *literal_sql,
+                              const char *const *texts, size_t count);
+#define HUB_TEXTS(by, ...) ((const char *const[]){ (by)->tenant, ##__VA_ARGS__ })
+#define hub_query(by, sql, ...)                                                                    \
+    hub_query_texts(by, "" sql, HUB_TEXTS(by, ##__VA_ARGS__),                                      \
+                    sizeof(HUB_TEXTS(by, ##__VA_ARGS__)) / sizeof(const char *))
+must_use int hub_change_texts(const struct hub_by *by, const char *literal_sql,
+                              const char *const *texts, size_t count, struct err *err);
+#define hub_change(by, err, sql, ...)                                                              \
+    hub_change_texts(by, "" sql, HUB_TEXTS(by, ##__VA_ARGS__),                                     \
+                     sizeof(HUB_TEXTS(by, ##__VA_ARGS__)) / sizeof(const char *), err)
+/* An UPDATE of one text, which is $1; $2 is the tenant and $3 what names the row. As hub_change. */
+must_use int hub_set(const struct hub_by *by, const char *literal_sql, const char *text,
+                     const char *name, struct err *err);
+/* Its first row is there, or ERR_NOT_FOUND with this text. */
+must_use int hub_row(struct query *q, const char *missing, struct err *err);
 /* A number that a statement of one row and column answers with; `otherwise` without a row. */
 must_use int hub_number(struct query *q, int64_t otherwise, int64_t *out, struct err *err);
 /* The first column of all rows, NULL-terminated. */
 must_use int hub_column(const struct hub_by *by, struct query *q, const char ***out,
                         struct err *err);
+/* Room in the arena for twice as many (of none: 64), with those that there are. */
+void *hub_twice(const struct hub_by *by, const void *items, size_t size, size_t *cap);
+/* A copy in lower case (of ASCII). */
+char *hub_lower(const struct hub_by *by, struct str text);
+/* ERR_FORBIDDEN where an agent says in `field` that it is somebody else. */
+must_use int hub_self(const struct hub_by *by, const char *name, const char *field,
+                      struct err *err);
 /* What the URL filter says of a text that is no message (setting hub_url_filter = all). */
 must_use int hub_text_check(const struct hub_by *by, const char *text, struct err *err);
 must_use int hub_metadata_check(const struct json *metadata, struct err *err);
+
+/* No control, bidi or invisible characters in what is shown to people. */
+must_use int hub_shown_check(const char *text, const char *field, struct err *err);
 
 /* ---- agent.c ---- */
 
@@ -78,6 +108,9 @@ struct hub_standing {
 };
 must_use int hub_standing(const struct hub_by *by, const char *name, struct hub_standing *out,
                           struct err *err);
+/* The same of one that is registered; others are ERR_NOT_FOUND. */
+must_use int hub_standing_known(const struct hub_by *by, const char *name, struct hub_standing *out,
+                                struct err *err);
 /* ERR_CONFLICT while it is paused or revoked; nobody ("") and people may. */
 must_use int hub_active(const struct hub_by *by, const char *name, struct err *err);
 must_use int hub_standing_active(const struct hub_standing *standing, const char *name,
@@ -86,10 +119,14 @@ must_use int hub_agent_task(const struct hub_by *by, const char *name, const cha
                             struct err *err);
 must_use int hub_tags_of(const struct hub_by *by, const char *name, const char ***out,
                          struct err *err);
+must_use int hub_tags_check(const char *const *tags, const char *field, struct err *err);
 /* Lower-case and trimmed, without empty ones and doubles. */
 const char **hub_tags_clean(const struct hub_by *by, const char *const *tags);
 /* "{'a', 'b'}" */
 const char *hub_tags_text(const struct hub_by *by, const char *const *tags);
+
+/* revoke.c */
+must_use int hub_checkpoint_drop(const struct hub_by *by, const char *name, struct err *err);
 
 /* ---- project.c ---- */
 
@@ -106,6 +143,9 @@ bool hub_status_ok(const char *status);
 const char *hub_status_of(const struct hub_by *by, const char *text);
 /* 1: found; 0: there is none in that project (NULL: in any). */
 must_use int hub_task_find(const struct hub_by *by, const char *project, const char *id,
+                           struct hub_task *out, struct err *err);
+/* The same where there must be one: ERR_NOT_FOUND. */
+must_use int hub_task_must(const struct hub_by *by, const char *project, const char *id,
                            struct hub_task *out, struct err *err);
 /* What lists and single tasks show besides their row. `most` transitions, 0: all. */
 must_use int hub_task_fill(const struct hub_by *by, struct hub_task *task, int64_t most,

@@ -5,15 +5,10 @@
 
 int hub_project_exists(const struct hub_by *by, const char *id, struct err *err)
 {
-    int64_t there;
     autoquery struct query *q =
-        db_query(by->db, "SELECT 1 FROM hub_project WHERE tenant = $1 AND id = $2");
+        hub_query(by, "SELECT 1 FROM hub_project WHERE tenant = $1 AND id = $2", id);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
-    if (hub_number(q, 0, &there, err) < 0)
-        return -1;
-    return there ? 0 : err_set(err, ERR_NOT_FOUND, "project not found");
+    return hub_row(q, "project not found", err);
 }
 
 static int add_member(const struct hub_by *by, const char *id, const char *agent, int64_t seq,
@@ -64,17 +59,13 @@ static int insert(const struct hub_by *by, const struct hub_project *project, in
 static int check_create(const struct hub_by *by, const struct hub_project *project, struct err *err)
 {
     int64_t count;
-    autoquery struct query *q =
-        db_query(by->db, "SELECT count(*) FROM hub_project WHERE tenant = $1");
+    autoquery struct query *q = hub_query(by, "SELECT count(*) FROM hub_project WHERE tenant = $1");
 
     if (hub_title_check(project->name, "name", err) < 0 ||
         hub_name_check(project->creator, "creator", err) < 0 ||
-        hub_text_check(by, project->name, err) < 0)
+        hub_text_check(by, project->name, err) < 0 ||
+        hub_self(by, project->creator, "creator", err) < 0)
         return -1;
-    if (by->agent && strcmp(by->agent, project->creator) != 0)
-        return err_set(err, ERR_FORBIDDEN, "creator: %s may not act as %s", by->agent,
-                       project->creator);
-    query_text(q, 1, by->tenant);
     if (hub_active(by, project->creator, err) < 0 || hub_number(q, 0, &count, err) < 0)
         return -1;
     return count < HUB_PROJECTS_MAX
@@ -104,11 +95,9 @@ int hub_project_create(const struct hub_by *by, struct hub_project *project, str
 
 static int members_of(const struct hub_by *by, const char *id, const char ***out, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT agent FROM hub_member WHERE tenant = $1 AND project = $2 ORDER BY seq");
+    autoquery struct query *q = hub_query(
+        by, "SELECT agent FROM hub_member WHERE tenant = $1 AND project = $2 ORDER BY seq", id);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
     return hub_column(by, q, out, err);
 }
 
@@ -122,17 +111,17 @@ static int take_row(const struct hub_by *by, struct query *q, struct hub_project
     return members_of(by, out->id, &out->members, err);
 }
 
-int hub_projects(const struct hub_by *by, const char *member,
-                 void (*fn)(void *ctx, const struct hub_project *one), void *ctx, struct err *err)
+int hub_projects(const struct hub_by *by, const char *member, hub_item_fn *fn, void *ctx,
+                 struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT id, name, creator, created_ms FROM hub_project p WHERE tenant = $1"
-                " AND ($2 = '' OR EXISTS (SELECT 1 FROM hub_member m WHERE m.tenant = p.tenant"
-                " AND m.project = p.id AND m.agent = $2)) ORDER BY seq");
+    autoquery struct query *q =
+        hub_query(by,
+                  "SELECT id, name, creator, created_ms FROM hub_project p WHERE tenant = $1"
+                  " AND ($2 = '' OR EXISTS (SELECT 1 FROM hub_member m WHERE m.tenant = p.tenant"
+                  " AND m.project = p.id AND m.agent = $2)) ORDER BY seq",
+                  member ? member : "");
     int rc;
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, member ? member : "");
     while ((rc = query_step(q, err)) > 0) {
         autoarena struct arena arena = { 0 };
         struct hub_by own = *by;
@@ -146,8 +135,9 @@ int hub_projects(const struct hub_by *by, const char *member,
     return rc;
 }
 
-static void put_file(void *ctx, const struct hub_file *file)
+static void put_file(void *ctx, const void *item)
 {
+    const struct hub_file *file = item;
     struct json_out *json = ctx;
     char when[CLOCK_NAIVE_SIZE];
 
@@ -165,11 +155,9 @@ static int put_limits(const struct hub_by *by, struct json_out *json, const char
                       struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT status, most FROM hub_wip WHERE tenant = $1 AND project = $2");
+        hub_query(by, "SELECT status, most FROM hub_wip WHERE tenant = $1 AND project = $2", id);
     int rc;
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
     json_open(json, '{');
     while ((rc = query_step(q, err)) > 0) {
         json_key_str(json, query_col_str(q, 0));
@@ -185,17 +173,12 @@ int hub_project_get(const struct hub_by *by, const char *id, struct hub_project 
     autobuf struct buf files = { 0 }, limits = { 0 };
     struct json_out json = json_to(&files), wip = json_to(&limits);
     autoquery struct query *q =
-        db_query(by->db, "SELECT id, name, creator, created_ms FROM hub_project WHERE tenant = $1"
-                         " AND id = $2");
+        hub_query(by,
+                  "SELECT id, name, creator, created_ms FROM hub_project WHERE tenant = $1"
+                  " AND id = $2",
+                  id);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
-    int rc = query_step(q, err);
-    if (rc < 0)
-        return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "project not found");
-    if (take_row(by, q, out, err) < 0)
+    if (hub_row(q, "project not found", err) < 0 || take_row(by, q, out, err) < 0)
         return -1;
     json_open(&json, '{');
     if (hub_files(by, id, NULL, put_file, &json, err) < 0 || put_limits(by, &wip, id, err) < 0)
@@ -227,15 +210,9 @@ static int drop_tasks(const struct hub_by *by, const char *id, struct err *err)
         "DELETE FROM hub_project WHERE tenant = $1 AND id = $2",
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(sql); i++) {
-        const char *literal_sql = sql[i];
-        autoquery struct query *q = db_query(by->db, literal_sql);
-
-        query_text(q, 1, by->tenant);
-        query_text(q, 2, id);
-        if (query_run(q, err) < 0)
+    for (size_t i = 0; i < ARRAY_LEN(sql); i++)
+        if (hub_change_texts(by, sql[i], HUB_TEXTS(by, id), 2, err) < 0)
             return -1;
-    }
     return 0;
 }
 
@@ -255,10 +232,9 @@ int hub_project_delete(const struct hub_by *by, const char *id, struct err *err)
 
 int hub_project_join(const struct hub_by *by, const char *id, const char *agent, struct err *err)
 {
-    if (hub_project_exists(by, id, err) < 0 || hub_name_check(agent, "agent", err) < 0)
+    if (hub_project_exists(by, id, err) < 0 || hub_name_check(agent, "agent", err) < 0 ||
+        hub_self(by, agent, "agent", err) < 0)
         return -1;
-    if (by->agent && strcmp(by->agent, agent) != 0)
-        return err_set(err, ERR_FORBIDDEN, "agent: %s may not act as %s", by->agent, agent);
     if (hub_tell(by, "agent_joined_project", hub_project_object(by, id, ""), err, "project", id,
                  "agent", agent, NULL) < 0)
         return -1;
@@ -301,11 +277,9 @@ int hub_wip_set(const struct hub_by *by, const char *id, const struct hub_wip_wi
 int hub_wip_of(const struct hub_by *by, const char *project, const char *status, int64_t *out,
                struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT most FROM hub_wip WHERE tenant = $1 AND project = $2 AND status = $3");
+    autoquery struct query *q =
+        hub_query(by, "SELECT most FROM hub_wip WHERE tenant = $1 AND project = $2 AND status = $3",
+                  project, status);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, project);
-    query_text(q, 3, status);
     return hub_number(q, -1, out, err);
 }

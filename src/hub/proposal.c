@@ -120,7 +120,7 @@ int hub_propose(const struct hub_by *by, const struct hub_task *task, const char
 struct list_wish {
     const struct hub_by *by;
     const char *state, *agent, *project;
-    void (*fn)(void *ctx, const struct hub_proposal *one);
+    hub_item_fn *fn;
     void *ctx;
 };
 
@@ -141,8 +141,7 @@ static void pass(void *ctx, const struct ask_row *row)
 }
 
 int hub_proposals(const struct hub_by *by, const char *state, const char *agent,
-                  const char *project, void (*fn)(void *ctx, const struct hub_proposal *one),
-                  void *ctx, struct err *err)
+                  const char *project, hub_item_fn *fn, void *ctx, struct err *err)
 {
     struct list_wish wish = { by, state, agent, project, fn, ctx };
 

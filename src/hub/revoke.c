@@ -6,14 +6,6 @@
  */
 #include "hub/own.h"
 
-static int known(const struct hub_by *by, const char *name, struct hub_standing *out,
-                 struct err *err)
-{
-    if (hub_standing(by, name, out, err) < 0)
-        return -1;
-    return out->known ? 0 : err_set(err, ERR_NOT_FOUND, "agent not found");
-}
-
 static int set_paused(const struct hub_by *by, const char *name, bool paused, const char *reason,
                       struct err *err)
 {
@@ -25,7 +17,7 @@ static int set_paused(const struct hub_by *by, const char *name, bool paused, co
     query_text(q, 2, reason);
     query_text(q, 3, by->tenant);
     query_text(q, 4, name);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return query_run(q, err);
 }
 
 int hub_pause(const struct hub_by *by, const char *name, const char *reason, struct err *err)
@@ -33,7 +25,7 @@ int hub_pause(const struct hub_by *by, const char *name, const char *reason, str
     struct hub_standing standing;
 
     reason = reason ? reason : "";
-    if (known(by, name, &standing, err) < 0 || hub_text_check(by, reason, err) < 0 ||
+    if (hub_standing_known(by, name, &standing, err) < 0 || hub_text_check(by, reason, err) < 0 ||
         set_paused(by, name, true, reason, err) < 0)
         return -1;
     return hub_tell(by, "agent_paused", hub_agent_object(by, name), err, "name", name, "reason",
@@ -62,21 +54,17 @@ static int end_pending(const struct hub_by *by, const char *name, const char *st
 static int set_revocation(const struct hub_by *by, const char *name, const char *id,
                           struct err *err)
 {
-    autoquery struct query *q =
-        db_query(by->db, "UPDATE hub_agent SET revocation = $1 WHERE tenant = $2 AND name = $3");
-
-    query_text(q, 1, id);
-    query_text(q, 2, by->tenant);
-    query_text(q, 3, name);
-    return query_run(q, err) < 0 ? -1 : 0;
+    return hub_set(by, "UPDATE hub_agent SET revocation = $1 WHERE tenant = $2 AND name = $3", id,
+                   name, err);
 }
 
 int hub_resume(const struct hub_by *by, const char *name, struct err *err)
 {
     struct hub_standing standing;
 
-    if (known(by, name, &standing, err) < 0 || end_pending(by, name, "withdrawn", err) < 0 ||
-        set_revocation(by, name, "", err) < 0 || set_paused(by, name, false, "", err) < 0)
+    if (hub_standing_known(by, name, &standing, err) < 0 ||
+        end_pending(by, name, "withdrawn", err) < 0 || set_revocation(by, name, "", err) < 0 ||
+        set_paused(by, name, false, "", err) < 0)
         return -1;
     return hub_tell(by, "agent_resumed", hub_agent_object(by, name), err, "name", name, NULL);
 }
@@ -111,7 +99,8 @@ int hub_revoke(const struct hub_by *by, const char *name, const struct hub_reaso
                                     .flush_required = wish->flush_required,
                                     .state = "pending",
                                     .issued_at = by->now_ms };
-    if (known(by, name, &standing, err) < 0 || hub_text_check(by, out->reason, err) < 0)
+    if (hub_standing_known(by, name, &standing, err) < 0 ||
+        hub_text_check(by, out->reason, err) < 0)
         return -1;
     json_open(&json, '{');
     json_kv_text(&json, "agent", name);
@@ -146,13 +135,13 @@ int hub_revocation_get(const struct hub_by *by, const char *name, bool *pending,
                        struct hub_revocation *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT " REVOCATION " WHERE tenant = $1 AND id = (SELECT revocation FROM"
-                         " hub_agent WHERE tenant = $1 AND name = $2)");
+        hub_query(by,
+                  "SELECT " REVOCATION " WHERE tenant = $1 AND id = (SELECT revocation FROM"
+                  " hub_agent WHERE tenant = $1 AND name = $2)",
+                  name);
 
-    if (by->agent && strcmp(by->agent, name) != 0 && hub_acts(by, name, err) < 0)
+    if (hub_acts(by, name, err) < 0)
         return -1;
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
     int rc = query_step(q, err);
     if (rc < 0)
         return -1;
@@ -162,35 +151,33 @@ int hub_revocation_get(const struct hub_by *by, const char *name, bool *pending,
     return 0;
 }
 
-/* 1: it is the agent's, in *state; 0: no such thing. */
+/* In *state, when it is one of the agent's. */
 static int state_of(const struct hub_by *by, const char *name, const char *id, const char **state,
                     struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT state FROM hub_revocation WHERE tenant = $1 AND id = $2 AND agent = $3");
+    autoquery struct query *q = hub_query(
+        by, "SELECT state FROM hub_revocation WHERE tenant = $1 AND id = $2 AND agent = $3", id,
+        name);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
-    query_text(q, 3, name);
-    int rc = query_step(q, err);
-    if (rc > 0)
-        *state = query_col_dup(q, 0, by->arena);
-    return rc;
+    if (hub_row(q, "revocation not found", err) < 0)
+        return -1;
+    *state = query_col_dup(q, 0, by->arena);
+    return 0;
+}
+
+int hub_checkpoint_drop(const struct hub_by *by, const char *name, struct err *err)
+{
+    return hub_change(by, err, "DELETE FROM hub_checkpoint WHERE tenant = $1 AND agent = $2", name);
 }
 
 static int acknowledge(const struct hub_by *by, const char *name, struct err *err)
 {
-    autoquery struct query *q = db_query(by->db, "UPDATE hub_agent SET revocation = '', tick = 0,"
-                                                 " stalled = 0 WHERE tenant = $1 AND name = $2");
-    autoquery struct query *old =
-        db_query(by->db, "DELETE FROM hub_checkpoint WHERE tenant = $1 AND agent = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    query_text(old, 1, by->tenant);
-    query_text(old, 2, name);
-    if (end_pending(by, name, "acknowledged", err) < 0 || query_run(q, err) < 0 ||
-        query_run(old, err) < 0)
+    if (end_pending(by, name, "acknowledged", err) < 0 ||
+        hub_change(by, err,
+                   "UPDATE hub_agent SET revocation = '', tick = 0, stalled = 0"
+                   " WHERE tenant = $1 AND name = $2",
+                   name) < 0 ||
+        hub_checkpoint_drop(by, name, err) < 0)
         return -1;
     return hub_tell(by, "agent_recovered", hub_agent_object(by, name), err, "name", name, NULL) < 0
                ? -1
@@ -202,23 +189,16 @@ int hub_revocation_ack(const struct hub_by *by, const char *name, const char *id
     struct hub_standing standing;
     const char *state = "pending";
 
-    if (known(by, name, &standing, err) < 0 || hub_acts(by, name, err) < 0)
+    if (hub_standing_known(by, name, &standing, err) < 0 || hub_acts(by, name, err) < 0)
         return -1;
-    if (id && id[0]) {
-        int rc = state_of(by, name, id, &state, err);
-
-        if (rc < 0)
-            return -1;
-        if (rc == 0)
-            return err_set(err, ERR_NOT_FOUND, "revocation not found");
-    }
+    if (id && id[0] && state_of(by, name, id, &state, err) < 0)
+        return -1;
     if (!standing.revoked || strcmp(state, "pending") != 0)
         return 0;
     return acknowledge(by, name, err);
 }
 
-int hub_revocations(const struct hub_by *by, int64_t limit,
-                    void (*fn)(void *ctx, const struct hub_revocation *one), void *ctx,
+int hub_revocations(const struct hub_by *by, int64_t limit, hub_item_fn *fn, void *ctx,
                     struct err *err)
 {
     autoquery struct query *q = db_query(
@@ -243,10 +223,8 @@ int hub_revocations(const struct hub_by *by, int64_t limit,
 static int next_sequence(const struct hub_by *by, const char *name, int64_t *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT sequence FROM hub_checkpoint WHERE tenant = $1 AND agent = $2");
+        hub_query(by, "SELECT sequence FROM hub_checkpoint WHERE tenant = $1 AND agent = $2", name);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
     if (hub_number(q, 0, out, err) < 0)
         return -1;
     ++*out;
@@ -263,9 +241,6 @@ static int put_checkpoint(const struct hub_by *by, const struct hub_checkpoint *
         " ON CONFLICT (tenant, agent) DO UPDATE SET id = excluded.id,"
         " sequence = excluded.sequence, task = excluded.task, state = excluded.state,"
         " rationale = excluded.rationale, metadata = excluded.metadata, at_ms = excluded.at_ms");
-    autoquery struct query *agent =
-        db_query(by->db, "UPDATE hub_agent SET task = $1, checkpoint_seq = checkpoint_seq + 1,"
-                         " tick = 0, stalled = 0 WHERE tenant = $2 AND name = $3");
 
     query_text(q, 1, by->tenant);
     query_text(q, 2, one->agent_name);
@@ -276,10 +251,12 @@ static int put_checkpoint(const struct hub_by *by, const struct hub_checkpoint *
     query_text(q, 7, one->rationale);
     query_text(q, 8, one->metadata ? hub_json_text(by, one->metadata) : "{}");
     query_i64(q, 9, one->timestamp);
-    query_text(agent, 1, one->task_id);
-    query_text(agent, 2, by->tenant);
-    query_text(agent, 3, one->agent_name);
-    return query_run(q, err) < 0 || query_run(agent, err) < 0 ? -1 : 0;
+    if (query_run(q, err) < 0)
+        return -1;
+    return hub_set(by,
+                   "UPDATE hub_agent SET task = $1, checkpoint_seq = checkpoint_seq + 1,"
+                   " tick = 0, stalled = 0 WHERE tenant = $2 AND name = $3",
+                   one->task_id, one->agent_name, err);
 }
 
 int hub_checkpoint_put(const struct hub_by *by, const char *name, struct hub_checkpoint *one,
@@ -289,8 +266,9 @@ int hub_checkpoint_put(const struct hub_by *by, const char *name, struct hub_che
     struct json_out json = json_to(&body);
 
     if (hub_name_check(name, "name", err) < 0 || hub_acts(by, name, err) < 0 ||
-        hub_metadata_check(one->metadata, err) < 0 || hub_text_check(by, one->state, err) < 0 ||
-        hub_text_check(by, one->rationale, err) < 0 ||
+        hub_metadata_check(one->metadata, err) < 0 ||
+        (one->task_id && hub_shown_check(one->task_id, "task_id", err) < 0) ||
+        hub_text_check(by, one->state, err) < 0 || hub_text_check(by, one->rationale, err) < 0 ||
         next_sequence(by, name, &one->sequence, err) < 0)
         return -1;
     one->id = hub_uuid(by);
@@ -314,16 +292,13 @@ int hub_checkpoint_get(const struct hub_by *by, const char *name, struct hub_che
                        struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT id, sequence, task, state, rationale, metadata, at_ms FROM"
-                         " hub_checkpoint WHERE tenant = $1 AND agent = $2");
+        hub_query(by,
+                  "SELECT id, sequence, task, state, rationale, metadata, at_ms FROM"
+                  " hub_checkpoint WHERE tenant = $1 AND agent = $2",
+                  name);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, name);
-    int rc = query_step(q, err);
-    if (rc < 0)
+    if (hub_row(q, "No checkpoint found", err) < 0)
         return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "No checkpoint found");
     *out = (struct hub_checkpoint){ .id = query_col_dup(q, 0, by->arena),
                                     .agent_name = name,
                                     .sequence = query_col_i64(q, 1),

@@ -12,16 +12,12 @@ bool hub_status_ok(const char *status)
 const char *hub_status_of(const struct hub_by *by, const char *text)
 {
     struct str prefix = STR("TaskStatus.");
-    char *low = arena_strdup(by->arena, text);
 
     if (hub_status_ok(text))
         return text;
     if (!str_starts(str_of(text), prefix))
         return NULL;
-    low += prefix.n;
-    for (char *p = low; *p; p++)
-        if (*p >= 'A' && *p <= 'Z')
-            *p |= 0x20;
+    const char *low = hub_lower(by, str_of(text + prefix.n));
     return hub_status_ok(low) ? low : NULL;
 }
 
@@ -84,15 +80,23 @@ int hub_task_find(const struct hub_by *by, const char *project, const char *id,
                   struct hub_task *out, struct err *err)
 {
     autoquery struct query *q =
-        db_query(by->db, "SELECT " COLUMNS " WHERE tenant = $1 AND id = $2");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, id);
+        hub_query(by, "SELECT " COLUMNS " WHERE tenant = $1 AND id = $2", id);
     int rc = query_step(q, err);
+
     if (rc <= 0)
         return rc;
     take_row(by, q, out);
     return !project || strcmp(project, out->project_id) == 0;
+}
+
+int hub_task_must(const struct hub_by *by, const char *project, const char *id,
+                  struct hub_task *out, struct err *err)
+{
+    int rc = hub_task_find(by, project, id, out, err);
+
+    if (rc < 0)
+        return -1;
+    return rc ? 0 : err_set(err, ERR_NOT_FOUND, "task not found");
 }
 
 static const char *or_empty(const char *text)
@@ -215,13 +219,8 @@ static int fill_reviews(const struct hub_by *by, struct hub_task *task, int64_t 
     query_text(q, 2, task->id);
     query_i64(q, 3, most ? task->round : 0);
     while ((rc = query_step(q, err)) > 0) {
-        if (count == cap) {
-            struct hub_review *more = arena_alloc(by->arena, 2 * cap * sizeof(*items));
-
-            memcpy(more, items, cap * sizeof(*items));
-            items = more;
-            cap *= 2;
-        }
+        if (count == cap)
+            items = hub_twice(by, items, sizeof(*items), &cap);
         items[count++] = (struct hub_review){ .reviewer = query_col_dup(q, 0, by->arena),
                                               .verdict = query_col_dup(q, 1, by->arena),
                                               .note = query_col_dup(q, 2, by->arena),
@@ -234,12 +233,12 @@ static int fill_reviews(const struct hub_by *by, struct hub_task *task, int64_t 
 
 int hub_task_fill(const struct hub_by *by, struct hub_task *task, int64_t most, struct err *err)
 {
-    autoquery struct query *q = db_query(
-        by->db, "SELECT id FROM hub_task WHERE tenant = $1 AND parent = $2 AND parent <> ''"
-                " ORDER BY seq");
+    autoquery struct query *q =
+        hub_query(by,
+                  "SELECT id FROM hub_task WHERE tenant = $1 AND parent = $2 AND parent <> ''"
+                  " ORDER BY seq",
+                  task->id);
 
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task->id);
     task->approvals_required = hub_approvals_required(task);
     if (hub_column(by, q, &task->subtasks, err) < 0 || fill_reviews(by, task, most, err) < 0)
         return -1;
@@ -270,8 +269,8 @@ static struct query *tasks_query(struct db *db, const struct hub_tasks_wish *wis
                         " AND $3 = '' AND $4 = '' AND $5 = '' ORDER BY priority, seq");
 }
 
-int hub_tasks(const struct hub_by *by, const struct hub_tasks_wish *wish,
-              void (*fn)(void *ctx, const struct hub_task *task), void *ctx, struct err *err)
+int hub_tasks(const struct hub_by *by, const struct hub_tasks_wish *wish, hub_item_fn *fn,
+              void *ctx, struct err *err)
 {
     autoquery struct query *q = tasks_query(by->db, wish);
     int rc;
@@ -301,24 +300,19 @@ int hub_tasks(const struct hub_by *by, const struct hub_tasks_wish *wish,
 int hub_task_get(const struct hub_by *by, const char *project, const char *id, struct hub_task *out,
                  struct err *err)
 {
-    int rc = hub_task_find(by, project, id, out, err);
-
-    if (rc < 0)
-        return -1;
-    if (rc == 0)
-        return err_set(err, ERR_NOT_FOUND, "task not found");
-    return hub_task_fill(by, out, 0, err);
+    return hub_task_must(by, project, id, out, err) < 0 ? -1 : hub_task_fill(by, out, 0, err);
 }
 
 struct ready {
     const char *const *tags; /* clean; NULL: of anybody */
     const struct hub_by *by;
-    void (*fn)(void *ctx, const struct hub_task *task);
+    hub_item_fn *fn;
     void *ctx;
 };
 
-static void pass_ready(void *ctx, const struct hub_task *task)
+static void pass_ready(void *ctx, const void *item)
 {
+    const struct hub_task *task = item;
     const struct ready *ready = ctx;
 
     if (strcmp(task->status, "backlog") != 0 && strcmp(task->status, "ready") != 0)
@@ -331,7 +325,7 @@ static void pass_ready(void *ctx, const struct hub_task *task)
 }
 
 int hub_ready(const struct hub_by *by, const char *project, const char *const *tags,
-              void (*fn)(void *ctx, const struct hub_task *task), void *ctx, struct err *err)
+              hub_item_fn *fn, void *ctx, struct err *err)
 {
     struct ready ready = {
         .tags = tags ? hub_tags_clean(by, tags) : NULL, .by = by, .fn = fn, .ctx = ctx
@@ -357,7 +351,7 @@ static int check_words(const struct hub_by *by, const struct hub_task_wish *wish
     for (const char **label = wish->labels; label && *label; label++)
         if (hub_name_check(*label, "labels", err) < 0)
             return -1;
-    return 0;
+    return hub_tags_check(wish->required_capabilities, "required_capabilities", err);
 }
 
 /* What an agent may not say for others. */
@@ -367,9 +361,9 @@ static int check_agent(const struct hub_by *by, const struct hub_task_wish *wish
 
     if (!by->agent)
         return hub_active(by, wish->created_by, err);
-    if (wish->created_by && wish->created_by[0] && strcmp(wish->created_by, by->agent) != 0)
-        return err_set(err, ERR_FORBIDDEN, "created_by: %s may not act as %s", by->agent,
-                       wish->created_by);
+    if (wish->created_by && wish->created_by[0] &&
+        hub_self(by, wish->created_by, "created_by", err) < 0)
+        return -1;
     if (hub_active(by, by->agent, err) < 0 || hub_standing(by, by->agent, &standing, err) < 0)
         return -1;
     if (!wish->assigned_to || !wish->assigned_to[0])

@@ -31,7 +31,7 @@ wrk.headers["Authorization"] = "Bearer {token}"
 wrk.headers["Content-Type"] = "application/json"
 local projects = {{ {projects} }}
 local made, first, n, wrong = {{}}, 1, 0, 0
-local function name(i) return "agent-{run}-" .. i % 1000 end
+local function name(i) return "agent-{run}-" .. i % 500 end
 function request()
     n = n + 1
     local step, who = n % 5, name(math.floor(n / 5))
@@ -145,7 +145,7 @@ def mix(bench, ours, peer, wrk):
         kept = Kept(server)
         run = next(runs)
         # Those whose heartbeats come before they do; wrk keeps its first request to itself.
-        prepare(kept, "mix", [f"agent-{run}-{i % 1000}" for i in range(-BEHIND - 20, 2)])
+        prepare(kept, "mix", [f"agent-{run}-{i % 500}" for i in range(-BEHIND - 20, 2)])
         projects = ", ".join(f'"{prepare(kept, "mix", [])}"' for _ in range(PROJECTS))
         script = bench.work / "mix.lua"
         script.write_text(MIX.format(port=server.port, token=server.token, projects=projects, run=run, behind=BEHIND))

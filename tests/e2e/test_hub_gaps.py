@@ -1,8 +1,11 @@
 """What the original only promised: at least one test for each of the gaps that its description lists (numbers as
-there; 1 is test_hub_identity.py, 17 is test_hub_sdk.py, and 8 and 12 have test_hub_model.py beside)."""
+there; 1 is test_hub_identity.py, 17 is test_hub_sdk.py, 8 and 12 have test_hub_model.py beside, 15 the tests of
+sandboxes and egress, 16 those of the dashboard). The last test says that none is left out."""
 import hashlib
 import json
 import os
+import pathlib
+import re
 import sqlite3
 import threading
 import time
@@ -67,22 +70,21 @@ BLOCKED = [
     "http:\\\\evil.com", "http:evil.com/x", "https:////evil.com", "http://user@127.0.0.1/",
     "http://127.0.0.1@evil.com/",
     "http://localhost:80@evil.com", "http://10.0.0.1/x", "http://192.168.1.5", "http://172.29.0.1", "http://127.0.0.2",
-    "http://0.0.0.0", "http://2130706433.", "http://0x8.8.8.8", "http://134744072/", "http://0x08080808/",
-    "http://010.8.8.8/", "http://8.8.2056/", "http://xn--e1afmkfd.com", "http://127.0.0.1/?u=http://evil.com",
-    "http://evil。com", "http://ⓔⓥⓘⓛ.com", "ht\ttp://evil.com", "http://ev\nil.com", "x(https://evil.com)",
-    "http://[::ffff:8.8.8.8]/", "http://evil.com.", "http://localhost.", "<a href='https://evil.com'>",
+    "http://0.0.0.0", "http://2130706433.", "http://2130706433/", "http://0x7f.1/", "http://0x8.8.8.8",
+    "http://134744072/", "http://0x08080808/", "http://010.8.8.8/", "http://8.8.2056/",
+    "http://xn--e1afmkfd.com", "http://127.0.0.1/?u=http://evil.com",
+    "http://evil。com", "http://ⓔⓥⓘⓛ.com", "ht\ttp://evil.com", "http\n://evil.com", "http://\r\nevil.com",
+    "x(https://evil.com)", "http://[::ffff:8.8.8.8]/", "http://evil.com.", "<a href='https://evil.com'>",
 ]
 ALLOWED = [
     "evil.com", "www.evil.com", "http://172.28.0.10:8080/ping", "http://127.0.0.1/", "http://localhost:1/",
     "http://hub:8080/ping", "http://[::1]:8080/", "http is a protocol", "https", "http: it was said", "",
-    "a ratio of 3:1//2", "http://2130706433/", "http://0x7f.1/", "http://LOCALHOST/",
+    "a ratio of 3:1//2", "http://LOCALHOST/", "http://localhost.",
+    "http://hub:8080\nevil.com is the next line, and no part of it",  # a host ends with its line, as people read it
 ]
-# Read differently by readers of the standard: not decided here.
-UNDECIDED = {"http://2130706433.", "http://2130706433/", "http://0x7f.1/", "ht\ttp://evil.com", "http://ev\nil.com",
-             "http://localhost.", "http: it was said"}
 
 
-@pytest.mark.parametrize("text", [t for t in BLOCKED if t not in UNDECIDED])
+@pytest.mark.parametrize("text", BLOCKED)
 def test_blocked(hub, text):
     one, two = hub.agent(), hub.agent()
     hub.refused(400, "external URL detected", "POST", "/messages/send",
@@ -90,10 +92,11 @@ def test_blocked(hub, text):
     assert hub.inbox(two) == []
 
 
-@pytest.mark.parametrize("text", [t for t in ALLOWED if t not in UNDECIDED])
+@pytest.mark.parametrize("text", ALLOWED)
 def test_allowed(hub, text):
     one, two = hub.agent(), hub.agent()
     hub.send(one, two, f"look: {text} there")
+    assert hub.inbox(two)[0]["content"] == f"look: {text} there"
 
 
 def test_files_are_not_looked_into_unless_that_is_asked_for(hub):
@@ -699,28 +702,139 @@ def test_replay_and_filters(hub):
         assert [e["event"] for e in events.seen] == ["task_created", "task_created", "task_claimed"]
 
 
+def test_a_client_that_is_too_slow_is_told_and_let_go(fresh_hub):
+    """It does not read; meanwhile what it has not read is no longer kept (moved here by hand, it takes days)."""
+    hub = fresh_hub
+    with hub.server.sse("/events", token=None) as stream:
+        for _ in range(1200):
+            assert hub.server.post("/api/v1/notes", {"text": "x" * 16000}).status == 201
+        head = hub.server.get("/api/v1/events?since=1").json()["head"]
+        db = sqlite3.connect(hub.server.state / "data" / "atoll.db", timeout=30)
+        with db:
+            db.execute("UPDATE tenant SET event_floor = ? WHERE id = 'default'", (head,))
+            db.execute("DELETE FROM event WHERE tenant = 'default' AND seq < ?", (head,))
+        db.close()
+        got = []
+        with pytest.raises((EOFError, OSError)):
+            while True:
+                got.append(stream.next(10 * harness.SLOW))
+                assert got[-1], "the stream of a client that missed events stays open"
+    assert got[-1]["event"] == "reset" and "no longer kept" in got[-1]["data"]
+    assert [int(e["id"]) for e in got[:-1]] == list(range(int(got[0]["id"]), int(got[0]["id"]) + len(got) - 1))
+
+
 # ---- 14: audit ----
 
 def test_changes_and_refusals_are_audited(fresh_hub):
+    """Each once as it should be and once as it is refused; who did it, and what about."""
     hub = fresh_hub
-    one, two = hub.agent(), hub.agent()
-    project = hub.project(one)
-    task = hub.task(project, created_by=one)
-    hub.claim(project, task, one), hub.move(project, task, "in_progress", agent=one)
-    hub.refused(400, "", "PATCH", f"/projects/{project}/tasks/{task}", {"status": "backlog", "agent": one})
-    hub.ok("POST", f"/projects/{project}/tasks/{task}/reviewers/{two}")
-    hub.ok("POST", f"/projects/{project}/tasks/{task}/unassign")
-    hub.ok("PATCH", f"/projects/{project}/wip", {"status": "in_review", "limit": 1})
-    hub.ok("POST", "/autonomy/set-mode", {"mode": "fully_autonomous"})
-    hub.ack(hub.send(one, two)["id"])
-    hub.refused(400, "", "POST", "/messages/send", {"from": one, "to": two, "content": "http://evil.com"})
-    hub.ok("DELETE", f"/projects/{project}")
-    found = hub.ok("GET", "/audit/log?limit=40")
-    good = {e["action"] for e in found if e["outcome"] in ("ok", "success", "done")}
-    bad = {e["action"] for e in found if e["outcome"] not in ("ok", "success", "done")}
-    assert {"create_project", "create_task", "claim_task", "transition_task", "add_reviewer", "unassign_task",
-            "set_wip", "global_autonomy", "ack_message", "send_message", "delete_project"} <= good, found
-    assert {"transition_task", "send_message"} <= bad, found
+    one, two, careful = hub.agent(), hub.agent(), hub.agent(autonomy_mode="advisory")
+    project, other = hub.project(one), hub.project(one)
+    tasks = [hub.task(project, created_by=one) for _ in range(3)]
+    task = f"/projects/{project}/tasks/{tasks[0]}"
+    channel, message = unique("channel"), hub.send(one, two)["id"]
+    revoked = hub.ok("POST", f"/agents/{two}/revoke", {})["revocation_id"]
+    asked = [claim(hub, project, t, careful).json()["proposal_id"] for t in tasks[1:]]
+    hub.upload(project, "old", b"x", uploader=one)
+    lease = hub.ok("POST", f"/projects/{project}/leases", {"agent": one, "paths": ["a"]}, 201)["id"]
+    nowhere = f"/projects/{NOBODY}/tasks/{NOBODY}"
+    good = [  # action, whose, method, path, body
+        ("register", one, "POST", "/agents/register", {"name": one}),
+        ("set_autonomy", one, "POST", f"/agents/{one}/autonomy", {"mode": "fully_autonomous"}),
+        ("set_capabilities", one, "POST", f"/agents/{one}/capabilities", {"tags": ["x"]}),
+        ("checkpoint", one, "POST", f"/agents/{one}/checkpoint", {"state": "s"}),
+        ("revocation_acknowledged", two, "POST", f"/agents/{two}/revocation/ack", {"revocation_id": revoked}),
+        ("send_message", one, "POST", "/messages/send", {"from": one, "to": two}),
+        ("ack_message", None, "POST", f"/messages/{message}/ack", None),
+        ("join_channel", one, "POST", f"/channels/{channel}/join", {"agent": one}),
+        ("send_channel", one, "POST", f"/channels/{channel}/send", {"from": one, "content": "x"}),
+        ("leave_channel", one, "POST", f"/channels/{channel}/leave", {"agent": one}),
+        ("create_project", one, "POST", "/projects", {"name": "p", "creator": one}),
+        ("join_project", two, "POST", f"/projects/{project}/join", {"agent": two}),
+        ("set_wip", "human", "PATCH", f"/projects/{project}/wip", {"status": "in_review", "limit": 4}),
+        ("global_autonomy", "human", "POST", "/autonomy/set-mode", {"agent_type": "none of them"}),
+        ("create_task", one, "POST", f"/projects/{project}/tasks", {"title": "t", "created_by": one}),
+        ("claim_task", one, "POST", f"{task}/claim", {"agent": one}),
+        ("transition_task", one, "PATCH", task, {"status": "in_progress", "agent": one}),
+        ("add_reviewer", "human", "POST", f"{task}/reviewers/{two}", None),
+        ("transition_task", one, "PATCH", task, {"status": "in_review", "agent": one}),
+        ("request_changes", two, "POST", f"{task}/request-changes", {"reviewer": two}),
+        ("transition_task", one, "PATCH", task, {"status": "in_review", "agent": one}),
+        ("approve_task", two, "POST", f"{task}/approve", {"reviewer": two}),
+        ("comment_task", two, "POST", f"{task}/comments", {"author": two, "text": "x"}),
+        ("unassign_task", "human", "POST", f"{task}/unassign", None),
+        ("assign_task", "human", "POST", f"{task}/assign", {"agent": two}),
+        ("decide_proposal", "human", "POST", f"/proposals/{asked[0]}/approve", {}),
+        ("decide_proposal", "human", "POST", f"/proposals/{asked[1]}/reject", {}),
+        ("take_lease", one, "POST", f"/projects/{project}/leases", {"agent": one, "paths": ["b"]}),
+        ("renew_lease", None, "POST", f"/projects/{project}/leases/{lease}/renew", {}),
+        ("release_lease", None, "DELETE", f"/projects/{project}/leases/{lease}", None),
+        ("delete_file", "human", "DELETE", f"/projects/{project}/files/old", None),
+        ("delete_project", None, "DELETE", f"/projects/{other}", None),
+        ("pause_agent", "human", "POST", f"/agents/{one}/pause", {}),
+        ("resume_agent", "human", "POST", f"/agents/{one}/resume", None),
+        ("revoke_agent", "human", "POST", f"/agents/{one}/revoke", {}),
+        ("unregister", two, "DELETE", f"/agents/{two}", None),
+    ]
+    bad = [  # action, status, method, path, body
+        ("register", 400, "POST", "/agents/register", {"name": ""}),
+        ("set_autonomy", 404, "POST", f"/agents/{NOBODY}/autonomy", {}),
+        ("set_capabilities", 404, "POST", f"/agents/{NOBODY}/capabilities", {}),
+        ("checkpoint", 400, "POST", f"/agents/{one}/checkpoint", {"state": 7}),
+        ("revocation_acknowledged", 404, "POST", f"/agents/{one}/revocation/ack", {"revocation_id": NOBODY}),
+        ("send_message", 400, "POST", "/messages/send", {"from": careful, "to": two, "content": "http://evil.com"}),
+        ("ack_message", 404, "POST", f"/messages/{NOBODY}/ack", None),
+        ("join_channel", 404, "POST", f"/channels/{channel}/join", {"agent": NOBODY}),
+        ("send_channel", 404, "POST", f"/channels/{NOBODY}/send", {"from": careful, "content": "x"}),
+        ("leave_channel", 404, "POST", f"/channels/{NOBODY}/leave", {"agent": careful}),
+        ("create_project", 400, "POST", "/projects", {"name": "p"}),
+        ("join_project", 404, "POST", f"/projects/{NOBODY}/join", {"agent": one}),
+        ("set_wip", 400, "PATCH", f"/projects/{project}/wip", {"status": "x", "limit": 1}),
+        ("global_autonomy", 400, "POST", "/autonomy/set-mode", {"mode": "x"}),
+        ("create_task", 404, "POST", f"/projects/{NOBODY}/tasks", {"title": "t"}),
+        ("claim_task", 400, "POST", f"{nowhere}/claim", {"agent": careful}),
+        ("transition_task", 404, "PATCH", nowhere, {"status": "ready"}),
+        ("add_reviewer", 404, "POST", f"{nowhere}/reviewers/{one}", None),
+        ("request_changes", 404, "POST", f"{nowhere}/request-changes", {}),
+        ("approve_task", 404, "POST", f"{nowhere}/approve", {}),
+        ("comment_task", 404, "POST", f"{nowhere}/comments", {"text": "x"}),
+        ("unassign_task", 400, "POST", f"{nowhere}/unassign", None),
+        ("assign_task", 400, "POST", f"{nowhere}/assign", {"agent": one}),
+        ("decide_proposal", 409, "POST", f"/proposals/{asked[0]}/reject", {}),
+        ("take_lease", 409, "POST", f"/projects/{project}/leases", {"agent": careful, "paths": ["b"]}),
+        ("renew_lease", 404, "POST", f"/projects/{project}/leases/{lease}/renew", {}),
+        ("release_lease", 404, "DELETE", f"/projects/{project}/leases/{lease}", None),
+        ("delete_file", 404, "DELETE", f"/projects/{project}/files/old", None),
+        ("delete_project", 404, "DELETE", f"/projects/{NOBODY}", None),
+        ("pause_agent", 404, "POST", f"/agents/{NOBODY}/pause", {}),
+        ("resume_agent", 404, "POST", f"/agents/{NOBODY}/resume", None),
+        ("revoke_agent", 404, "POST", f"/agents/{NOBODY}/revoke", {}),
+        ("unregister", 404, "DELETE", f"/agents/{NOBODY}", None),
+    ]
+
+    def last():
+        return hub.ok("GET", "/audit/log?limit=1")[0]
+    for action, agent, method, path, body in good[:-2]:
+        hub.ok(method, path, body)
+        row = last()
+        assert (row["action"], row["outcome"]) == (action, "ok"), (row, method, path)
+        assert agent is None or row["agent"] == agent, (row, method, path)
+    assert hub.upload(project, "f", b"x", uploader=one).status == 200
+    assert (last()["action"], last()["agent"], last()["details"]["filename"]) == ("upload_file", one, "f")
+    assert hub.upload(project, "../f", b"x", uploader=one).status == 400
+    assert last()["action"] == "upload_file" and last()["outcome"] != "ok"
+    for action, status, method, path, body in bad:
+        assert hub.call(method, path, body).status == status, (action, path)
+        row = last()
+        assert row["action"] == action and row["outcome"] != "ok", (row, method, path)
+    for action, agent, method, path, body in good[-2:]:
+        hub.ok(method, path, body)
+        assert (last()["action"], last()["agent"], last()["outcome"]) == (action, agent, "ok")
+    assert {g[0] for g in good} == {b[0] for b in bad}
+    routes = hub.server.get("/api/openapi.json").json()["paths"]
+    changes = {operation["operationId"].removeprefix("hub.") for of in routes.values()
+               for method, operation in of.items() if method != "get" and operation["operationId"].startswith("hub.")}
+    assert changes - {g[0] for g in good} == {"ping", "heartbeat", "upload_file"}
     verdict = hub.server.get("/api/v1/audit/verify").json()
     assert verdict["ok"] is True, verdict
 
@@ -887,7 +1001,6 @@ def test_a_repeated_request_is_done_once(hub):
     """Whose answer was lost: with the same Idempotency-Key it is the same message, and the same task."""
     one, two = hub.agent(), hub.agent()
     project = hub.project(one)
-    kind, body = multipart("f", b"x")
     for path, json_body in (("/messages/send", {"from": one, "to": two, "content": "x"}),
                             (f"/projects/{project}/tasks", {"title": "t"}),
                             (f"/agents/{one}/checkpoint", {"state": "s"})):
@@ -895,3 +1008,27 @@ def test_a_repeated_request_is_done_once(hub):
         first, second = (hub.call("POST", path, json_body, headers=headers) for _ in range(2))
         assert first.status in (200, 201) and first.json()["id"] == second.json()["id"], (path, first, second)
     assert len(hub.inbox(two)) == 1 and len(hub.ok("GET", f"/projects/{project}/tasks")) == 1
+
+
+def test_a_repeated_upload_is_one_version(hub):
+    """The clients repeat one whose answer was lost."""
+    one = hub.agent()
+    project = hub.project(one)
+    kind, body = multipart("f", b"x", uploader=one)
+    headers = {"Idempotency-Key": unique("key"), "Content-Type": kind}
+    first, second = (hub.call("POST", f"/projects/{project}/files", body=body, headers=headers) for _ in range(2))
+    assert first.status == second.status == 200 and first.json() == second.json(), (first, second)
+    assert [v["version"] for v in hub.ok("GET", f"/projects/{project}/versions/f")] == [1]
+    other = hub.call("POST", f"/projects/{project}/files", body=body.replace(b"x", b"y"), headers=headers)
+    assert other.status == 422, other
+    assert hub.upload(project, "f", b"x", uploader=one).json()["version"] == 2  # without a key it is another one
+
+
+def test_every_gap_has_its_tests():
+    here = pathlib.Path(__file__)
+    parts = re.split(r"^# ---- ", here.read_text(), flags=re.M)
+    told = {int(part.partition(":")[0]) for part in parts if re.match(r"\d+:", part) and "\ndef test_" in part}
+    for number, file in ((1, "test_hub_identity.py"), (17, "test_hub_sdk.py")):
+        if "def test_" in (here.parent / file).read_text():
+            told.add(number)
+    assert told == set(range(1, 18))

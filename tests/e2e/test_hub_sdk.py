@@ -230,6 +230,7 @@ def test_tasks(agent):
 # ---- the inbox and the loop: 77, 78 and more ----
 
 def test_process_inbox(agent):
+    """Behaviour 77: in order, each acknowledged, and how many there were."""
     one, two = agent(), agent()
     for text in ("1", "2", "3"):
         one.send_message(two.agent_name, text)
@@ -242,6 +243,7 @@ def test_process_inbox(agent):
 
 
 def test_the_loop_registers_handles_and_acknowledges(agent):
+    """Behaviour 78: and it sends heartbeats."""
     one, two = agent(), agent(register=False)
     got = []
     with looping(two, lambda m: got.append(m["content"])):
