@@ -26,6 +26,7 @@
 #define REPLACED_MS 30000
 #define HEARTBEAT_MIN_S 1
 #define HEARTBEAT_MAX_S 3600
+#define SHUTDOWN_MAX_S 3600
 
 void client_say(struct client *client, const V1(AgentMessage) * message)
 {
@@ -326,6 +327,20 @@ static void leave(struct client *client, int status)
     }
 }
 
+static void on_shutdown(struct timer *timer)
+{
+    leave(container_of(timer, struct client, shutdown), 0);
+}
+
+/* What runs has the grace to end, and to tell how; what goes on then has its keeper. */
+static void hear_shutdown(struct client *client, const V1(ShutdownSignal) * said)
+{
+    int64_t grace = MIN(MAX(said->grace_period_seconds, 0), SHUTDOWN_MAX_S);
+
+    log_info("the server asks us to end", kv_str("reason", said->reason), kv_int("seconds", grace));
+    timer_set(client->loop, &client->shutdown, grace * 1000);
+}
+
 static void hear(struct client *client, const V1(ManagementMessage) * said)
 {
     struct command *command;
@@ -341,8 +356,7 @@ static void hear(struct client *client, const V1(ManagementMessage) * said)
         hear_config(client, said->config);
         break;
     case AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__PAYLOAD_SHUTDOWN:
-        log_info("the server asks us to end", kv_str("reason", said->shutdown->reason));
-        leave(client, 0);
+        hear_shutdown(client, said->shutdown);
         break;
     case AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__PAYLOAD_STDIN:
         command = commands_find(client, said->stdin->command_id);
@@ -538,7 +552,8 @@ int agent_run(const struct agent_options *options, struct err *err)
                              .heartbeat_ms = options->heartbeat_ms,
                              .retry = { .fn = on_retry },
                              .heartbeat = { .fn = on_heartbeat },
-                             .grace = { .fn = on_grace } };
+                             .grace = { .fn = on_grace },
+                             .shutdown = { .fn = on_shutdown } };
     int rc = -1;
 
     list_init(&client.commands);

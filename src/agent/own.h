@@ -19,7 +19,7 @@ struct client {
     struct dial *dial; /* NULL: not connected */
     bool registered, over, reporting;
     char secret[256], given[256]; /* the one in use, and the other that there may be */
-    struct timer retry, heartbeat, grace;
+    struct timer retry, heartbeat, grace, shutdown;
     int64_t retry_ms, heartbeat_ms;
     int root, cmds; /* directories */
     struct list commands;

@@ -114,13 +114,7 @@ static int change(struct call *call, const struct vm_change *wish, struct err *e
 
 static int agent_start(struct call *call, struct err *err)
 {
-    return change(call,
-                  &(struct vm_change){ .state = "running",
-                                       .already = "VM is already running",
-                                       .event = "vm.started",
-                                       .reason = "manual",
-                                       .fn = box_start },
-                  err);
+    return change(call, &vm_starting, err);
 }
 
 static int agent_stop(struct call *call, struct err *err)
@@ -137,31 +131,17 @@ static int agent_stop(struct call *call, struct err *err)
 
 static int agent_destroy(struct call *call, struct err *err)
 {
-    return change(call,
-                  &(struct vm_change){ .state = "stopped",
-                                       .message = "VM destroyed",
-                                       .already = "VM destroyed",
-                                       .event = "vm.stopped",
-                                       .reason = "destroyed",
-                                       .fn = box_stop },
-                  err);
+    return change(call, &vm_destroying, err);
 }
 
 static int agent_delete(struct call *call, struct err *err)
 {
     const char *force = call_query(call, "force"); /* here it is so unless it is said not to be */
-    bool keeps;
+    struct vm_change wish;
 
-    if (vm_keeps_disk(call, &keeps, err) < 0)
+    if (vm_deleting(call, !force || strcmp(force, "false") != 0, &wish, err) < 0)
         return -1;
-    return change(call,
-                  &(struct vm_change){ .deletes = true,
-                                       .keeps = keeps,
-                                       .force = !force || strcmp(force, "false") != 0,
-                                       .event = "vm.undefined",
-                                       .reason = "api",
-                                       .fn = box_delete },
-                  err);
+    return change(call, &wish, err);
 }
 
 /* ---- another secret ---- */

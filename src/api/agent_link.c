@@ -231,11 +231,12 @@ static int exec_wish(struct call *call, const Agentic__Sandbox__V1__ExecRequest 
         arena_alloc(&call->arena, (request->n_env + 1) * sizeof(struct field_pair));
 
     if (!request->command[0])
-        return err_field(err, "command", "is needed");
+        return err_field(err, "command", "command is needed");
     if (request->n_args > LINK_ARGS_MAX)
-        return err_field(err, "args", "more than %d", LINK_ARGS_MAX);
+        return err_field(err, "args", "more than %d args", LINK_ARGS_MAX);
     if (request->timeout_seconds < 0 || request->timeout_seconds > LINK_TIMEOUT_MAX_S)
-        return err_field(err, "timeout_seconds", "0 to %d", LINK_TIMEOUT_MAX_S);
+        return err_field(err, "timeout_seconds", "timeout_seconds must be 0 to %d",
+                         LINK_TIMEOUT_MAX_S);
     for (size_t i = 0; i < request->n_args; i++)
         args[i] = request->args[i];
     for (size_t i = 0; i < request->n_env; i++)

@@ -21,7 +21,8 @@ struct peer {
     struct attach attach;
     struct box_exec *exec; /* until it has joined; found anew then */
     char session[ID_SIZE], instance[ID_SIZE];
-    int64_t from; /* replay_from; -1: none */
+    int64_t from;         /* replay_from; -1: none */
+    uint64_t members_due; /* 0, or the number of the frame after which they are told, and one */
     bool binary, in;
     struct str id; /* of the envelope that is being answered; no bytes: it had none */
 };
@@ -80,6 +81,27 @@ static void say_error(struct peer *peer, const char *code, const char *message, 
     (void)send_answer(peer, &json);
 }
 
+/* Who is there, unless frames before it are still to be sent: numbers only grow. */
+static bool send_members(struct peer *peer, uint64_t next)
+{
+    autobuf struct buf text = { 0 };
+
+    if (!peer->members_due || peer->members_due > next)
+        return true;
+    struct json_out json = envelope(&text, "membership_changed", peer->members_due - 1);
+    peer->members_due = 0;
+    json_key(&json, "members");
+    json_open(&json, '[');
+    for (struct attach *at = NULL; (at = term_attached(peer->attach.term, at));) {
+        json_open(&json, '{');
+        json_kv_text(&json, "client_id", at->id);
+        json_kv_text(&json, "role", attach_role_name(at->role));
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    return send_envelope(peer, &json);
+}
+
 static bool on_frame(struct attach *attach, const struct term_frame *frame, struct str data)
 {
     struct peer *peer = peer_of(attach);
@@ -94,7 +116,7 @@ static bool on_frame(struct attach *attach, const struct term_frame *frame, stru
         return socket_bytes(&peer->socket, buf_view(&text));
     }
     if (frame->kind == TERM_NOTE)
-        return true;
+        return send_members(peer, frame->number + 1);
     bool output = frame->kind == TERM_OUTPUT;
     struct json_out json = envelope(&text, output ? "output" : "resize", frame->number);
     if (output) {
@@ -117,7 +139,7 @@ static void on_gap(struct attach *attach, uint64_t to)
     (void)to;
     term_range(attach->term, &begin, &end);
     json_kv_text(&json, "code", "replay.out_of_range");
-    json_kv_text(&json, "message", "what comes next is no longer kept; a keyframe follows");
+    json_kv_text(&json, "message", "what comes next is not kept here; a keyframe follows");
     json_kv_int(&json, "status", 410);
     json_kv_int(&json, "oldest", (int64_t)begin);
     (void)send_envelope(peer, &json);
@@ -137,7 +159,8 @@ static bool on_keyframe(struct attach *attach, struct str data)
     json_kv_int(&json, "cols", cols);
     json_kv_int(&json, "rows", rows);
     json_kv_str(&json, "data", buf_view(&base64));
-    return send_answer(peer, &json);
+    bool more = send_answer(peer, &json);
+    return send_members(peer, attach->frame) && more;
 }
 
 static void on_role(struct attach *attach, enum attach_why why)
@@ -155,19 +178,9 @@ static void on_role(struct attach *attach, enum attach_why why)
 static void on_members(struct attach *attach, uint64_t number)
 {
     struct peer *peer = peer_of(attach);
-    autobuf struct buf text = { 0 };
-    struct json_out json = envelope(&text, "membership_changed", number);
 
-    json_key(&json, "members");
-    json_open(&json, '[');
-    for (struct attach *at = NULL; (at = term_attached(attach->term, at));) {
-        json_open(&json, '{');
-        json_kv_text(&json, "client_id", at->id);
-        json_kv_text(&json, "role", attach_role_name(at->role));
-        json_close(&json, '}');
-    }
-    json_close(&json, ']');
-    (void)send_envelope(peer, &json);
+    peer->members_due = number + 1;
+    (void)send_members(peer, attach->frame + 1);
 }
 
 static void on_ended(struct attach *attach)
@@ -218,20 +231,40 @@ static void refuse(struct peer *peer, const struct err *err)
         say_error(peer, "internal.error", err->msg, err_info(err->code)->http);
 }
 
+static int check_role(struct str role, struct err *err)
+{
+    if (!role.p || str_is(role, "observer") || str_is(role, "controller"))
+        return 0;
+    return err_set(err, ERR_INVALID, "role is observer or controller");
+}
+
+/* Has the peer seen more than there is? hello told the number that comes next. */
+static bool is_beyond(const struct peer *peer)
+{
+    uint64_t begin, end;
+
+    term_range(box_exec_term(peer->exec), &begin, &end);
+    return peer->from >= 0 && (uint64_t)peer->from > end;
+}
+
 static int do_join(struct peer *peer, const struct json *payload, struct err *err)
 {
+    const struct json *size = json_get(payload, "terminal_size");
     struct attach_wish wish = { .from = ATTACH_SCREEN };
     struct str role = json_text(payload, "role");
     enum attach_why why;
 
     if (peer->in)
         return err_set(err, ERR_INVALID, "joined already");
+    if (check_role(role, err) < 0)
+        return -1;
     if (terminal_by_id(peer->socket.api, peer->socket.who.tenant, peer->session, &peer->exec, err) <
         0)
         return -1;
     if (may_type(&peer->socket.who) && !str_is(role, "observer"))
         wish.role = ATTACH_CONTROLLER; /* the first gets it; the others watch */
-    if (peer->from >= 0) {
+    bool beyond = is_beyond(peer);
+    if (peer->from >= 0 && !beyond) {
         wish.from = ATTACH_FRAME;
         wish.place = (uint64_t)peer->from + 1;
     }
@@ -241,15 +274,24 @@ static int do_join(struct peer *peer, const struct json *payload, struct err *er
     peer->in = true;
     on_role(&peer->attach, why);
     peer->id = STR_NONE; /* that was the answer */
+    if (beyond)
+        on_gap(&peer->attach, 0);
     attach_go(&peer->attach);
-    int64_t rows = json_num(payload, "rows", 0), cols = json_num(payload, "cols", 0);
+    size = size ? size : payload;
+    int64_t rows = json_num(size, "rows", 0), cols = json_num(size, "cols", 0);
     if (peer->attach.role == ATTACH_CONTROLLER && rows && cols)
         return attach_resize(&peer->attach, rows, cols, err);
     return 0;
 }
 
+static int do_resize(struct peer *peer, const struct json *size, struct err *err)
+{
+    return attach_resize(&peer->attach, json_num(size, "rows", 0), json_num(size, "cols", 0), err);
+}
+
 static int do_input(struct peer *peer, const struct json *payload, struct err *err)
 {
+    const struct json *size = json_get(payload, "terminal_size");
     autobuf struct buf data = { 0 };
     struct str text = json_text(payload, "data");
 
@@ -257,13 +299,9 @@ static int do_input(struct peer *peer, const struct json *payload, struct err *e
         return err_set(err, ERR_FORBIDDEN, "only the controller may type");
     if (!text.p || !base64_get(&data, text))
         return err_set(err, ERR_INVALID, "data is not base64");
+    if (size && do_resize(peer, size, err) < 0)
+        return -1;
     return attach_input(&peer->attach, buf_view(&data), err);
-}
-
-static int do_resize(struct peer *peer, const struct json *payload, struct err *err)
-{
-    return attach_resize(&peer->attach, json_num(payload, "rows", 0), json_num(payload, "cols", 0),
-                         err);
 }
 
 static int do_keyframe(struct peer *peer, const struct json *payload, struct err *err)
@@ -275,6 +313,8 @@ static int do_keyframe(struct peer *peer, const struct json *payload, struct err
 
 static int do_role(struct peer *peer, const struct json *payload, struct err *err)
 {
+    if (check_role(json_text(payload, "role"), err) < 0)
+        return -1;
     if (str_is(json_text(payload, "role"), "observer")) {
         attach_release(&peer->attach);
         return 0;

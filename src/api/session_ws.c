@@ -58,7 +58,9 @@ struct join {
     struct list node;
     struct hub *hub;
     char session[ID_SIZE];
-    bool announced; /* role and members come after what is replayed */
+    /* What is told when the frames before it are: 0, or its number and one. */
+    uint64_t role_due, members_due;
+    enum attach_why why; /* of the role */
 };
 
 static struct join *join_of(struct attach *attach)
@@ -78,18 +80,40 @@ static bool send_text(struct join *join, struct buf *text)
     return socket_text(&join->hub->socket, text);
 }
 
+static bool send_role(struct join *join)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json = session_frame_open(&text, "session_frame", join->session,
+                                              join->role_due - 1, clock_wall_ms(), "role_assigned");
+
+    json_kv_text(&json, "role", attach_role_name(join->attach.role));
+    json_kv_text(&json, "reason", attach_why_name(join->why));
+    json_close(&json, '}');
+    join->role_due = 0;
+    return send_text(join, &text);
+}
+
+static bool send_members(struct join *join);
+
+/* All that is due before frame `next`: numbers only grow, also for who has much to read first. */
+static bool send_due(struct join *join, uint64_t next)
+{
+    bool more = true;
+
+    if (join->role_due && join->role_due <= next)
+        more = send_role(join);
+    if (join->members_due && join->members_due <= next)
+        more = send_members(join);
+    return more;
+}
+
 static void tell_role(struct attach *attach, enum attach_why why)
 {
     struct join *join = join_of(attach);
-    autobuf struct buf text = { 0 };
-    struct json_out json =
-        session_frame_open(&text, "session_frame", join->session, term_note(attach->term),
-                           clock_wall_ms(), "role_assigned");
 
-    json_kv_text(&json, "role", attach_role_name(attach->role));
-    json_kv_text(&json, "reason", attach_why_name(why));
-    json_close(&json, '}');
-    (void)send_text(join, &text);
+    join->role_due = term_note(attach->term) + 1;
+    join->why = why;
+    (void)send_due(join, attach->frame + 1);
 }
 
 static bool tell_frame(struct attach *attach, const struct term_frame *frame, struct str data)
@@ -97,8 +121,9 @@ static bool tell_frame(struct attach *attach, const struct term_frame *frame, st
     struct join *join = join_of(attach);
     autobuf struct buf text = { 0 };
 
-    return !session_frame_put(&text, "session_frame", join->session, frame, data) ||
-           send_text(join, &text);
+    if (!session_frame_put(&text, "session_frame", join->session, frame, data))
+        return send_due(join, frame->number + 1);
+    return send_text(join, &text);
 }
 
 static void tell_gap(struct attach *attach, uint64_t to)
@@ -113,7 +138,8 @@ static bool tell_keyframe(struct attach *attach, struct str data)
 
     session_keyframe_put(&text, "session_frame", join->session,
                          attach->frame ? attach->frame - 1 : 0, data);
-    return send_text(join, &text);
+    bool more = send_text(join, &text);
+    return send_due(join, attach->frame) && more;
 }
 
 static int by_id(const void *a, const void *b)
@@ -138,17 +164,26 @@ static void put_clients(struct json_out *json, const char *key, struct box_term 
     json_close(json, ']');
 }
 
+static bool send_members(struct join *join)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json =
+        session_frame_open(&text, "session_frame", join->session, join->members_due - 1,
+                           clock_wall_ms(), "membership_changed");
+
+    put_clients(&json, "controllers", join->attach.term, ATTACH_CONTROLLER);
+    put_clients(&json, "observers", join->attach.term, ATTACH_OBSERVER);
+    json_close(&json, '}');
+    join->members_due = 0;
+    return send_text(join, &text);
+}
+
 static void tell_members(struct attach *attach, uint64_t number)
 {
     struct join *join = join_of(attach);
-    autobuf struct buf text = { 0 };
-    struct json_out json = session_frame_open(&text, "session_frame", join->session, number,
-                                              clock_wall_ms(), "membership_changed");
 
-    put_clients(&json, "controllers", attach->term, ATTACH_CONTROLLER);
-    put_clients(&json, "observers", attach->term, ATTACH_OBSERVER);
-    json_close(&json, '}');
-    (void)send_text(join, &text);
+    join->members_due = number + 1;
+    (void)send_due(join, attach->frame + 1);
 }
 
 static void tell_ended(struct attach *attach)
@@ -331,29 +366,42 @@ bool hub_controls(struct hub *hub, const char *session)
 
 /* ---- dispatch ---- */
 
-static const struct {
+/* What messages are made of. Fields of others are theirs, and null is none. */
+static const struct message_field {
+    const char *name;
+    enum json_type type;
+} fields[] = {
+    { "agent_id", JSON_STRING },     { "session_id", JSON_STRING },  { "command_id", JSON_STRING },
+    { "session_name", JSON_STRING }, { "command", JSON_STRING },     { "data", JSON_STRING },
+    { "session_type", JSON_STRING }, { "working_dir", JSON_STRING }, { "role", JSON_STRING },
+    { "args", JSON_ARRAY },          { "cols", JSON_INT },           { "rows", JSON_INT },
+    { "replay_from", JSON_INT },     { "timestamp", JSON_INT },      { "take", JSON_BOOL },
+};
+
+static const struct kind {
     const char *type;
     int (*fn)(struct hub *hub, const struct json *json, struct err *err);
+    const char *needs[4];
 } kinds[] = {
-    { "subscribe", hub_subscribe },
-    { "unsubscribe", hub_unsubscribe },
-    { "start_shell", hub_start_shell },
-    { "send_input", hub_send_input },
-    { "pty_resize", hub_pty_resize },
-    { "list_sessions", hub_list_sessions },
-    { "kill_session", hub_kill_session },
-    { "attach_session", hub_attach_session },
-    { "join_session", do_join },
-    { "leave_session", do_leave },
-    { "session_input", do_session_input },
-    { "session_resize", do_session_resize },
-    { "session_take", do_take },
-    { "session_release", do_release },
-    { "ping", hub_ping },
-    { "list_agents", hub_list_agents },
-    { "send_command", hub_send_command },
-    { "create_session", hub_create_session },
-    { "detach_session", hub_detach_session },
+    { "subscribe", hub_subscribe, { "agent_id" } },
+    { "unsubscribe", hub_unsubscribe, { "agent_id" } },
+    { "start_shell", hub_start_shell, { "agent_id" } },
+    { "send_input", hub_send_input, { "agent_id", "command_id", "data" } },
+    { "pty_resize", hub_pty_resize, { "agent_id", "command_id", "cols", "rows" } },
+    { "list_sessions", hub_list_sessions, { "agent_id" } },
+    { "kill_session", hub_kill_session, { "agent_id", "session_name" } },
+    { "attach_session", hub_attach_session, { "agent_id", "session_name" } },
+    { "join_session", do_join, { "session_id" } },
+    { "leave_session", do_leave, { "session_id" } },
+    { "session_input", do_session_input, { "session_id", "data" } },
+    { "session_resize", do_session_resize, { "session_id" } },
+    { "session_take", do_take, { "session_id" } },
+    { "session_release", do_release, { "session_id" } },
+    { "ping", hub_ping, { NULL } },
+    { "list_agents", hub_list_agents, { NULL } },
+    { "send_command", hub_send_command, { "agent_id", "command" } },
+    { "create_session", hub_create_session, { "agent_id", "session_name" } },
+    { "detach_session", hub_detach_session, { "agent_id", "session_name" } },
 };
 
 const char *hub_text(struct hub *hub, const struct json *json, const char *key)
@@ -361,6 +409,35 @@ const char *hub_text(struct hub *hub, const struct json *json, const char *key)
     struct str text = json_text(json, key);
 
     return text.p ? arena_memdup0(&hub->arena, text.p, text.n) : "";
+}
+
+static int check_field(const struct json *json, const struct message_field *field, struct err *err)
+{
+    const struct json *value = json_get(json, field->name);
+
+    if (!value || value->type == JSON_NULL)
+        return 0;
+    if (value->type != field->type)
+        return err_set(err, ERR_INVALID, "%s must be of type %s", field->name,
+                       json_type_name(field->type));
+    if (field->type == JSON_ARRAY)
+        json_each(item, value) if (item->type != JSON_STRING) return err_set(
+            err, ERR_INVALID, "%s must hold strings", field->name);
+    return 0;
+}
+
+static int check_message(const struct kind *kind, const struct json *json, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        if (check_field(json, &fields[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(kind->needs) && kind->needs[i]; i++) {
+        const struct json *value = json_get(json, kind->needs[i]);
+
+        if (!value || value->type == JSON_NULL)
+            return err_set(err, ERR_INVALID, "%s is missing", kind->needs[i]);
+    }
+    return 0;
 }
 
 static int take_message(struct hub *hub, struct str data, struct err *err)
@@ -372,7 +449,8 @@ static int take_message(struct hub *hub, struct str data, struct err *err)
     struct str type = json_text(json, "type");
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (str_is(type, kinds[i].type))
-            return kinds[i].fn(hub, json, err);
+            return check_message(&kinds[i], json, err) < 0 ? err_wrap(err, "Invalid message")
+                                                           : kinds[i].fn(hub, json, err);
     return err_set(err, ERR_INVALID, "Invalid message: unknown type \"%.*s\"", STR_FMT(type));
 }
 

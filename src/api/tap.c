@@ -25,7 +25,7 @@ struct tap {
     struct link_command *linked;
     char agent[64], command[64];
     uint64_t at[INIT_STREAMS];
-    bool waiting;
+    bool waiting, own; /* own: begun or asked for here, so no subscription is needed */
 };
 
 struct subscription {
@@ -62,10 +62,10 @@ static size_t whole_text(const char *data, size_t len, bool last)
     for (size_t back = 1; !last && back <= MIN(len, (size_t)3); back++) {
         unsigned char c = (unsigned char)data[len - back];
 
-        if (c < 0x80)
+        if (c < 0x80 || c > 0xf4) /* the latter begins nothing */
             break;
         if (c >= 0xc0)
-            return back < (c >= 0xf0 ? 4u : c >= 0xe0 ? 3u : 2u) && len > back ? len - back : len;
+            return back < (c >= 0xf0 ? 4u : c >= 0xe0 ? 3u : 2u) ? len - back : len;
     }
     return len;
 }
@@ -169,12 +169,20 @@ static void link_gone(struct link_reader *reader, const struct err *why)
     tap_free(container_of(reader, struct tap, link_reader));
 }
 
-static struct tap *tap_new(struct hub *hub, const char *agent, const char *command)
+/* NULL: it is told already. */
+static struct tap *tap_new(struct hub *hub, const char *agent, const char *command, bool own)
 {
-    list_each (pos, &hub->taps)
-        if (strcmp(list_entry(pos, struct tap, node)->command, command) == 0)
-            return NULL;
-    struct tap *tap = xnew(struct tap);
+    struct tap *tap;
+
+    list_each (pos, &hub->taps) {
+        tap = list_entry(pos, struct tap, node);
+        if (strcmp(tap->command, command) != 0)
+            continue;
+        tap->own |= own;
+        return NULL;
+    }
+    tap = xnew(struct tap);
+    tap->own = own;
     tap->hub = hub;
     snprintf(tap->agent, sizeof(tap->agent), "%s", agent);
     snprintf(tap->command, sizeof(tap->command), "%s", command);
@@ -182,64 +190,76 @@ static struct tap *tap_new(struct hub *hub, const char *agent, const char *comma
     return tap;
 }
 
-void tap_exec(struct hub *hub, struct box_exec *exec, const char *agent, bool from_now)
+enum { TAP_OWN = 1, TAP_FROM_NOW = 2 };
+
+static void follow_exec(struct hub *hub, struct box_exec *exec, const char *agent, unsigned how)
 {
     struct exec_view view;
     uint64_t begin, end;
 
     box_exec_view(exec, &view);
-    struct tap *tap = tap_new(hub, agent, view.id);
+    struct tap *tap = tap_new(hub, agent, view.id, how & TAP_OWN);
     if (!tap)
         return;
     tap->exec = exec;
     tap->reader = (struct box_reader){ .more = tap_more, .gone = tap_gone };
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
         box_exec_range(exec, s, &begin, &end);
-        tap->at[s] = from_now ? end : begin;
+        tap->at[s] = how & TAP_FROM_NOW ? end : begin;
     }
     box_exec_follow(exec, &tap->reader);
     (void)tap_pump(tap);
 }
 
-void tap_command(struct hub *hub, struct link_command *command, bool from_now)
+static void follow_command(struct hub *hub, struct link_command *command, unsigned how)
 {
     struct command_view view;
     uint64_t begin, end;
 
     command_view(command, &view);
-    struct tap *tap = tap_new(hub, view.agent_id, view.command_id);
+    struct tap *tap = tap_new(hub, view.agent_id, view.command_id, how & TAP_OWN);
     if (!tap)
         return;
     tap->linked = command;
     tap->link_reader = (struct link_reader){ .more = link_more, .gone = link_gone };
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
         command_range(command, s, &begin, &end);
-        tap->at[s] = from_now ? end : begin;
+        tap->at[s] = how & TAP_FROM_NOW ? end : begin;
     }
     command_follow(command, &tap->link_reader);
     (void)tap_pump(tap);
 }
 
+void tap_exec(struct hub *hub, struct box_exec *exec, const char *agent)
+{
+    follow_exec(hub, exec, agent, TAP_OWN);
+}
+
+void tap_command(struct hub *hub, struct link_command *command)
+{
+    follow_command(hub, command, TAP_OWN);
+}
+
 /* ---- subscriptions ---- */
 
-static void look_at(struct hub *hub, struct box *box, bool from_now)
+static void look_at(struct hub *hub, struct box *box, unsigned how)
 {
     struct sandbox_view agent;
 
     box_view(box, &agent);
     for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));)
         if (!box_exec_ended(exec))
-            tap_exec(hub, exec, agent_name(&agent), from_now);
+            follow_exec(hub, exec, agent_name(&agent), how);
 }
 
-static void look_at_linked(struct hub *hub, struct linked *agent, bool from_now)
+static void look_at_linked(struct hub *hub, struct linked *agent, unsigned how)
 {
     for (struct link_command *command = NULL; (command = linked_next(agent, command));)
         if (!command_ended(command))
-            tap_command(hub, command, from_now);
+            follow_command(hub, command, how);
 }
 
-static void look_all(struct hub *hub, bool from_now)
+static void look_all(struct hub *hub, unsigned how)
 {
     struct links *links = hub->socket.api->links;
     struct boxes *boxes = hub->socket.api->boxes;
@@ -253,13 +273,13 @@ static void look_all(struct hub *hub, bool from_now)
         bool all = strcmp(sub->agent, "*") == 0;
 
         if (sub->sandbox[0] && boxes_find(boxes, tenant, sub->sandbox, &box, &ignored) == 0)
-            look_at(hub, box, from_now);
+            look_at(hub, box, how);
         else if (!all && links_find(links, tenant, sub->agent, &linked, &ignored) == 0)
-            look_at_linked(hub, linked, from_now);
+            look_at_linked(hub, linked, how);
         for (box = NULL; all && (box = boxes_next(boxes, tenant, box));)
-            look_at(hub, box, from_now);
+            look_at(hub, box, how);
         for (linked = NULL; all && (linked = links_next(links, tenant, linked));)
-            look_at_linked(hub, linked, from_now);
+            look_at_linked(hub, linked, how);
     }
 }
 
@@ -279,7 +299,7 @@ static void look(struct timer *timer)
 {
     struct hub *hub = container_of(timer, struct hub, look);
 
-    look_all(hub, false);
+    look_all(hub, 0);
     pulse_beat(hub);
     if (!list_empty(&hub->subscriptions))
         timer_set(hub->socket.api->loop, timer, LOOK_MS);
@@ -295,7 +315,7 @@ static void subscribe(struct hub *hub, const char *agent, const char *sandbox, b
     snprintf(sub->sandbox, sizeof(sub->sandbox), "%s", sandbox);
     list_append(&hub->subscriptions, &sub->node);
     if (from_now)
-        look_all(hub, true);
+        look_all(hub, TAP_FROM_NOW);
     if (!timer_is_set(&hub->look))
         timer_set(hub->socket.api->loop, &hub->look, LOOK_MS);
 }
@@ -325,15 +345,39 @@ int hub_subscribe(struct hub *hub, const struct json *json, struct err *err)
     return 0;
 }
 
+/* Is it of this agent, whichever of its two names was said? `sandbox` "": a linked one's. */
+static bool tap_of(const struct tap *tap, const char *agent, const char *sandbox)
+{
+    struct exec_view view = { .sandbox = "" };
+
+    if (tap->exec)
+        box_exec_view(tap->exec, &view);
+    return strcmp(tap->agent, agent) == 0 || (sandbox[0] && strcmp(view.sandbox, sandbox) == 0);
+}
+
+/* Another subscription may have it as well. */
+static bool tap_subscribed(const struct tap *tap)
+{
+    struct exec_view view = { .sandbox = NULL };
+
+    if (tap->exec)
+        box_exec_view(tap->exec, &view);
+    return hub_subscribed(tap->hub, tap->agent, view.sandbox);
+}
+
 int hub_unsubscribe(struct hub *hub, const struct json *json, struct err *err)
 {
-    const char *agent = hub_text(hub, json, "agent_id");
+    const char *agent = hub_text(hub, json, "agent_id"), *tenant = hub->socket.who.tenant;
+    bool all = strcmp(agent, "*") == 0;
+    struct sandbox_view view = { .id = "" };
+    struct box *box;
 
-    (void)err;
+    if (!all && boxes_find(hub->socket.api->boxes, tenant, agent, &box, err) == 0)
+        box_view(box, &view);
     list_each_safe (pos, &hub->subscriptions) {
         struct subscription *sub = list_entry(pos, struct subscription, node);
 
-        if (strcmp(sub->agent, agent) != 0)
+        if (strcmp(sub->agent, agent) != 0 && (!view.id[0] || strcmp(sub->sandbox, view.id) != 0))
             continue;
         list_remove(&sub->node);
         free(sub);
@@ -341,7 +385,7 @@ int hub_unsubscribe(struct hub *hub, const struct json *json, struct err *err)
     list_each_safe (pos, &hub->taps) {
         struct tap *tap = list_entry(pos, struct tap, node);
 
-        if (strcmp(agent, "*") == 0 || strcmp(tap->agent, agent) == 0)
+        if ((all ? !tap->own : tap_of(tap, agent, view.id)) && !tap_subscribed(tap))
             tap_free(tap);
     }
     answer_agent(hub, "unsubscribed", agent);

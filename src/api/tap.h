@@ -4,10 +4,9 @@
 #include "api/session_ws.h"
 #include "link/links.h"
 
-/* Its output from its beginning, or only what comes, until its end; nothing if it is told already.
- */
-void tap_exec(struct hub *hub, struct box_exec *exec, const char *agent, bool from_now);
-void tap_command(struct hub *hub, struct link_command *command, bool from_now);
+/* The output of what was begun or asked for here, from its beginning to its end, once. */
+void tap_exec(struct hub *hub, struct box_exec *exec, const char *agent);
+void tap_command(struct hub *hub, struct link_command *command);
 
 /* tap_run.c: a sandbox, by the name of an agent; and what is the same for linked agents. */
 must_use int tap_box(struct hub *hub, const char *name, struct box **out, struct err *err);

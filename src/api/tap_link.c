@@ -101,7 +101,7 @@ static void say_started(struct hub *hub, const struct link_start *start,
                              .id = view.command_id,
                              .name = name_of(&view),
                              .command = start->command });
-    tap_command(hub, command, false);
+    tap_command(hub, command);
 }
 
 static void start_done(struct link_op *op, const struct err *err)
@@ -290,7 +290,7 @@ int link_attach_session(struct hub *hub, struct linked *agent, const struct json
                         (unsigned)MIN(cols, (int64_t)SCREEN_COLS_MAX), err) < 0))
         return -1;
     tap_answer(hub, "session_attached", json, view.command_id);
-    tap_command(hub, command, false);
+    tap_command(hub, command);
     return 0;
 }
 

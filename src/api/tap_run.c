@@ -126,7 +126,7 @@ static void start_done(struct box_op *op, const struct err *err)
     } else if (hub) {
         box_exec_view(op->exec, &view);
         say_started(hub, start, &view);
-        tap_exec(hub, op->exec, start->agent, false);
+        tap_exec(hub, op->exec, start->agent);
     }
     start_free(start);
 }
@@ -161,7 +161,7 @@ static bool reuse(struct hub *hub, struct box *box, struct start *start, const c
         return false;
     box_exec_view(exec, &view);
     say_started(hub, start, &view);
-    tap_exec(hub, exec, start->agent, false);
+    tap_exec(hub, exec, start->agent);
     start_free(start);
     return true;
 }
@@ -412,7 +412,7 @@ int hub_attach_session(struct hub *hub, const struct json *json, struct err *err
             return -1;
     }
     tap_answer(hub, "session_attached", json, view.id);
-    tap_exec(hub, exec, hub_text(hub, json, "agent_id"), false);
+    tap_exec(hub, exec, hub_text(hub, json, "agent_id"));
     return 0;
 }
 

@@ -111,14 +111,9 @@ int call_terminal(struct call *call, struct box_exec **out, struct err *err)
 
 /* ---- changes ---- */
 
-struct pending {
-    struct box_op op;
-    struct call *call;
-};
-
 static void prepare(struct box_op *op)
 {
-    struct call *call = container_of(op, struct pending, op)->call;
+    struct call *call = call_of(op);
     struct terminal_view view;
 
     view_of(op->exec, &view);
@@ -127,27 +122,12 @@ static void prepare(struct box_op *op)
     call_exec_audit(call, op->exec);
 }
 
-static int record(struct box_op *op, struct db *db, struct err *err)
-{
-    return call_record(container_of(op, struct pending, op)->call, db, err);
-}
-
-static void done(struct box_op *op, const struct err *err)
-{
-    call_finish(container_of(op, struct pending, op)->call, err);
-}
-
 static struct box_op *op_new(struct call *call)
 {
-    struct pending *pending = arena_new(&call->arena, struct pending);
+    struct box_op *op = call_op(call);
 
-    pending->call = call;
-    pending->op = (struct box_op){ .tenant = call->who.tenant,
-                                   .by = call->who.id,
-                                   .prepare = prepare,
-                                   .record = record,
-                                   .done = done };
-    return &pending->op;
+    op->prepare = prepare; /* answered with the terminal instead */
+    return op;
 }
 
 void shell_unless_said(struct exec_spec *spec)

@@ -445,7 +445,8 @@ static int keep_files(struct changing *changing, struct box *box, const char *id
                         &changing->op, err);
 }
 
-int vm_keeps_disk(struct call *call, bool *keeps, struct err *err)
+/* delete_disk of the query: *keeps when it is false; without it the disk goes. */
+static int keeps_disk(struct call *call, bool *keeps, struct err *err)
 {
     const char *said = call_query(call, "delete_disk");
 
@@ -505,15 +506,29 @@ static int change(struct call *call, const struct vm_change *wish, struct err *e
     return find(call, &box, err) < 0 ? -1 : vm_change(call, box, wish, err);
 }
 
-static int vm_start(struct call *call, struct err *err)
-{
-    return change(call,
-                  &(struct vm_change){ .state = "running",
+const struct vm_change vm_starting = { .state = "running",
                                        .already = "VM is already running",
                                        .event = "vm.started",
                                        .reason = "manual",
-                                       .fn = box_start },
-                  err);
+                                       .fn = box_start };
+const struct vm_change vm_destroying = { .state = "stopped",
+                                         .message = "VM destroyed",
+                                         .already = "VM destroyed",
+                                         .event = "vm.stopped",
+                                         .reason = "destroyed",
+                                         .fn = box_stop };
+
+int vm_deleting(struct call *call, bool force, struct vm_change *out, struct err *err)
+{
+    *out = (struct vm_change){
+        .deletes = true, .force = force, .event = "vm.undefined", .reason = "api", .fn = box_delete
+    };
+    return keeps_disk(call, &out->keeps, err);
+}
+
+static int vm_start(struct call *call, struct err *err)
+{
+    return change(call, &vm_starting, err);
 }
 
 static int vm_stop(struct call *call, struct err *err)
@@ -538,30 +553,16 @@ static int vm_stop(struct call *call, struct err *err)
 
 static int vm_destroy(struct call *call, struct err *err)
 {
-    return change(call,
-                  &(struct vm_change){ .state = "stopped",
-                                       .message = "VM destroyed",
-                                       .already = "VM destroyed",
-                                       .event = "vm.stopped",
-                                       .reason = "destroyed",
-                                       .fn = box_stop },
-                  err);
+    return change(call, &vm_destroying, err);
 }
 
 static int vm_delete(struct call *call, struct err *err)
 {
-    bool keeps;
+    struct vm_change wish;
 
-    if (vm_keeps_disk(call, &keeps, err) < 0)
+    if (vm_deleting(call, is_true(call, "force"), &wish, err) < 0)
         return -1;
-    return change(call,
-                  &(struct vm_change){ .deletes = true,
-                                       .keeps = keeps,
-                                       .force = is_true(call, "force"),
-                                       .event = "vm.undefined",
-                                       .reason = "api",
-                                       .fn = box_delete },
-                  err);
+    return change(call, &wish, err);
 }
 
 #define VM_ROUTE(name_, method_, path_, on_, roles_, fn_, ...)                                     \

@@ -16,12 +16,13 @@ struct vm_change {
     int (*fn)(struct box *box, struct box_op *op, struct err *err);
 };
 
+/* Those that say the same of a VM and of an agent. */
+extern const struct vm_change vm_starting, vm_destroying;
+must_use int vm_deleting(struct call *call, bool force, struct vm_change *out, struct err *err);
+
 /* What agentic calls a sandbox, and the state in its words. */
 const char *vm_name(const struct sandbox_view *view);
 const char *vm_state(const struct sandbox_view *view);
-
-/* delete_disk of the query: *keeps when it is false; without it the disk goes. */
-must_use int vm_keeps_disk(struct call *call, bool *keeps, struct err *err);
 
 /* For ON_LATER: does it, and answers as agentic does. */
 must_use int vm_change(struct call *call, struct box *box, const struct vm_change *wish,

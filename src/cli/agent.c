@@ -87,10 +87,39 @@ static int check_id(const char *id, struct err *err)
     return 0;
 }
 
+/* A time, or as agentic has it a number of seconds. */
+static int read_heartbeat(struct cli *cli, int64_t *out, struct err *err)
+{
+    const char *flag = cli_text(cli, "heartbeat");
+    const char *text = flag ? flag : getenv("HEARTBEAT_INTERVAL");
+    uint64_t seconds = HEARTBEAT_S;
+
+    if (flag && !str_to_u64(str_of(flag), &seconds))
+        return cli_ms(cli, "heartbeat", 0, out, err);
+    if (text && (!str_to_u64(str_of(text), &seconds) || seconds < 1 || seconds > 3600))
+        return err_set(err, ERR_INVALID, "%s must be 1 to 3600 seconds",
+                       flag ? "--heartbeat" : "HEARTBEAT_INTERVAL");
+    *out = (int64_t)seconds * 1000;
+    return 0;
+}
+
+/* As agentic's client is told to: "debug", or "info,other=debug", of which the first word counts.
+ */
+static void set_up_log(const struct cli *cli)
+{
+    const char *format = getenv("LOG_FORMAT"), *level = getenv("RUST_LOG");
+    enum log_level least = LOG_INFO;
+
+    for (enum log_level at = LOG_DEBUG; level && at <= LOG_ERROR; at++)
+        if (str_starts(str_of(level), str_of(log_level_name(at))))
+            least = at;
+    log_setup(least, cli->json || (format && strcmp(format, "json") == 0) ? LOG_JSON : LOG_TEXT,
+              "agent");
+}
+
 static int client_run(struct cli *cli, struct err *err)
 {
     struct agent_options options = { 0 };
-    int64_t heartbeat;
 
     if (read_env_file(cli, err) < 0)
         return -1;
@@ -111,17 +140,12 @@ static int client_run(struct cli *cli, struct err *err)
     options.setup_dir = pick(cli, NULL, "AGENT_SETUP_DIR", "/var/run");
     options.ca_file = pick(cli, "ca", "ATOLL_CA", NULL);
     if (check_id(options.id, err) < 0 || parse_server(cli, server, &options.target, err) < 0 ||
-        cli_ms(cli, "heartbeat", 0, &heartbeat, err) < 0 ||
+        read_heartbeat(cli, &options.heartbeat_ms, err) < 0 ||
         cli_ms(cli, "retry", 1000, &options.retry_ms, err) < 0)
         return -1;
-    const char *seconds = getenv("HEARTBEAT_INTERVAL");
-    uint64_t number = HEARTBEAT_S;
-    if (seconds && (!str_to_u64(str_of(seconds), &number) || number < 1 || number > 3600))
-        return err_set(err, ERR_INVALID, "HEARTBEAT_INTERVAL must be 1 to 3600 seconds");
-    options.heartbeat_ms = heartbeat ? heartbeat : (int64_t)number * 1000;
     options.retry_ms = MAX(options.retry_ms, (int64_t)10);
     options.dir = cli_text(cli, "dir") ? cli_text(cli, "dir") : default_dir(cli, options.id);
-    log_setup(LOG_INFO, cli->json ? LOG_JSON : LOG_TEXT, "agent");
+    set_up_log(cli);
     return agent_run(&options, err);
 }
 
@@ -129,7 +153,7 @@ static const struct cli_flag client_flags[] = {
     { "server", "ADDRESS", "HOST:PORT, a URL, or unix:/PATH (MANAGEMENT_SERVER)" },
     { "agent-id", "NAME", "Who we are (AGENT_ID, or the host's name)" },
     { "secret", "SECRET", "Better given as AGENT_SECRET, where others cannot see it" },
-    { "heartbeat", "TIME", "Until the server says otherwise (HEARTBEAT_INTERVAL, 30s)" },
+    { "heartbeat", "TIME", "Until the server says otherwise (HEARTBEAT_INTERVAL in seconds, 30s)" },
     { "retry", "TIME", "First pause before connecting again; doubles up to a minute (1s)" },
     { "env-file", "FILE", "KEY=VALUE lines for what is not in the environment (" ENV_FILE ")" },
     { "dir", "DIR", "Where commands and their output are kept until the server has them" },
@@ -145,6 +169,7 @@ const struct command cmd_agent_client = {
         "being lost or sent twice. SIGHUP connects anew; SIGTERM leaves, and commands go on.\n\n"
         "The secret is made by POST /api/v1/secrets with the agent's id, and shown once. A secret "
         "that the server gives later (rotation) is kept in the directory.\n\n"
+        "LOG_FORMAT=json and RUST_LOG (debug, info, warn, error) are about what it logs.\n\n"
         "Example:\n  AGENT_SECRET=… atoll agent-client --server 10.0.0.1:8080 --agent-id agent-01",
     .flags = client_flags,
     .run = client_run,

@@ -31,9 +31,23 @@ static const struct {
     char letter;
     const char *flag;
 } letters[] = {
-    { 'd', "detach" }, { 'e', "env" },    { 'f', "follow" }, { 'i', "interactive" },
-    { 'l', "label" },  { 'm', "memory" }, { 'o', "output" }, { 'r', "recursive" },
-    { 't', "tty" },    { 'u', "user" },   { 'v', "volume" }, { 'w', "cwd" },
+    { 'd', "detach" },
+    { 'e', "env" },
+    { 'f', "follow" },
+    { 'i', "interactive" },
+    { 'l', "label" },
+    { 'm', "memory" },
+    { 'o', "output" },
+    { 'r', "recursive" },
+    { 't', "tty" },
+    { 'u', "user" },
+    { 'v', "volume" },
+    { 'w', "cwd" },
+    /* of agentic's client */
+    { 'H', "heartbeat" },
+    { 'i', "agent-id" },
+    { 's', "server" },
+    { 'S', "secret" },
 };
 
 char flag_letter(const struct cli_flag *flag)

@@ -210,6 +210,11 @@ static const struct cli_flag force_flags[] = {
     { "force", NULL, "Even if it runs" },
     { 0 },
 };
+static const struct cli_flag vm_stop_flags[] = {
+    { "force", NULL, "At once, without asking commands to end" },
+    { "grace", "TIME", "How long commands have to end, such as 5s (15s)" },
+    { 0 },
+};
 static const struct cli_flag grace_flags[] = {
     { "grace", "SECONDS", "How long the old secret holds at most (300)" },
     { 0 },
@@ -243,8 +248,9 @@ VIEW(cmd_vm_show, "vm show", "NAME", "Show a sandbox as a virtual machine, and i
      .lines = "name,state,uuid,vcpus,memory_mb,uptime_seconds,sandbox_id,agent");
 VIEW(cmd_vm_start, "vm start", "NAME", "Let a stopped one run.", .method = "POST",
      .path = "/api/v1/vms/{}/start", .member = "vm", .lines = "name,state");
-VIEW(cmd_vm_stop, "vm stop", "NAME", "Stop one; its disk stays.", .method = "POST",
-     .path = "/api/v1/vms/{}/stop", .member = "vm", .lines = "name,state");
+VIEW_FLAGS(cmd_vm_stop, "vm stop", "NAME", vm_stop_flags, "Stop one; its disk stays.",
+           .method = "POST", .path = "/api/v1/vms/{}/stop",
+           .query = "force=?--force,timeout=~--grace", .member = "vm", .lines = "name,state");
 VIEW(cmd_vm_destroy, "vm destroy", "NAME", "Stop one at once; its disk stays.", .method = "POST",
      .path = "/api/v1/vms/{}/destroy", .member = "vm", .lines = "name,state");
 VIEW_FLAGS(cmd_vm_rm, "vm rm", "NAME", force_flags, "Remove one, with its disk.",

@@ -19,6 +19,7 @@ LIMITS = {"storage": "memory", "memory": 256 << 20, "pids": 64, "disk": 64 << 20
           "cpu_percent": 200, "nofile": 1024}
 TRUE = {"argv": ["/bin/true"]}
 ADOPTED = 100
+SETTLED = 0.5  # seconds: a server without work has moved its log by then, which the disk would share with the next one
 
 
 class Kept:
@@ -118,12 +119,14 @@ def api(bench):
             got["cold"] += own["cold"]
             got["exec"] += own["exec"]
             got["unready"] += wholes(bench, servers["unready"], kept["unready"], each)
+            time.sleep(SETTLED)
             before = commits(servers["rest"])
             got["rest"] += wholes(bench, servers["rest"], kept["rest"], each)
             between = commits(servers["rest"])
             got["rest_exec"] += run_trues(bench, servers["rest"], kept["rest"], held, each)
             per_round += (between - before) / (each + 3) / bench.rounds
             per_exec += (commits(servers["rest"]) - between) / (each + 3) / bench.rounds
+            time.sleep(SETTLED)
             got["sync"].append(sync_ms(bench, "rest") * 1000)
         kept["rest"].ask("DELETE", f"{BOXES}/{held}")
     finally:
@@ -139,6 +142,8 @@ def api(bench):
     bench.row(f"  {per_round:.1f} {synced}", per_round * middle["sync"], None, None, "", True, "ms")
     tail = p99(got["rest"]) / 1000 / middle["rest"]
     bench.row("  p99 vs its own median", p99(got["rest"]) / 1000, middle["rest"], tail, "<= 3 x", tail <= 3, "ms")
+    own = p99(got["cold"]) / 1000 / middle["cold"]
+    bench.row("  the same in-process", p99(got["cold"]) / 1000, middle["cold"], own, "", True, "ms")
     ratio = middle["rest_exec"] / middle["exec"]
     bench.row("exec over a kept connection vs in-process exec", middle["rest_exec"], middle["exec"], ratio, "<= 1.2 x",
               ratio <= 1.2, "ms")

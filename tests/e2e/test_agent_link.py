@@ -4,9 +4,11 @@ import json
 import os
 import random
 import re
+import subprocess
 import threading
 import time
 import uuid
+from concurrent import futures
 
 import grpc
 import harness
@@ -288,6 +290,64 @@ def test_a_second_client_does_not_share_a_directory(server, client):
     assert "another agent-client uses" in client.log()
 
 
+class Elsewhere(grpc.GenericRpcHandler):
+    """A server of agentic's: says what the test wants to one agent, and keeps what it hears."""
+
+    def __init__(self, *says):
+        self.says, self.heard, self.metadata = says, [], {}
+        self.server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[self])
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+
+    def service(self, details):
+        assert details.method == SERVICE + "Connect"
+        return grpc.stream_stream_rpc_method_handler(self.connect, M["AgentMessage"].FromString,
+                                                     lambda m: m.SerializeToString())
+
+    def connect(self, messages, context):
+        self.metadata = dict(context.invocation_metadata())
+        self.heard.append(next(messages))
+        for one in self.says:
+            yield M["ManagementMessage"](**one)
+        for message in messages:
+            self.heard.append(message)
+
+    def kinds(self):
+        return [m.WhichOneof("payload") for m in self.heard]
+
+
+def test_the_client_with_a_server_of_agentics(agent_id, tmp_path):
+    """Its letters, its variables, a heartbeat in seconds, and a shutdown that leaves the grace."""
+    there = Elsewhere({"registration_ack": M["RegistrationAck"](accepted=True)},
+                      {"shutdown": M["ShutdownSignal"](reason="maintenance", grace_period_seconds=3)})
+    env = {**os.environ, "LOG_FORMAT": "json", "RUST_LOG": "info,other=debug"}
+    client = subprocess.Popen([harness.BIN, "agent-client", "-s", f"127.0.0.1:{there.port}", "-i", agent_id,
+                               "-S", "s" * 64, "-H", "1", "--dir", str(tmp_path / "dir")], env=env,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        harness.wait_until(lambda: "registration" in there.kinds(), 20, "the agent")
+        begun = time.monotonic()
+        log = client.communicate(timeout=60 * harness.SLOW)[1]
+        assert client.returncode == 0 and time.monotonic() - begun >= 2.5, log
+        assert there.metadata["x-agent-id"] == agent_id and there.metadata["x-agent-secret"] == "s" * 64
+        beats = [m.heartbeat.status for m in there.heard if m.WhichOneof("payload") == "heartbeat"]
+        assert len(beats) >= 3 and beats[-1] == 5 and beats[0] != 5, beats  # every second, and in the end that it goes
+        assert "maintenance" in [json.loads(line) for line in log.splitlines()][-1].values(), log
+    finally:
+        client.kill()
+        there.server.stop(None)
+    for wrong, why in ((["-H", "0"], "1 to 3600"), (["--heartbeat", "soon"], "not a time")):
+        done = subprocess.run([harness.BIN, "agent-client", "-S", "x", *wrong], capture_output=True, text=True)
+        assert done.returncode != 0 and why in done.stderr, done
+    quiet = subprocess.Popen([harness.BIN, "agent-client", "-s", "127.0.0.1:1", "-S", "x", "--dir",
+                              str(tmp_path / "two")],
+                             env={**os.environ, "RUST_LOG": "error"}, stderr=subprocess.PIPE)
+    with pytest.raises(subprocess.TimeoutExpired):
+        quiet.communicate(timeout=1)
+    quiet.terminate()
+    assert quiet.communicate()[1] == b"", "that it is not connected is a warning"
+
+
 def test_a_new_secret_comes_over_the_link(server, client, agent_id):
     old = client.env["AGENT_SECRET"]
     reply = server.post(f"{AGENTS}/{agent_id}/rotate-secret?grace_seconds=60")
@@ -491,9 +551,10 @@ def test_what_agentics_socket_refuses_of_it(server, client, agent_id):
     viewer = server.new_token("viewer")["token"]
     cid = server.post(f"{AGENTS}/{agent_id}/commands", {"command": "sleep", "args": ["60"], "session_name": "s"}).json()
     ids = {"agent_id": agent_id, "command_id": cid["command_id"], "session_name": "s"}
+    whole = {**ids, "command": "true", "data": "x", "cols": 80, "rows": 24}
     with Hub(server, "/ws", token=viewer) as ws:
         for kind in ("send_command", "start_shell", "create_session", "kill_session", "send_input", "pty_resize"):
-            ws.send({"type": kind, **ids})
+            ws.send({"type": kind, **whole})
             assert "may watch" in json_error(ws), kind
         ws.ask("attach_session", "session_attached", **ids)
     with Hub(server, "/ws") as ws:
@@ -504,7 +565,7 @@ def test_what_agentics_socket_refuses_of_it(server, client, agent_id):
                 ({"type": "create_session", **ids, "session_name": "n" * 64, "session_type": "headless"}, "63 bytes"),
                 ({"type": "create_session", **ids, "session_name": "n", "working_dir": "here"}, "must begin with"),
                 ({"type": "start_shell", "agent_id": agent_id, "cols": 19}, "minimum"),
-                ({"type": "send_input", **ids, "command_id": "none"}, "Command not found"),
+                ({"type": "send_input", **whole, "command_id": "none"}, "Command not found"),
                 ({"type": "send_input", **ids, "data": "x" * 65537}, "at most 65536"),
                 ({"type": "pty_resize", **ids, "cols": 80, "rows": 24}, "no terminal"),
                 ({"type": "kill_session", **ids, "session_name": "none"}, "not found"),
@@ -557,14 +618,15 @@ def test_exec_by_grpc(server, client):
         assert b"".join(o.data for o in got if o.stream == 1) == b"out\n"
         assert b"".join(o.data for o in got if o.stream == 2) == b"err\n"
         assert got[-1].complete and got[-1].exit_code == 6 and not any(o.complete for o in got[:-1])
-        for request, status in [
-            ({"agent_id": "no-such", "command": "x"}, grpc.StatusCode.NOT_FOUND),
-            ({"agent_id": client.agent}, grpc.StatusCode.INVALID_ARGUMENT),
-            ({"agent_id": client.agent, "command": "x", "timeout_seconds": -1}, grpc.StatusCode.INVALID_ARGUMENT),
+        for request, status, word in [
+            ({"agent_id": "no-such", "command": "x"}, grpc.StatusCode.NOT_FOUND, "no-such"),
+            ({"agent_id": client.agent}, grpc.StatusCode.INVALID_ARGUMENT, "command"),
+            ({"agent_id": client.agent, "command": "x", "timeout_seconds": -1}, grpc.StatusCode.INVALID_ARGUMENT,
+             "timeout_seconds"),
         ]:
             with pytest.raises(grpc.RpcError) as error:
                 list(call(M["ExecRequest"](**request), metadata=token, timeout=30))
-            assert error.value.code() == status
+            assert error.value.code() == status and word in error.value.details()
         for meta, status in [([], grpc.StatusCode.UNAUTHENTICATED),
                              ([("authorization", "Bearer " + server.new_token("viewer")["token"])],
                               grpc.StatusCode.PERMISSION_DENIED)]:

@@ -161,6 +161,89 @@ def test_subscribers_see_their_agent_and_no_other(server, agent):
     assert server.delete(f"{BOXES}/{other}").status == 200
 
 
+def until_quiet(ws, stamp):
+    """All that has come when the server answers."""
+    ws.send({"type": "ping", "timestamp": stamp})
+    ws.until(type="pong", timestamp=stamp)
+    return ws.passed
+
+
+def test_who_unsubscribes_hears_no_more_and_nothing_twice(server, agent):
+    box = server.get(f"{BOXES}/{agent}").json()["id"]
+    with hub(server) as ws:
+        ws.send({"type": "subscribe", "agent_id": agent})
+        ws.send({"type": "subscribe", "agent_id": "*"})
+        ws.until(type="subscribed", agent_id="*")
+        command = "echo first; read x; echo second; while :; do echo again; sleep 0.05; done"
+        started = server.post(f"{BOXES}/{agent}/execs", {"command": command, "stdin_open": True}).json()["id"]
+        ws.until(type="output", command_id=started, data="first\n")
+        ws.send({"type": "unsubscribe", "agent_id": "*"})  # it is subscribed to by its name still
+        ws.until(type="unsubscribed", agent_id="*")
+        assert server.post(f"{BOXES}/{agent}/execs/{started}/stdin", body="\n").status == 200
+        seen = ws.output(started, "again")
+        assert seen.startswith("second\n"), seen
+        ws.send({"type": "unsubscribe", "agent_id": agent})
+        ws.until(type="unsubscribed")
+        ws.send({"type": "subscribe", "agent_id": box})  # by its id
+        ws.output(started, "again")
+        ws.send({"type": "unsubscribe", "agent_id": box})
+        ws.until(type="unsubscribed")
+        time.sleep(0.5)  # it goes on printing, and nothing of that may come
+        assert not [m for m in until_quiet(ws, 1) if m["type"] == "output"]
+        ws.send({"type": "send_command", "agent_id": agent, "command": "sh",
+                 "args": ["-c", "read x; echo own"]})
+        own = ws.until(type="command_started")["command_id"]
+        ws.send({"type": "unsubscribe", "agent_id": "*"})  # which does not mean what was begun here
+        ws.send({"type": "send_input", "agent_id": agent, "command_id": own, "data": "\n"})
+        assert ws.output(own, "own\n") == "own\n"
+    server.post(f"{BOXES}/{agent}/execs/{started}/signal", {"signal": "KILL"})
+
+
+def test_a_character_that_comes_in_pieces_stays_whole(server, agent):
+    with hub(server) as ws:
+        ws.send({"type": "send_command", "agent_id": agent, "command": "sh", "args": [
+            "-c", "printf '\\303'; read x; printf '\\274'; read x; printf '\\377'; read x; printf '\\342\\202'"]})
+        command = ws.until(type="command_started")["command_id"]
+        for want in ("ü", "\ufffd"):  # the second is no beginning of anything: nothing to wait for
+            until_quiet(ws, 1)
+            ws.send({"type": "send_input", "agent_id": agent, "command_id": command, "data": "\n"})
+            assert ws.until(type="output", command_id=command)["data"] == want
+        ws.send({"type": "send_input", "agent_id": agent, "command_id": command, "data": "\n"})
+        ws.until(type="command_completed", command_id=command)
+        assert "".join(m["data"] for m in ws.passed if m["type"] == "output").strip("\ufffd") == ""
+        assert [m for m in ws.passed if m["type"] == "output"], "what never became whole is told at the end"
+
+
+BAD_MESSAGES = [
+    ({"type": "subscribe"}, "agent_id is missing"),
+    ({"type": "unsubscribe", "agent_id": 5}, "agent_id must be of type string"),
+    ({"type": "list_sessions"}, "agent_id is missing"),
+    ({"type": "send_command", "agent_id": AGENT}, "command is missing"),
+    ({"type": "send_command", "agent_id": AGENT, "command": "echo", "args": "x"}, "args must be of type array"),
+    ({"type": "send_command", "agent_id": AGENT, "command": "echo", "args": ["a", 5]}, "args must hold strings"),
+    ({"type": "start_shell", "agent_id": AGENT, "cols": "80"}, "cols must be of type integer"),
+    ({"type": "create_session", "agent_id": AGENT, "command": "true"}, "session_name is missing"),
+    ({"type": "kill_session", "agent_id": AGENT}, "session_name is missing"),
+    ({"type": "send_input", "agent_id": AGENT, "command_id": "x"}, "data is missing"),
+    ({"type": "send_input", "agent_id": AGENT, "command_id": "x", "data": 5}, "data must be of type string"),
+    ({"type": "pty_resize", "agent_id": AGENT, "command_id": "x", "rows": 24}, "cols is missing"),
+    ({"type": "join_session"}, "session_id is missing"),
+    ({"type": "join_session", "session_id": "x", "replay_from": "0"}, "replay_from must be of type integer"),
+    ({"type": "session_input", "session_id": "x"}, "data is missing"),
+    ({"type": "ping", "timestamp": "now"}, "timestamp must be of type integer"),
+]
+
+
+def test_fields_that_are_missing_or_of_another_kind(server, agent):
+    """Nothing is done with half of a message: not another command, and no input that was not sent."""
+    with hub(server) as ws:
+        for message, why in BAD_MESSAGES:
+            ws.send(message)
+            assert ws.take() == {"type": "error", "message": "Invalid message: " + why}, message
+        ws.send({"type": "send_command", "agent_id": agent, "command": "true", "args": None, "more": {}})
+        assert ws.until(type="command_completed")["exit_code"] == 0  # null is none; others' fields are theirs
+
+
 def test_metrics_of_agents_that_are_subscribed_to(server, agent):
     other = server.post(BOXES, {"name": "agent-02", "cpu_percent": 150}).json()["id"]
     with hub(server) as ws, hub(server) as all_of_them, hub(server) as nobody:
@@ -343,6 +426,25 @@ def test_numbers_grow_by_one_with_every_frame_of_any_kind(server, agent):
 
 # ---- requests ----
 
+def test_numbers_grow_for_who_has_much_to_read_first(server, agent):
+    """What is replayed, then one's role, then who is there, however long the first takes."""
+    line = "head -c 8000000 /dev/zero | tr '\\0' x; printf whole; sleep 1000"
+    sid = session(server, command="sh", args=["-c", line])["session_id"]
+    shows(server, sid, b"whole")
+    with hub(server, rcvbuf=65536) as slow, hub(server) as other:
+        slow.send({"type": "join_session", "session_id": sid, "replay_from": 0})
+        current = slow.until(type="session_joined")["current_seq"]
+        other.send({"type": "join_session", "session_id": sid, "role": "controller"})
+        other.until(kind="membership_changed")
+        seen = [slow.take()]
+        while seen[-1]["kind"] != "membership_changed" or len(seen[-1]["controllers"] + seen[-1]["observers"]) < 2:
+            seen.append(slow.take())
+        numbers = [frame["seq"] for frame in seen]
+        assert numbers[:current] == list(range(current)) and numbers == sorted(set(numbers)), numbers
+        assert [f["kind"] for f in seen[current:]][0] == "role_assigned"
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
 def test_routes_about_sessions(server, agent):
     made = session(server, command="sh", args=["-c", "echo needle; echo hay; cat"], session_name="rest")
     sid = made["session_id"]
@@ -436,9 +538,9 @@ def test_orchestrate_updates_while_output_never_pauses(server, agent):
 # ---- pty-ws.v1 ----
 
 class Pty(Json):
-    def __init__(self, server, sid, query="", protocol="pty-ws.v1"):
+    def __init__(self, server, sid, query="", protocol="pty-ws.v1", **kw):
         headers = [f"Sec-WebSocket-Protocol: {protocol}"] if protocol else []
-        super().__init__(server, f"/agents/{AGENT}/sessions/{sid}/attach{query}", headers=headers)
+        super().__init__(server, f"/agents/{AGENT}/sessions/{sid}/attach{query}", headers=headers, **kw)
         self.hello = self.take()
         assert self.hello["op"] == "binding_hello" and self.hello["seq"] == 0
 
@@ -512,6 +614,64 @@ def test_pty_ws_answers_with_the_id_of_what_it_answers(server, agent):
     server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
 
 
+def test_pty_ws_beyond_the_newest_frame(server, agent):
+    """Out of range either way: told, and a picture instead."""
+    sid = session(server, command="sh", args=["-c", "printf begun; read x; printf more; read x"])["session_id"]
+    shows(server, sid, b"begun")
+    with Pty(server, sid, "?replay_from=100000") as ws:
+        ws.op("pty.join_session")
+        ws.until(op="role_assigned")
+        error = ws.until(op="error")["payload"]
+        assert error["code"] == "replay.out_of_range" and error["oldest"] == 0
+        assert b"begun" in base64.b64decode(ws.until(op="keyframe")["payload"]["data"])
+        ws.op("pty.session_input", data=base64.b64encode(b"\n").decode())
+        newest = ws.until(op="output")["seq"]
+        shows(server, sid, b"more")
+    with Pty(server, sid, f"?replay_from={newest + 1000}") as ws:
+        newest = ws.hello["payload"]["session"]["current_sequence"]
+    with Pty(server, sid, f"?replay_from={newest}") as ws:  # what hello told: in range, and nothing is missing
+        ws.op("pty.join_session")
+        ws.until(op="membership_changed")
+        assert not [m for m in ws.passed if m["op"] in ("error", "keyframe")]
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
+def test_pty_ws_numbers_grow_for_who_has_much_to_read_first(server, agent):
+    line = "head -c 8000000 /dev/zero | tr '\\0' x; printf whole; sleep 1000"
+    sid = session(server, command="sh", args=["-c", line])["session_id"]
+    shows(server, sid, b"whole")
+    with Pty(server, sid) as other, Pty(server, sid, "?replay_from=0", rcvbuf=65536) as slow:
+        current = slow.hello["payload"]["session"]["current_sequence"]
+        other.op("pty.join_session")
+        other.until(op="membership_changed")
+        slow.op("pty.join_session")
+        assert len(other.until(op="membership_changed")["payload"]["members"]) == 2  # told while slow reads nothing
+        slow.until(op="role_assigned")
+        slow.until(op="membership_changed")
+        assert [f["seq"] for f in slow.passed] == list(range(1, current))
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
+def test_pty_ws_sizes_and_roles_in_every_place(server, agent):
+    sid = session(server, command="sh", args=["-c", "read x; stty size; read x"])["session_id"]
+    with Pty(server, sid) as ws, Pty(server, sid) as other:
+        ws.op("pty.join_session", role="king")
+        assert ws.until(op="error")["payload"]["code"] == "request.invalid_params"
+        ws.op("pty.join_session", terminal_size={"cols": 91, "rows": 31})
+        assert ws.until(op="resize")["payload"] == {"cols": 91, "rows": 31}
+        ws.op("pty.request_role", role="king")
+        assert ws.until(op="error")["payload"]["code"] == "request.invalid_params"
+        ws.op("pty.session_input", data=base64.b64encode(b"\n").decode(), terminal_size={"cols": 92, "rows": 32})
+        assert ws.until(op="resize")["payload"] == {"cols": 92, "rows": 32}
+        shows(server, sid, b"32 92")
+        ws.op("pty.session_input", data="", terminal_size={"cols": 0, "rows": 32})
+        assert ws.until(op="error")["payload"]["code"] == "request.invalid_params"
+        other.op("pty.join_session", terminal_size={"cols": 93, "rows": 33})  # watches: not its size
+        other.until(op="membership_changed")
+        assert not [m for m in other.passed if m["op"] in ("resize", "error")]
+    server.delete(f"/api/v1/sessions/{sid}?signal=KILL")
+
+
 def test_pty_ws_in_binary(server, agent):
     sid = session(server, command="sh", args=["-c", "stty -echo raw; printf ready; head -c 4; sleep 60"])["session_id"]
     with Pty(server, sid, protocol="pty-ws.v1.binary") as ws:
@@ -545,7 +705,8 @@ def test_nobody_attaches_by_these_either(server, agent):
         Ws(server, f"/ws/sessions/{sid}/orchestrate?role=controller", token=viewer)
     assert refused.value.status == 403
     with hub(server, token=viewer) as ws:
-        for message in ({"type": "start_shell", "agent_id": agent}, {"type": "send_command", "agent_id": agent},
+        for message in ({"type": "start_shell", "agent_id": agent},
+                        {"type": "send_command", "agent_id": agent, "command": "true"},
                         {"type": "send_input", "agent_id": agent, "command_id": sid, "data": "x"},
                         {"type": "kill_session", "agent_id": agent, "session_name": "closed-doors"}):
             ws.send(message)
