@@ -318,7 +318,7 @@ $(UNGUARDED)/init_image.o: src/warden/init_image.S $(UNGUARDED)/atoll-init
 $(UNGUARDED)/atoll-warden: $(WARDEN_SRC:src/%.c=$(UNGUARDED)/musl/%.o) $(UNGUARDED)/init_image.o
 	$(musl_link)
 TEST_PROGRAMS += $(UNGUARDED)/atoll-warden
-UNGUARDED_TESTS := $(patsubst %,$(BUILD)/test/warden/%_test,guards rootless)
+UNGUARDED_TESTS := $(patsubst %,$(BUILD)/test/warden/%_test,guards limits rootless)
 $(UNGUARDED_TESTS): $(UNGUARDED)/init_image.o
 $(filter-out $(UNGUARDED_TESTS),$(WARDEN_TESTS)): $(BUILD)/musl/init_image.o
 

@@ -2,9 +2,9 @@
  * guard - a guard that a test can leave out, to show that it is needed. Here it always stands; in
  * the programs of the tests (build/unguarded, and those that the warden's tests are made of) it
  * falls when ATOLL_WITHOUT names it, among others perhaps: "one,two". For each name there is an
- * attack that succeeds without it: of sandboxes in src/warden/guards_test.c, of the unpacker in
- * tests/e2e/test_image_guards.py, of the egress process in tests/e2e/test_egress_guards.py.
- * tests/e2e/test_*_guards.py look for names that none knows.
+ * attack that succeeds without it: of sandboxes in src/warden/guards_test.c and limits_test.c, of
+ * the unpacker in tests/e2e/test_image_guards.py, of the egress process in
+ * tests/e2e/test_egress_guards.py. tests/e2e/test_*_guards.py look for names that none knows.
  */
 #pragma once
 

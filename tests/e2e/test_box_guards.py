@@ -1,5 +1,5 @@
 """Every guard of a sandbox (base/guard.h) has a test that leaves it out, and none can be left out of the programs
-themselves. The attacks are in C, where a box takes milliseconds: src/warden/guards_test.c.
+themselves. The attacks are in C, where a box takes milliseconds: src/warden/guards_test.c and limits_test.c.
 """
 import re
 
@@ -37,5 +37,6 @@ def test_every_guard_is_left_out_by_a_test():
 def test_in_the_programs_themselves_no_guard_can_be_left_out():
     for name in ("atoll", "atoll-warden", "atoll-init"):
         assert b"ATOLL_WITHOUT" not in (harness.BUILD / name).read_bytes(), name
-    for name in ("unguarded/atoll-init", "unguarded/atoll-warden", "test/warden/guards_test"):
+    for name in ("unguarded/atoll-init", "unguarded/atoll-warden", "test/warden/guards_test",
+                 "test/warden/limits_test"):
         assert b"ATOLL_WITHOUT" in (harness.BUILD / name).read_bytes(), name
