@@ -6,10 +6,12 @@
 
 #include <stdio.h>
 
+#include "api/exec.h"
 #include "api/operation.h"
 #include "api/vm.h"
 #include "auth/vault.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "box/boxes.h"
 #include "link/links.h"
 #include "model/sandbox.h"
@@ -359,7 +361,7 @@ static int command_list(struct call *call, struct err *err)
     return 0;
 }
 
-static int output_get(struct call *call, struct err *err)
+static int bytes_get(struct call *call, struct err *err)
 {
     const char *stream = call_query(call, "stream");
     struct link_command *command;
@@ -393,15 +395,24 @@ static int output_get(struct call *call, struct err *err)
     return 0;
 }
 
+static int output_follow(struct call *call, struct err *err)
+{
+    struct printed of = { 0 };
+
+    return call_command(call, &of.linked, err) < 0 ? -1 : output_events(call, &of, err);
+}
+
 /* ---- what goes to a command ---- */
 
 struct input_wish {
-    const char *text;
+    const char *text, *data;
     bool eof;
 };
 
 static const struct field input_wish_fields[] = {
     FIELD(input_wish, text, F_STRING, 0, .max = LINK_STDIN_MAX, .help = "What it reads next"),
+    FIELD(input_wish, data, F_STRING, 0, .max = LINK_STDIN_MAX / 3 * 4 + 4,
+          .help = "The same in base64, for bytes that are no text; not both"),
     FIELD(input_wish, eof, F_BOOL, 0, .help = "Nothing follows"),
     { 0 },
 };
@@ -439,9 +450,15 @@ static int input_post(struct call *call, struct err *err)
 {
     struct input_wish wish = { 0 };
     struct link_command *command;
+    autobuf struct buf bytes = { 0 };
 
-    if (call_command(call, &command, err) < 0 || call_decode(call, &wish, err) < 0 ||
-        command_input(command, str_of(wish.text), wish.eof, err) < 0)
+    if (call_command(call, &command, err) < 0 || call_decode(call, &wish, err) < 0)
+        return -1;
+    if (wish.text && wish.data)
+        return err_field(err, "data", "text or data, not both");
+    if (wish.data && !base64_get(&bytes, str_of(wish.data)))
+        return err_field(err, "data", "is not base64");
+    if (command_input(command, wish.data ? buf_view(&bytes) : str_of(wish.text), wish.eof, err) < 0)
         return -1;
     return record_sent(call, command);
 }
@@ -509,13 +526,18 @@ const struct route agent_routes[] = {
     AGENT_ROUTE("command.read", "GET", COMMAND, ON_LATER, ROLE_LOOK, command_get,
         .gives = command_fields, .query = "wait:int",
         .summary = "One command; `wait` as above."),
-    AGENT_ROUTE("command.output", "GET", COMMAND "/output", ON_LOOP, ROLE_LOOK, output_get,
+    AGENT_ROUTE("command.output", "GET", COMMAND "/output", ON_LOOP, ROLE_LOOK, bytes_get,
         .query = "stream:string,from:int",
         .summary = "Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to "
                    "go on, X-Atoll-State the command's state."),
+    AGENT_ROUTE("command.output", "GET", COMMAND "/output", ON_STREAM, ROLE_LOOK, output_follow,
+        .query = "from:string", .flags = ROUTE_SSE,
+        .summary = "Both streams as events stdout and stderr (base64) until `exit`; ids are positions "
+                   "of both, OUT,ERR, for Last-Event-ID or `from`."),
     AGENT_ROUTE("command.stdin", "POST", COMMAND "/stdin", ON_LATER, ROLE_USE, input_post,
         .takes = input_wish_fields, .gives = command_fields,
-        .summary = "Text for the command to read."),
+        .summary = "Text or bytes for the command to read. 429 when its agent has not taken yet what "
+                   "it was sent before."),
     AGENT_ROUTE("command.signal", "POST", COMMAND "/signal", ON_LATER, ROLE_USE, signal_post,
         .takes = signal_wish_fields, .gives = command_fields,
         .summary = "A signal for all of its processes."),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/own.h"
+#include "api/printed.h"
 #include "box/boxes.h"
 
 /* The command that a route names. */
@@ -10,6 +11,7 @@ must_use int call_exec(struct call *call, struct box_exec **out, struct err *err
 /* exec_output.c: its bytes by position, or both streams as events. */
 int output_get(struct call *call, struct err *err);
 int output_sse(struct call *call, struct err *err);
+must_use int output_events(struct call *call, const struct printed *of, struct err *err);
 
 /* exec_input.c: a body to its input. */
 int stdin_post(struct call *call, struct err *err);

@@ -1,9 +1,9 @@
 /*
- * What commands print. It is a file by position (box/spool.h), so a reader needs no queue: it reads
- * on from where its peer is, stops when the peer is slow, and is told when there is more. One that
- * comes back names its position. Server-sent events carry both streams in one answer: each event's
- * id is the position of both ("OUT,ERR"), its data base64, and the last one is `exit` with the
- * command.
+ * What commands print, in sandboxes and on linked agents. It is kept by position, so a reader needs
+ * no queue: it reads on from where its peer is, stops when the peer is slow, and is told when there
+ * is more. One that comes back names its position. Server-sent events carry both streams in one
+ * answer: each event's id is the position of both ("OUT,ERR"), its data base64, and the last one is
+ * `exit` with the command.
  */
 #include "api/exec.h"
 
@@ -14,10 +14,9 @@
 #define CHUNK 49152 /* a multiple of 3: base64 without padding in between */
 
 struct output {
-    struct box_reader reader;
+    struct printed printed;
     struct list node; /* in the api's outputs */
     struct http_req *req;
-    struct box_exec *exec;
     uint64_t at[INIT_STREAMS];
     unsigned first, last; /* streams: both, or one */
     bool sse, follow;
@@ -26,7 +25,7 @@ struct output {
 
 static void output_free(struct output *output)
 {
-    box_exec_unfollow(&output->reader);
+    printed_unfollow(&output->printed);
     list_remove(&output->node);
     free(output);
 }
@@ -48,11 +47,17 @@ static void put_exit(struct output *output)
 {
     autobuf struct buf text = { 0 };
     struct json_out json = json_to(&text);
-    struct exec_view view;
+    struct command_view command;
+    struct exec_view exec;
 
-    box_exec_view(output->exec, &view);
     buf_puts(&text, "event: exit\ndata: ");
-    field_encode(exec_fields, &view, &json);
+    if (output->printed.exec) {
+        box_exec_view(output->printed.exec, &exec);
+        field_encode(exec_fields, &exec, &json);
+    } else {
+        command_view(output->printed.linked, &command);
+        field_encode(command_fields, &command, &json);
+    }
     buf_puts(&text, "\n\n");
     (void)http_reply_write(output->req, buf_view(&text));
 }
@@ -65,7 +70,7 @@ static int give(struct output *output, unsigned stream)
 
     for (;;) {
         ssize_t got =
-            box_exec_read(output->exec, stream, output->at[stream], data, sizeof(data), &err);
+            printed_read(&output->printed, stream, output->at[stream], data, sizeof(data), &err);
         if (got <= 0)
             return got < 0 ? -1 : 0;
         output->at[stream] += (uint64_t)got;
@@ -78,7 +83,7 @@ static int give(struct output *output, unsigned stream)
 static void pump(struct output *output)
 {
     struct http_req *req = output->req;
-    bool ended = box_exec_ended(output->exec);
+    bool ended = printed_ended(&output->printed);
 
     for (unsigned s = output->first; s <= output->last; s++) {
         int rc = give(output, s);
@@ -99,9 +104,9 @@ static void pump(struct output *output)
     http_reply_end(req, NULL, 0);
 }
 
-static void output_more(struct box_reader *reader)
+static void output_more(struct printed *printed)
 {
-    struct output *output = container_of(reader, struct output, reader);
+    struct output *output = container_of(printed, struct output, printed);
 
     if (!http_full(output->req))
         pump(output);
@@ -115,9 +120,9 @@ static void output_cut(struct output *output, const char *why)
     http_cut(req, why);
 }
 
-static void output_gone(struct box_reader *reader)
+static void output_gone(struct printed *printed)
 {
-    output_cut(container_of(reader, struct output, reader), "the command is no longer kept here");
+    output_cut(container_of(printed, struct output, printed), "the command is no longer kept here");
 }
 
 static void on_req_gone(struct http_req *req)
@@ -140,11 +145,11 @@ void output_streams_cut(struct api *api, const char *who)
     }
 }
 
-static int check_place(const struct box_exec *exec, unsigned stream, uint64_t at, struct err *err)
+static int check_place(const struct printed *of, unsigned stream, uint64_t at, struct err *err)
 {
     uint64_t begin, end;
 
-    box_exec_range(exec, stream, &begin, &end);
+    printed_range(of, stream, &begin, &end);
     if (at < begin)
         return err_set(err, ERR_GONE, "bytes before position %llu are no longer kept",
                        (unsigned long long)begin);
@@ -162,15 +167,15 @@ static void output_begin(struct call *call, struct output *output, const char *t
 
     headers[count++] = (struct http_header){ STR("content-type"), str_of(type) };
     headers[count++] = (struct http_header){ STR("x-accel-buffering"), STR("no") };
-    output->reader.more = output_more;
-    output->reader.gone = output_gone;
+    output->printed.more = output_more;
+    output->printed.gone = output_gone;
     output->req = req;
     snprintf(output->who, sizeof(output->who), "%s", call->who.id);
     req->app = output;
     req->on_gone = on_req_gone;
     req->on_drain = on_req_drain;
     list_append(&call->api->own->outputs, &output->node);
-    box_exec_follow(output->exec, &output->reader);
+    printed_follow(&output->printed);
     http_reply_begin(req, 200, headers, count);
     http_slim(req);
     call->req = NULL;
@@ -191,14 +196,15 @@ int output_get(struct call *call, struct err *err)
     if (stream && strcmp(stream, "stdout") != 0 && strcmp(stream, "stderr") != 0)
         return err_field(err, "stream", "stdout or stderr");
     unsigned number = stream && strcmp(stream, "stderr") == 0 ? INIT_ERR : INIT_OUT;
+    const struct printed of = { .exec = exec };
     uint64_t begin, end;
-    box_exec_range(exec, number, &begin, &end);
+    printed_range(&of, number, &begin, &end);
     if (!call_query(call, "from"))
         from = (int64_t)begin;
-    if (check_place(exec, number, (uint64_t)from, err) < 0)
+    if (check_place(&of, number, (uint64_t)from, err) < 0)
         return -1;
     struct output *output = xnew(struct output);
-    output->exec = exec;
+    output->printed = of;
     output->first = output->last = number;
     output->at[number] = (uint64_t)from;
     output->follow = follow;
@@ -208,7 +214,7 @@ int output_get(struct call *call, struct err *err)
 }
 
 /* "OUT,ERR" from Last-Event-ID or ?from=; without either, everything that is kept. */
-static int both_places(struct call *call, const struct box_exec *exec, uint64_t at[INIT_STREAMS],
+static int both_places(struct call *call, const struct printed *of, uint64_t at[INIT_STREAMS],
                        struct err *err)
 {
     struct str last = http_header(call->req, "last-event-id");
@@ -216,32 +222,38 @@ static int both_places(struct call *call, const struct box_exec *exec, uint64_t 
     uint64_t end;
 
     if (!text.n) {
-        box_exec_range(exec, INIT_OUT, &at[INIT_OUT], &end);
-        box_exec_range(exec, INIT_ERR, &at[INIT_ERR], &end);
+        printed_range(of, INIT_OUT, &at[INIT_OUT], &end);
+        printed_range(of, INIT_ERR, &at[INIT_ERR], &end);
         return 0;
     }
     struct str out = str_cut(&text, ',');
     if (!str_to_u64(out, &at[INIT_OUT]) || !str_to_u64(text, &at[INIT_ERR]))
         return err_field(err, last.n ? "Last-Event-ID" : "from",
                          "two positions, such as 120,0: of stdout and of stderr");
-    if (check_place(exec, INIT_OUT, at[INIT_OUT], err) < 0)
+    if (check_place(of, INIT_OUT, at[INIT_OUT], err) < 0)
         return -1;
-    return check_place(exec, INIT_ERR, at[INIT_ERR], err);
+    return check_place(of, INIT_ERR, at[INIT_ERR], err);
 }
 
-int output_sse(struct call *call, struct err *err)
+int output_events(struct call *call, const struct printed *of, struct err *err)
 {
-    struct box_exec *exec;
     uint64_t at[INIT_STREAMS];
 
-    if (call_exec(call, &exec, err) < 0 || both_places(call, exec, at, err) < 0)
+    if (both_places(call, of, at, err) < 0)
         return -1;
     struct output *output = xnew(struct output);
-    output->exec = exec;
+    output->printed = *of;
     output->first = INIT_OUT;
     output->last = INIT_ERR;
     memcpy(output->at, at, sizeof(at));
     output->sse = output->follow = true;
     output_begin(call, output, "text/event-stream");
     return 0;
+}
+
+int output_sse(struct call *call, struct err *err)
+{
+    struct printed of = { 0 };
+
+    return call_exec(call, &of.exec, err) < 0 ? -1 : output_events(call, &of, err);
 }

@@ -9,20 +9,17 @@
  */
 #include <stdio.h>
 
+#include "api/printed.h"
 #include "api/tap.h"
 #include "base/clock.h"
 
 #define LOOK_MS 200
 #define PIECE 32768
 
-/* Of a sandbox's command, or of one on a linked agent: the other is NULL. */
 struct tap {
-    struct box_reader reader;
-    struct link_reader link_reader;
+    struct printed printed;
     struct list node;
     struct hub *hub;
-    struct box_exec *exec;
-    struct link_command *linked;
     char agent[64], command[64];
     uint64_t at[INIT_STREAMS];
     bool waiting, own; /* own: begun or asked for here, so no subscription is needed */
@@ -37,23 +34,9 @@ struct subscription {
 
 static void tap_free(struct tap *tap)
 {
-    if (tap->exec)
-        box_exec_unfollow(&tap->reader);
-    else
-        command_unfollow(&tap->link_reader);
+    printed_unfollow(&tap->printed);
     list_remove(&tap->node);
     free(tap);
-}
-
-static bool tap_ended(const struct tap *tap)
-{
-    return tap->exec ? box_exec_ended(tap->exec) : command_ended(tap->linked);
-}
-
-static ssize_t tap_read(struct tap *tap, unsigned stream, void *out, size_t len, struct err *err)
-{
-    return tap->exec ? box_exec_read(tap->exec, stream, tap->at[stream], out, len, err)
-                     : command_read(tap->linked, stream, tap->at[stream], out, len, err);
 }
 
 /* Without the beginning of a character whose end has not come; all of it if nothing follows. */
@@ -89,11 +72,11 @@ static struct command_view tap_end(const struct tap *tap)
     struct command_view end;
     struct exec_view view;
 
-    if (tap->linked) {
-        command_view(tap->linked, &end);
+    if (tap->printed.linked) {
+        command_view(tap->printed.linked, &end);
         return end;
     }
-    box_exec_view(tap->exec, &view);
+    box_exec_view(tap->printed.exec, &view);
     return (struct command_view){ .exit_code = view.exit_code,
                                   .duration_ms = view.ended_at - view.started_at,
                                   .error = strcmp(view.state, "lost") == 0
@@ -121,12 +104,12 @@ static void say_completed(struct tap *tap)
 static bool tap_pump(struct tap *tap)
 {
     static char data[PIECE]; /* the loop thread's */
-    bool ended = tap_ended(tap);
+    bool ended = printed_ended(&tap->printed);
     struct err err;
 
     for (unsigned s = 0; s < INIT_STREAMS && !tap->waiting; s++)
         for (;;) {
-            ssize_t got = tap_read(tap, s, data, sizeof(data), &err);
+            ssize_t got = printed_read(&tap->printed, s, tap->at[s], data, sizeof(data), &err);
 
             if (got < 0) {
                 hub_error(tap->hub, "too slow: output was left out");
@@ -148,25 +131,14 @@ static bool tap_pump(struct tap *tap)
     return false;
 }
 
-static void tap_more(struct box_reader *reader)
+static void tap_more(struct printed *printed)
 {
-    (void)tap_pump(container_of(reader, struct tap, reader));
+    (void)tap_pump(container_of(printed, struct tap, printed));
 }
 
-static void tap_gone(struct box_reader *reader)
+static void tap_gone(struct printed *printed)
 {
-    tap_free(container_of(reader, struct tap, reader));
-}
-
-static void link_more(struct link_reader *reader)
-{
-    (void)tap_pump(container_of(reader, struct tap, link_reader));
-}
-
-static void link_gone(struct link_reader *reader, const struct err *why)
-{
-    (void)why;
-    tap_free(container_of(reader, struct tap, link_reader));
+    tap_free(container_of(printed, struct tap, printed));
 }
 
 /* NULL: it is told already. */
@@ -192,42 +164,39 @@ static struct tap *tap_new(struct hub *hub, const char *agent, const char *comma
 
 enum { TAP_OWN = 1, TAP_FROM_NOW = 2 };
 
+static void follow(struct hub *hub, const struct printed *of, const char *agent,
+                   const char *command, unsigned how)
+{
+    struct tap *tap = tap_new(hub, agent, command, how & TAP_OWN);
+    uint64_t begin, end;
+
+    if (!tap)
+        return;
+    tap->printed = *of;
+    tap->printed.more = tap_more;
+    tap->printed.gone = tap_gone;
+    for (unsigned s = 0; s < INIT_STREAMS; s++) {
+        printed_range(&tap->printed, s, &begin, &end);
+        tap->at[s] = how & TAP_FROM_NOW ? end : begin;
+    }
+    printed_follow(&tap->printed);
+    (void)tap_pump(tap);
+}
+
 static void follow_exec(struct hub *hub, struct box_exec *exec, const char *agent, unsigned how)
 {
     struct exec_view view;
-    uint64_t begin, end;
 
     box_exec_view(exec, &view);
-    struct tap *tap = tap_new(hub, agent, view.id, how & TAP_OWN);
-    if (!tap)
-        return;
-    tap->exec = exec;
-    tap->reader = (struct box_reader){ .more = tap_more, .gone = tap_gone };
-    for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        box_exec_range(exec, s, &begin, &end);
-        tap->at[s] = how & TAP_FROM_NOW ? end : begin;
-    }
-    box_exec_follow(exec, &tap->reader);
-    (void)tap_pump(tap);
+    follow(hub, &(struct printed){ .exec = exec }, agent, view.id, how);
 }
 
 static void follow_command(struct hub *hub, struct link_command *command, unsigned how)
 {
     struct command_view view;
-    uint64_t begin, end;
 
     command_view(command, &view);
-    struct tap *tap = tap_new(hub, view.agent_id, view.command_id, how & TAP_OWN);
-    if (!tap)
-        return;
-    tap->linked = command;
-    tap->link_reader = (struct link_reader){ .more = link_more, .gone = link_gone };
-    for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        command_range(command, s, &begin, &end);
-        tap->at[s] = how & TAP_FROM_NOW ? end : begin;
-    }
-    command_follow(command, &tap->link_reader);
-    (void)tap_pump(tap);
+    follow(hub, &(struct printed){ .linked = command }, view.agent_id, view.command_id, how);
 }
 
 void tap_exec(struct hub *hub, struct box_exec *exec, const char *agent)
@@ -350,8 +319,8 @@ static bool tap_of(const struct tap *tap, const char *agent, const char *sandbox
 {
     struct exec_view view = { .sandbox = "" };
 
-    if (tap->exec)
-        box_exec_view(tap->exec, &view);
+    if (tap->printed.exec)
+        box_exec_view(tap->printed.exec, &view);
     return strcmp(tap->agent, agent) == 0 || (sandbox[0] && strcmp(view.sandbox, sandbox) == 0);
 }
 
@@ -360,8 +329,8 @@ static bool tap_subscribed(const struct tap *tap)
 {
     struct exec_view view = { .sandbox = NULL };
 
-    if (tap->exec)
-        box_exec_view(tap->exec, &view);
+    if (tap->printed.exec)
+        box_exec_view(tap->printed.exec, &view);
     return hub_subscribed(tap->hub, tap->agent, view.sandbox);
 }
 

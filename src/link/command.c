@@ -452,8 +452,11 @@ static int tell_running(struct link_command *command, const V1(ManagementMessage
 {
     if (command->state != COMMAND_RUNNING || command->ending)
         return err_set(err, ERR_CONFLICT, "the command has ended");
-    if (!command->stored || !links_tell(command->agent, message))
+    if (!command->stored || !linked_connected(command->agent))
         return err_set(err, ERR_CONFLICT, "Agent '%s' is not connected", command->agent->id);
+    if (!links_tell(command->agent, message))
+        return err_set(err, ERR_RATE, "Agent '%s' has not taken yet what it was sent before",
+                       command->agent->id);
     return 0;
 }
 

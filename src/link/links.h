@@ -109,7 +109,7 @@ struct link_command *linked_next(const struct linked *agent, struct link_command
 void command_view(const struct link_command *command, struct command_view *out);
 bool command_ended(const struct link_command *command); /* and that is stored */
 
-/* ERR_CONFLICT: it has ended, or its agent is away. */
+/* ERR_CONFLICT: it has ended, or its agent is away. ERR_RATE: its agent reads too slowly. */
 must_use int command_input(struct link_command *command, struct str data, bool eof,
                            struct err *err);
 must_use int command_signal(struct link_command *command, int number, struct err *err);

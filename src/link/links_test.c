@@ -18,6 +18,7 @@ struct played {
     char command[UUID_SIZE];
     size_t keeps, kills;
     enum err_code end;
+    bool full; /* it takes nothing */
 };
 
 static struct links *links;
@@ -48,7 +49,7 @@ static bool played_send(struct link_peer *peer, const ProtobufCMessage *bytes)
         played->keeps = message->session_reconcile->n_keep_session_ids;
         played->kills = message->session_reconcile->n_kill_session_ids;
     }
-    return true;
+    return !played->full;
 }
 
 static void played_end(struct link_peer *peer, const struct err *why)
@@ -489,6 +490,29 @@ TEST(the_number_of_commands_has_a_limit)
     settle();
     links_close(&played->peer);
     CHECK(linked_run(agent_named("a"), &wish, &op, &err) < 0);
+    CHECK_INT(err.code, ERR_CONFLICT);
+    close_links();
+    free(played);
+}
+
+TEST(who_takes_nothing_is_not_said_to_be_away)
+{
+    struct played *played = played_new();
+    struct link_command *command;
+    struct err err;
+
+    begin("full.db", (struct links_options){ 0 });
+    struct secret secret = secret_for("a", false);
+    come(played, "a", secret.plain);
+    CHECK_OK(say_registration(played, "a", 1, &err), &err);
+    run("a");
+    CHECK_OK(linked_command(agent_named("a"), played->command, &command, &err), &err);
+    CHECK_OK(command_input(command, STR("x"), false, &err), &err);
+    played->full = true;
+    CHECK(command_input(command, STR("x"), false, &err) < 0);
+    CHECK_INT(err.code, ERR_RATE);
+    links_close(&played->peer);
+    CHECK(command_input(command, STR("x"), false, &err) < 0);
     CHECK_INT(err.code, ERR_CONFLICT);
     close_links();
     free(played);

@@ -1,0 +1,26 @@
+/*
+ * printed - what a command prints, in a sandbox or on a linked agent, for whoever tells it on. Loop
+ * thread.
+ */
+#pragma once
+
+#include "box/boxes.h"
+#include "link/links.h"
+
+struct printed {
+    struct box_exec *exec; /* one of them; the other is NULL */
+    struct link_command *linked;
+    void (*more)(struct printed *printed); /* bytes, or the end */
+    void (*gone)(struct printed *printed); /* no more follows; it is not followed any more */
+    struct box_reader box_reader;
+    struct link_reader link_reader;
+};
+
+/* `more` and `gone` are set before. */
+void printed_follow(struct printed *printed);
+void printed_unfollow(struct printed *printed);
+bool printed_ended(const struct printed *printed); /* and that is stored */
+/* As box_exec_read. */
+must_use ssize_t printed_read(struct printed *printed, unsigned stream, uint64_t from, void *out,
+                              size_t len, struct err *err);
+void printed_range(const struct printed *printed, unsigned stream, uint64_t *begin, uint64_t *end);
