@@ -1,22 +1,18 @@
 """`atoll run` as its user sees it: a command in a fresh sandbox with a copy of the directory, its exit
 status, and what it changed, taken back. The workload is hostile whenever that makes a difference."""
-import fcntl
 import os
 import pathlib
-import pty
-import select
 import shutil
 import signal
 import stat
-import struct
 import subprocess
 import tempfile
-import termios
 import time
 
 import harness
 import images
 import pytest
+from person import Terminal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
@@ -117,46 +113,6 @@ def test_flags_have_letters_and_commands_can_be_left(atoll, server):
 
 
 # ---- the terminal ----
-
-class Terminal:
-    """A person at a terminal of 30 by 100."""
-
-    def __init__(self, argv, cwd, env):
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
-        self.process = subprocess.Popen(argv, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave,
-                                        start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        self.seen = b""
-
-    def expect(self, text, seconds=20):
-        end = time.monotonic() + seconds
-        while text not in self.seen:
-            left = end - time.monotonic()
-            assert left > 0, f"no {text!r} in {self.seen!r}"
-            if select.select([self.master], [], [], left)[0]:
-                self.seen += os.read(self.master, 65536)
-        before, self.seen = self.seen.split(text, 1)
-        return before
-
-    def type(self, data):
-        os.write(self.master, data)
-
-    def end(self, seconds=20):
-        """The exit status; the terminal must be as it was."""
-        status = self.process.wait(seconds)
-        assert termios.tcgetattr(self.slave) == self.before, "the terminal is not as it was"
-        return status
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
 
 @pytest.fixture
 def terminal(server, work):
