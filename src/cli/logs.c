@@ -1,5 +1,6 @@
 /*
- * What a command of a sandbox has printed, from any position on, and what it goes on printing. The
+ * What a command of a sandbox or of a linked agent has printed, from any position on, and what it
+ * goes on printing. The
  * server keeps output by position, so a connection that is lost is taken up where it was. On a
  * terminal what a stranger's program printed is made visible rather than obeyed.
  */
@@ -24,6 +25,7 @@ struct sink {
     bool wanted, visible;
     struct buf line; /* of a visible one, until it is whole */
     int64_t at;      /* position */
+    int64_t until;   /* asked again before this: an answer may be a part */
 };
 
 struct logs {
@@ -166,27 +168,32 @@ static int read_all(struct logs *logs, struct err *err)
     static const char *const names[] = { "stdout", "stderr" };
 
     for (int i = 0; i < 2; i++) {
-        autofree char *path = xprintf("%s/output?stream=%s&from=%lld", logs->path, names[i],
-                                      (long long)logs->sinks[i].at);
+        struct sink *sink = &logs->sinks[i];
+        int64_t before;
 
-        if (logs->sinks[i].wanted && read_once(logs, path, i, err) < 0)
-            return -1;
+        do {
+            autofree char *path =
+                xprintf("%s/output?stream=%s&from=%lld", logs->path, names[i], (long long)sink->at);
+
+            before = sink->at;
+            if (sink->wanted && read_once(logs, path, i, err) < 0)
+                return -1;
+        } while (sink->at != before && sink->at < sink->until);
     }
     return 0;
 }
 
 /* ---- which command ---- */
 
-/* The newest, or the one whose id begins so. */
-static int find_exec(struct cli *cli, const char *wanted, const char **path, struct err *err)
+/* The newest of a list, or the one whose id begins so; `key` is where that stands. */
+static int find_in(const struct json *list, const char *key, const char *wanted,
+                   const struct json **out, struct err *err)
 {
-    const struct json *reply, *found = NULL;
+    const struct json *found = NULL;
 
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/execs", cli_escape(cli, cli->args[0])) < 0)
-        return err_wrap(err, "commands of sandbox %s", cli->args[0]);
-    json_each(item, json_get(reply, "items"))
+    json_each(item, json_get(list, "items"))
     {
-        if (wanted && !str_starts(json_text(item, "id"), str_of(wanted)))
+        if (wanted && !str_starts(json_text(item, key), str_of(wanted)))
             continue;
         if (wanted && found)
             return err_set(err, ERR_CONFLICT, "more than one command's id begins with %s", wanted);
@@ -195,8 +202,46 @@ static int find_exec(struct cli *cli, const char *wanted, const char **path, str
     if (!found)
         return err_set(err, ERR_NOT_FOUND, wanted ? "no command %s" : "no command yet%s",
                        wanted ? wanted : "");
-    *path = arena_printf(&cli->arena, "/api/v1/sandboxes/%.*s/execs/%.*s",
-                         STR_FMT(json_text(found, "sandbox")), STR_FMT(json_text(found, "id")));
+    *out = found;
+    return 0;
+}
+
+static int find_linked(struct logs *logs, const char *wanted, struct err *err)
+{
+    struct cli *cli = logs->cli;
+    const char *agent = cli_escape(cli, cli->args[0]);
+    const struct json *reply, *found;
+    struct err why = { 0 };
+
+    if (cli_get(cli, &reply, &why, "/api/v1/agents/%s/commands", agent) < 0) {
+        if (why.code != ERR_NOT_FOUND)
+            *err = why;
+        return -1;
+    }
+    if (find_in(reply, "command_id", wanted, &found, err) < 0)
+        return -1;
+    logs->path = arena_printf(&cli->arena, "/api/v1/agents/%s/commands/%.*s", agent,
+                              STR_FMT(json_text(found, "command_id")));
+    logs->sinks[0].until = json_num(found, "stdout_bytes", 0);
+    logs->sinks[1].until = json_num(found, "stderr_bytes", 0);
+    return 0;
+}
+
+static int find_exec(struct logs *logs, const char *wanted, struct err *err)
+{
+    struct cli *cli = logs->cli;
+    const struct json *reply, *found;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/execs", cli_escape(cli, cli->args[0])) <
+        0) {
+        err_wrap(err, "commands of sandbox %s", cli->args[0]);
+        return err->code == ERR_NOT_FOUND ? find_linked(logs, wanted, err) : -1;
+    }
+    if (find_in(reply, "id", wanted, &found, err) < 0)
+        return -1;
+    logs->path =
+        arena_printf(&cli->arena, "/api/v1/sandboxes/%.*s/execs/%.*s",
+                     STR_FMT(json_text(found, "sandbox")), STR_FMT(json_text(found, "id")));
     return 0;
 }
 
@@ -227,7 +272,7 @@ int logs_show(struct cli *cli, const char *path, bool follows, struct err *err)
         logs.sinks[i].visible = !raw && isatty(logs.sinks[i].fd);
     }
     if (take_from(cli, &logs, err) < 0 ||
-        (!path && find_exec(cli, cli->arg_count > 1 ? cli->args[1] : NULL, &logs.path, err) < 0))
+        (!path && find_exec(&logs, cli->arg_count > 1 ? cli->args[1] : NULL, err) < 0))
         return -1;
     int rc = follows ? follow(&logs, err) : read_all(&logs, err);
     if (rc == 0)
@@ -255,7 +300,8 @@ const struct command cmd_logs = {
     .name = "logs",
     .args = "ID|NAME [EXEC]",
     .help = "Print what a command of a sandbox has printed: the newest one, or EXEC.",
-    .more = "Standard output and standard error of the command go to those of this one. On a "
+    .more = "Of a linked agent likewise, by its name. Standard output and standard error of the "
+            "command go to those of this one. On a "
             "terminal control bytes are shown instead of obeyed.\n\n"
             "Examples:\n  atoll logs build --follow\n"
             "  atoll logs build ex01 --stream stderr --from 4096",

@@ -1,5 +1,6 @@
 /*
- * Running commands in a sandbox that is there; `run`, which makes one, is in oneshot.c.
+ * Running commands in a sandbox that is there, or on a linked agent; `run`, which makes a sandbox,
+ * is in oneshot.c.
  *
  * Output comes as events over one connection and is counted; when the connection is lost (a server
  * that restarts), the next one begins at the counts, and nothing is printed twice. A second thread
@@ -29,7 +30,8 @@
 
 struct running {
     struct cli *cli;
-    char *path; /* owned; of the command: /api/v1/sandboxes/ID/execs/EID */
+    char *path; /* owned; of the command: /api/v1/sandboxes/ID/execs/EID, or of a linked agent */
+    bool linked;
     int64_t at[2];
     bool ended;
     int64_t exit_code;
@@ -73,13 +75,13 @@ _Noreturn static void leave(struct running *run, int number)
     _exit(128 + number);
 }
 
-/* A server that restarts is asked again; one that says no is not. */
+/* A server that restarts is asked again, and who has too much to take; who says no is not. */
 static bool post_within(struct running *run, const char *what, struct str body, int64_t ms)
 {
     int64_t since = clock_mono_ms();
     int status;
 
-    while ((status = post(run, what, body)) < 0 || status == 503) {
+    while ((status = post(run, what, body)) < 0 || status == 503 || status == 429) {
         struct pollfd stop = { .fd = run->stop, .events = POLLIN };
 
         if (clock_mono_ms() - since > ms || poll(&stop, 1, RETRY_MS) > 0)
@@ -125,6 +127,25 @@ static void pass_signal(struct running *run)
         leave(run, (int)info.ssi_signo);
 }
 
+/* To a linked agent's command in JSON, as everything on its link is a message. */
+static bool post_input(struct running *run, struct str data)
+{
+    autobuf struct buf body = { 0 };
+
+    if (!run->linked)
+        return post_until(run, "stdin", data);
+    buf_puts(&body, "{\"data\":\"");
+    base64_put(&body, data.p, data.n);
+    buf_puts(&body, "\"}");
+    return post_until(run, "stdin", buf_view(&body));
+}
+
+static void post_eof(struct running *run)
+{
+    (void)(run->linked ? post_until(run, "stdin", STR("{\"eof\":true}"))
+                       : post_until(run, "stdin?eof=1", STR_NONE));
+}
+
 /* False at its end. */
 static bool pass_input(struct running *run)
 {
@@ -141,11 +162,11 @@ static bool pass_input(struct running *run)
     /* In raw mode Ctrl-C is a byte, which nobody else can act on now. */
     if (run->raw && run->lost_ms && all.len && memchr(all.data, 3, all.len))
         leave(run, SIGINT);
-    if (all.len && !post_until(run, "stdin", buf_view(&all)))
+    if (all.len && !post_input(run, buf_view(&all)))
         return false;
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
         return true;
-    (void)post_until(run, "stdin?eof=1", STR_NONE);
+    post_eof(run);
     return false;
 }
 
@@ -299,7 +320,10 @@ static int on_event(void *ctx, const char *type, struct str data, struct err *er
         if (json_true(exec, "oom"))
             cli_note(run->cli, "the sandbox was out of memory, and the kernel killed a process");
         if (str_is(json_text(exec, "state"), "lost"))
-            return err_set(err, ERR_GONE, "the sandbox ended before the command did");
+            return err_set(err, ERR_GONE, "the %s before the command did",
+                           run->linked ? "agent went" : "sandbox ended");
+        if (run->linked && json_text(exec, "error").n)
+            cli_note(run->cli, "%.*s", STR_FMT(json_text(exec, "error")));
         return 0;
     }
     int stream = strcmp(type, "stderr") == 0;
@@ -357,22 +381,27 @@ static int stream_all(struct running *run, struct err *err)
 
 /* ---- starting ---- */
 
+static int check_words(struct cli *cli, const char **argv, size_t argc, struct err *err)
+{
+    for (size_t i = 0; i < argc; i++)
+        if (!str_utf8(str_of(argv[i])))
+            return cli_usage(cli, err, "argument %zu is not UTF-8", i + 1);
+    return 0;
+}
+
 static int put_exec(struct cli *cli, const char **argv, size_t argc, const char *cwd,
                     struct json_out *json, struct running *run, struct err *err)
 {
     struct winsize size;
     int64_t kill_after;
 
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0)
+    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 || check_words(cli, argv, argc, err) < 0)
         return -1;
     json_open(json, '{');
     json_key(json, "argv");
     json_open(json, '[');
-    for (size_t i = 0; i < argc; i++) {
-        if (!str_utf8(str_of(argv[i])))
-            return cli_usage(cli, err, "argument %zu is not UTF-8", i + 1);
+    for (size_t i = 0; i < argc; i++)
         json_put_str(json, str_of(argv[i]));
-    }
     json_close(json, ']');
     if (cli_has(cli, "cwd"))
         cwd = cli_text(cli, "cwd");
@@ -413,6 +442,8 @@ static int wait_json(struct running *run, struct err *err)
 
 static int follow(struct running *run, struct err *err)
 {
+    if (run->linked && !run->input)
+        post_eof(run); /* its input is open whatever is wished */
     int rc = start_thread(run, err);
 
     if (rc == 0)
@@ -421,58 +452,140 @@ static int follow(struct running *run, struct err *err)
     return rc;
 }
 
-/* `run` has one where it is used by a person; `exec` where it was asked for. */
+/* `run` and `shell` have one where they are used by a person; `exec` where it was asked for. */
 static bool wants_tty(const struct cli *cli)
 {
-    if (strcmp(cli->command->name, "run") == 0)
+    if (strcmp(cli->command->name, "exec") != 0)
         return isatty(0) && isatty(1) && !cli->json && !cli_has(cli, "no-tty");
     return isatty(0) && cli_has(cli, "tty");
 }
 
-int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, const char *cwd,
-            struct err *err)
+/* Asks for it, and passes everything on until its end; `path` is where it is asked for. */
+static int begin(struct running *run, struct str body, const char *path, const char *program,
+                 struct err *err)
 {
-    auto_with(running_free) struct running run = { .cli = cli, .signals = -1, .stop = -1 };
-    autobuf struct buf body = { 0 };
-    struct json_out json = json_to(&body);
     struct sigaction before[ARRAY_LEN(passed)];
+    struct cli *cli = run->cli;
     const struct json *reply;
 
-    bool here = !cli_has(cli, "detach"); /* nobody stays to pass anything on */
-    run.tty = here && wants_tty(cli);
-    run.input = here && (run.tty || !isatty(0) || cli_has(cli, "interactive"));
-    if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
-        return -1;
     note_signals(before);
-    int rc = cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/execs", id);
+    int rc = cli_call(cli, "POST", body, &reply, err, "%s", path);
     hold_signals(before);
     if (rc < 0) {
         bool missing = strncmp(err->field, "argv", 4) == 0 && err->code == ERR_UNPROCESSABLE;
 
-        err_wrap(err, "%s", argv[0]);
+        err_wrap(err, "%s", program);
         if (!missing)
             return -1;
         cli_show_error(cli, err); /* as a shell says it */
         return strstr(err->msg, "not found") ? 127 : 126;
     }
+    struct str id = json_text(reply, run->linked ? "command_id" : "id");
     if (cli_has(cli, "detach")) {
         if (cli->json)
             cli_put_reply(cli);
         else if (strcmp(cli->command->name, "exec") == 0)
-            buf_printf(&cli->out, "%.*s\n", STR_FMT(json_text(reply, "id")));
+            buf_printf(&cli->out, "%.*s\n", STR_FMT(id));
         return EXIT_OK;
     }
-    run.path = xprintf("/api/v1/sandboxes/%.*s/execs/%.*s", STR_FMT(json_text(reply, "sandbox")),
-                       STR_FMT(json_text(reply, "id")));
-    if (follow(&run, err) < 0)
-        return err_wrap(err, "%s", argv[0]);
-    return run.exit_code >= 0 && run.exit_code <= 255 ? (int)run.exit_code : EXIT_ERROR;
+    run->path = run->linked ? xprintf("%s/%.*s", path, STR_FMT(id))
+                            : xprintf("/api/v1/sandboxes/%.*s/execs/%.*s",
+                                      STR_FMT(json_text(reply, "sandbox")), STR_FMT(id));
+    if (follow(run, err) < 0)
+        return err_wrap(err, "%s", program);
+    return run->exit_code >= 0 && run->exit_code <= 255 ? (int)run->exit_code : EXIT_ERROR;
+}
+
+static struct running running_new(struct cli *cli)
+{
+    bool here = !cli_has(cli, "detach"); /* nobody stays to pass anything on */
+    bool tty = here && wants_tty(cli);
+
+    return (struct running){ .cli = cli,
+                             .signals = -1,
+                             .stop = -1,
+                             .tty = tty,
+                             .input = here && (tty || !isatty(0) || cli_has(cli, "interactive")) };
+}
+
+int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, const char *cwd,
+            struct err *err)
+{
+    auto_with(running_free) struct running run = running_new(cli);
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+
+    if (put_exec(cli, argv, argc, cwd, &json, &run, err) < 0)
+        return -1;
+    return begin(&run, buf_view(&body), arena_printf(&cli->arena, "/api/v1/sandboxes/%s/execs", id),
+                 argv[0], err);
+}
+
+/* ---- on a linked agent ---- */
+
+static int put_command(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
+                       const struct running *run, struct err *err)
+{
+    struct winsize size;
+    int64_t kill_after;
+
+    if (cli_has(cli, "ro") || cli_has(cli, "rw"))
+        return cli_usage(cli, err, "--ro and --rw are for sandboxes, and %s is a linked agent",
+                         cli->args[0]);
+    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 || check_words(cli, argv, argc, err) < 0)
+        return -1;
+    json_open(json, '{');
+    json_kv_text(json, "command", argv[0]);
+    json_key(json, "args");
+    json_open(json, '[');
+    for (size_t i = 1; i < argc; i++)
+        json_put_str(json, str_of(argv[i]));
+    json_close(json, ']');
+    if (cli_has(cli, "cwd"))
+        json_kv_text(json, "working_dir", cli_text(cli, "cwd"));
+    if (cli_has(cli, "user"))
+        json_kv_text(json, "run_as", cli_text(cli, "user"));
+    if (kill_after)
+        json_kv_int(json, "timeout_seconds", (kill_after + 999) / 1000);
+    json_kv_bool(json, "allocate_pty", run->tty);
+    if (run->tty && ioctl(0, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
+        json_kv_int(json, "pty_rows", size.ws_row);
+        json_kv_int(json, "pty_cols", size.ws_col);
+    }
+    if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
+        return -1;
+    json_close(json, '}');
+    return 0;
+}
+
+int exec_linked(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
+{
+    auto_with(running_free) struct running run = running_new(cli);
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    struct err why = { 0 };
+
+    run.linked = true;
+    if (put_command(cli, argv, argc, &json, &run, err) < 0)
+        return -1;
+    int rc = begin(&run, buf_view(&body),
+                   arena_printf(&cli->arena, "/api/v1/agents/%s/commands", id), argv[0], &why);
+    if (rc < 0 && why.code != ERR_NOT_FOUND)
+        *err = why;
+    return rc;
+}
+
+int exec_anywhere(struct cli *cli, const char *id, const char **argv, size_t argc, struct err *err)
+{
+    int rc = exec_in(cli, id, argv, argc, NULL, err);
+
+    return rc < 0 && err->code == ERR_NOT_FOUND ? exec_linked(cli, id, argv, argc, err) : rc;
 }
 
 static int exec_run(struct cli *cli, struct err *err)
 {
-    return exec_in(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1, NULL,
-                   err);
+    return exec_anywhere(cli, cli_escape(cli, cli->args[0]), cli->args + 1, cli->arg_count - 1,
+                         err);
 }
 
 static const struct cli_flag exec_flags[] = {
@@ -491,6 +604,9 @@ const struct command cmd_exec = {
     .more = "Ends with the exit status of the command. Standard input is passed on unless it is a "
             "terminal; signals are passed on, and the third Ctrl-C kills everything the command "
             "started. Put -- before the command.\n\n"
+            "The name of a linked agent will do, too: then it runs on that machine (`atoll agent "
+            "commands` lists those). What is typed or piped there faster than the command reads is "
+            "kept up to 4 MiB.\n\n"
             "Examples:\n  atoll exec build -- make -j4\n"
             "  tar c . | atoll exec build -- tar x -C /workspace\n"
             "  atoll exec -it build -- bash\n"

@@ -74,6 +74,15 @@ must_use int sandbox_put_pairs(struct cli *cli, struct json_out *json, const cha
  * --cwd says; NULL: where the sandbox says. */
 must_use int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc,
                      const char *cwd, struct err *err);
+/*
+ * The same on the linked agent `id`, which is no sandbox as *err tells; that stays in it if there
+ * is no such agent either.
+ */
+must_use int exec_linked(struct cli *cli, const char *id, const char **argv, size_t argc,
+                         struct err *err);
+/* In the sandbox or, if there is none, on the linked agent of this name. */
+must_use int exec_anywhere(struct cli *cli, const char *id, const char **argv, size_t argc,
+                           struct err *err);
 /* The flags that describe a command. */
 #define EXEC_FLAGS                                                                                 \
     { "cwd", "DIR", "Working directory (/workspace)" },                                            \

@@ -117,10 +117,12 @@ static int shell_run(struct cli *cli, struct err *err)
     const struct json *reply;
 
     if (!isatty(0) || !isatty(1) || cli->json)
-        return exec_in(cli, box, argv, ARRAY_LEN(argv), NULL, err);
-    if (put_shell(cli, &json, err) < 0 || cli_call(cli, "POST", buf_view(&body), &reply, err,
-                                                   "/api/v1/sandboxes/%s/terminals", box) < 0)
+        return exec_anywhere(cli, box, argv, ARRAY_LEN(argv), err);
+    if (put_shell(cli, &json, err) < 0)
         return -1;
+    if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s/terminals", box) <
+        0)
+        return err->code == ERR_NOT_FOUND ? exec_linked(cli, box, argv, ARRAY_LEN(argv), err) : -1;
     autofree char *id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
     return attach_to(cli, terminal_path(cli, box, id), (struct attach_how){ 0 }, err);
 }
@@ -140,7 +142,8 @@ const struct command cmd_shell = {
     .help = "Open a shell in a sandbox: bash where it has one, otherwise sh.",
     .more = "With this terminal joined to it; the detach keys leave it running, and `atoll attach` "
             "comes back to it. Without a terminal it reads its commands from standard input. A "
-            "sandbox that its idle policy put to sleep wakes up first.",
+            "sandbox that its idle policy put to sleep wakes up first. On a linked agent, by its "
+            "name, there are no detach keys: hanging up ends it.",
     .flags = shell_flags,
     .traits = CMD_REMOTE,
     .run = shell_run,

@@ -236,6 +236,10 @@ VIEW(cmd_agent_destroy, "agent destroy", "AGENT",
      .path = "/api/v1/agents/{}/destroy", .member = "vm", .lines = "name,state");
 VIEW(cmd_agent_rm, "agent rm", "AGENT", "Remove the sandbox of an agent, with its files.",
      .method = "DELETE", .path = "/api/v1/agents/{}", .lines = "name,deleted,disk_deleted");
+VIEW(cmd_agent_commands, "agent commands", "AGENT",
+     "List the commands of a linked agent that are kept, oldest first.",
+     .path = "/api/v1/agents/{}/commands", .member = "items",
+     .table = "command_id,state,>exit_code,command,>stdout_bytes,>stderr_bytes,by,started_at");
 VIEW_FLAGS(cmd_agent_rotate_secret, "agent rotate-secret", "AGENT", grace_flags,
            "Give a connected agent another secret, over its link.", .method = "POST",
            .path = "/api/v1/agents/{}/rotate-secret", .query = "grace_seconds=--grace",
