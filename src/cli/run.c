@@ -381,28 +381,41 @@ static int stream_all(struct running *run, struct err *err)
 
 /* ---- starting ---- */
 
-static int check_words(struct cli *cli, const char **argv, size_t argc, struct err *err)
+/* Arguments of the command from number `first` on. */
+static int put_words(struct cli *cli, struct json_out *json, const char *key, const char **argv,
+                     size_t first, size_t argc, struct err *err)
 {
-    for (size_t i = 0; i < argc; i++)
+    json_key(json, key);
+    json_open(json, '[');
+    for (size_t i = first; i < argc; i++) {
         if (!str_utf8(str_of(argv[i])))
             return cli_usage(cli, err, "argument %zu is not UTF-8", i + 1);
+        json_put_str(json, str_of(argv[i]));
+    }
+    json_close(json, ']');
     return 0;
+}
+
+static void put_size(struct json_out *json, const struct running *run, const char *rows,
+                     const char *cols)
+{
+    struct winsize size;
+
+    if (!run->tty || ioctl(0, TIOCGWINSZ, &size) < 0 || !size.ws_row || !size.ws_col)
+        return;
+    json_kv_int(json, rows, size.ws_row);
+    json_kv_int(json, cols, size.ws_col);
 }
 
 static int put_exec(struct cli *cli, const char **argv, size_t argc, const char *cwd,
                     struct json_out *json, struct running *run, struct err *err)
 {
-    struct winsize size;
     int64_t kill_after;
 
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 || check_words(cli, argv, argc, err) < 0)
-        return -1;
     json_open(json, '{');
-    json_key(json, "argv");
-    json_open(json, '[');
-    for (size_t i = 0; i < argc; i++)
-        json_put_str(json, str_of(argv[i]));
-    json_close(json, ']');
+    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 ||
+        put_words(cli, json, "argv", argv, 0, argc, err) < 0)
+        return -1;
     if (cli_has(cli, "cwd"))
         cwd = cli_text(cli, "cwd");
     if (cwd)
@@ -413,10 +426,7 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, const char 
         json_kv_int(json, "timeout_ms", kill_after);
     if (run->tty)
         json_kv_bool(json, "tty", true);
-    if (run->tty && ioctl(0, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
-        json_kv_int(json, "rows", size.ws_row);
-        json_kv_int(json, "cols", size.ws_col);
-    }
+    put_size(json, run, "rows", "cols");
     json_kv_bool(json, "stdin_open", run->input);
     if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
         return -1;
@@ -526,21 +536,16 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
 static int put_command(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
                        const struct running *run, struct err *err)
 {
-    struct winsize size;
     int64_t kill_after;
 
     if (cli_has(cli, "ro") || cli_has(cli, "rw"))
         return cli_usage(cli, err, "--ro and --rw are for sandboxes, and %s is a linked agent",
                          cli->args[0]);
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 || check_words(cli, argv, argc, err) < 0)
-        return -1;
     json_open(json, '{');
-    json_kv_text(json, "command", argv[0]);
-    json_key(json, "args");
-    json_open(json, '[');
-    for (size_t i = 1; i < argc; i++)
-        json_put_str(json, str_of(argv[i]));
-    json_close(json, ']');
+    json_kv_text(json, "command", argv[0]); /* looked at when it was asked for in a sandbox */
+    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 ||
+        put_words(cli, json, "args", argv, 1, argc, err) < 0)
+        return -1;
     if (cli_has(cli, "cwd"))
         json_kv_text(json, "working_dir", cli_text(cli, "cwd"));
     if (cli_has(cli, "user"))
@@ -548,10 +553,7 @@ static int put_command(struct cli *cli, const char **argv, size_t argc, struct j
     if (kill_after)
         json_kv_int(json, "timeout_seconds", (kill_after + 999) / 1000);
     json_kv_bool(json, "allocate_pty", run->tty);
-    if (run->tty && ioctl(0, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
-        json_kv_int(json, "pty_rows", size.ws_row);
-        json_kv_int(json, "pty_cols", size.ws_col);
-    }
+    put_size(json, run, "pty_rows", "pty_cols");
     if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
         return -1;
     json_close(json, '}');
