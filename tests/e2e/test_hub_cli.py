@@ -258,5 +258,6 @@ def test_hostile_text_is_only_text(hub):
 def test_every_command_was_run(hub):
     listed = subprocess.run([hub.server.binary, "docs", "commands"], capture_output=True, text=True).stdout
     names = set(re.findall(r"^## `atoll ((?:%s)(?: [a-z-]+)?)[ `]" % "|".join(GROUPS), listed, re.M))
-    linked = {"agent ls", "agent show", "agent start", "agent stop", "agent destroy", "agent rm", "agent rotate-secret"}
+    linked = {"agent ls", "agent show", "agent start", "agent stop", "agent destroy", "agent rm", "agent rotate-secret",
+              "agent commands"}
     assert len(names) > 50 and names - ran - linked == set()
