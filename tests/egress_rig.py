@@ -64,7 +64,7 @@ class Sandbox:
                 sock = socket.socket()
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(("0.0.0.0", port))
-                sock.listen(64)
+                sock.listen(1024)
                 sock.setblocking(False)
                 listeners.append(sock)
             dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

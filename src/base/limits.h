@@ -366,6 +366,7 @@
 #define EGRESS_BOXES_MAX 16384  /* of which something is known: twice as many as can be */
 #define EGRESS_NAMES_MAX 4096   /* that have an address, of one sandbox */
 #define EGRESS_CONNS_MAX 2048   /* open at once, of one sandbox */
+#define EGRESS_BACKLOG 1024     /* waiting to be taken; further ones try again a second later */
 #define EGRESS_ADDRS_MAX 16     /* of a name; further ones are judged and not tried */
 #define EGRESS_IN_MAX 65536     /* bytes that wait in either direction, when they are read */
 #define EGRESS_PIPES_MAX 256    /* kept for the next */

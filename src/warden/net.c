@@ -27,7 +27,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define BACKLOG 256
+#include "base/limits.h"
+
 #define OWN_NETWORK "/proc/self/ns/net"
 #define LOOPBACK_INDEX 1 /* in every network namespace */
 
@@ -249,7 +250,7 @@ static int socket_at(int type, uint32_t address, uint16_t port)
     if (fd < 0 ||
         (type == SOCK_STREAM && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0) ||
         bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-        (type == SOCK_STREAM && listen(fd, BACKLOG) < 0) ||
+        (type == SOCK_STREAM && listen(fd, EGRESS_BACKLOG) < 0) ||
         (type == SOCK_DGRAM && setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) < 0))
         return -1;
     return take_fd(&fd);

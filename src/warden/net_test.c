@@ -10,9 +10,11 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "base/limits.h"
 #include "base/test.h"
 
 static struct sockaddr_in at(const char *text, uint16_t port)
@@ -94,6 +96,29 @@ static void every_address(struct net *net)
 TEST(every_connection_comes_to_the_one_listener)
 {
     inside(every_address);
+}
+
+/* The kernel counts from 0: one more than it is told. Nobody takes them. */
+static void many_at_once(struct net *net)
+{
+    struct sockaddr_in to = at("8.8.8.8", 443);
+    unsigned there = 0;
+
+    (void)net;
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 2 * EGRESS_BACKLOG, 2 * EGRESS_BACKLOG }) ==
+          0);
+    for (unsigned i = 0; i < EGRESS_BACKLOG + 2; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        CHECK(connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno == EINPROGRESS);
+        there += connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0;
+    }
+    CHECK_INT(there, EGRESS_BACKLOG + 1);
+}
+
+TEST(so_many_come_at_once_without_waiting)
+{
+    inside(many_at_once);
 }
 
 /* The program of a box that ended leads nobody to that box's socket, also while that is open. */
