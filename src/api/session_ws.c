@@ -420,9 +420,11 @@ static int check_field(const struct json *json, const struct message_field *fiel
     if (value->type != field->type)
         return err_set(err, ERR_INVALID, "%s must be of type %s", field->name,
                        json_type_name(field->type));
-    if (field->type == JSON_ARRAY)
-        json_each(item, value) if (item->type != JSON_STRING) return err_set(
-            err, ERR_INVALID, "%s must hold strings", field->name);
+    json_each(item, value)
+    {
+        if (item->type != JSON_STRING)
+            return err_set(err, ERR_INVALID, "%s must hold strings", field->name);
+    }
     return 0;
 }
 
