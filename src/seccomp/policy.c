@@ -20,6 +20,7 @@
  */
 #include "seccomp/policy.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,6 +33,7 @@
 /* Newer than the oldest headers we build with. */
 #define TEST_PR_SCHED_CORE 62
 #define TEST_PR_SET_MEMORY_MERGE 67
+#define TEST_F_SETDELEG (F_SETLEASE + 16)
 #define CLONE_NEW_ANY                                                                              \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |  \
      CLONE_NEWNET)
@@ -39,6 +41,7 @@
 
 enum {
     TEST_IOCTL,
+    TEST_FCNTL,
     TEST_MKNOD,
     TEST_MKNODAT,
     TEST_MKNOD_DEVICE,
@@ -74,6 +77,14 @@ static const struct seccomp_test tests[] = {
         IS(TIOCSTI, REFUSE),
         IS(TIOCLINUX, REFUSE),
         IS(TIOCSETD, REFUSE),
+    }, VERDICT_ALLOW },
+
+    /* What the kernel says of a file system that has no leases. */
+    [TEST_FCNTL] = { "fcntl: the command",
+        "Who has a lease on a file lets others wait that open it, up to 45 seconds and again: "
+        "process 1 too, when it is to start that file.", 1, 0, {
+        IS(F_SETLEASE, VERDICT_ERRNO(EINVAL)),
+        { CASE_IS, TEST_F_SETDELEG, VERDICT_ERRNO(EINVAL), "F_SETDELEG" },
     }, VERDICT_ALLOW },
 
     /* Character and block devices have the bit of S_IFCHR; files, FIFOs and sockets do not. */
@@ -204,7 +215,7 @@ static const struct seccomp_line lines[] = {
     OK(dup, 32, 23),
     OK(dup2, 33, NONE),
     OK(dup3, 292, 24),
-    OK(fcntl, 72, 25),
+    IF(fcntl, 72, 25, TEST_FCNTL),
     OK(pipe, 22, NONE),
     OK(pipe2, 293, 59),
     OK(sendfile, 40, 71),

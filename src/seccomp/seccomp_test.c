@@ -579,6 +579,24 @@ TEST(nobody_types_into_a_terminal)
     CHECK_INT(in_child(SECCOMP_AGENT, type_into_terminal, &harmless), EINVAL);
 }
 
+static int take_lease(const void *arg)
+{
+    const char *path = arg;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0 || fcntl(fd, F_GETLEASE) != F_UNLCK)
+        return 201;
+    return fcntl(fd, F_SETLEASE, F_WRLCK) < 0 ? errno : 0;
+}
+
+TEST(nobody_makes_others_wait_for_a_file)
+{
+    autofree char *path = xprintf("%s/leased", test_dir());
+
+    CHECK_INT(in_child(SECCOMP_AGENT, take_lease, path), EINVAL);
+    CHECK_INT(in_child(UNFILTERED, take_lease, path), 0);
+}
+
 static int make_node(const void *arg)
 {
     const struct {

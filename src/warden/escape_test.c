@@ -177,7 +177,7 @@ static void check_missed(uint64_t skips, uint32_t flags, const char *const *name
     }
 
 MISSED(without_seccomp_much_is_open, BIT(BOX_STEP_SECCOMP), 0, "filtered", "io_uring",
-       "clone3_hidden", "add_a_key", "keyctl_get", "vsock", "entry_32", "persona")
+       "clone3_hidden", "add_a_key", "keyctl_get", "vsock", "entry_32", "persona", "lease")
 MISSED(without_no_new_privs, BIT(BOX_STEP_NNP) | BIT(BOX_STEP_LANDLOCK) | BIT(BOX_STEP_SECCOMP), 0,
        "no_new_privs")
 MISSED(without_masks, BIT(BOX_STEP_MASKS), 0, "masked")

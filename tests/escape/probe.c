@@ -278,6 +278,17 @@ static int type_into_terminal(void)
     return refused(ioctl(fd, TIOCSTI, &x));
 }
 
+/* ---- what would keep process 1 waiting ---- */
+
+static int lease(void)
+{
+    int fd = open("/tmp/leased", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0 || unlink("/tmp/leased") < 0)
+        return bad("no file", errno);
+    return refused_as(fcntl(fd, F_SETLEASE, F_WRLCK), EINVAL);
+}
+
 /* ---- what process 1 hides ---- */
 
 static int look_into_1(void)
@@ -648,6 +659,7 @@ static const struct {
     P(mptcp),
     P(only_loopback),
     P(type_into_terminal),
+    P(lease),
     P(look_into_1),
     P(kill_1),
     P(capabilities),
