@@ -3,8 +3,9 @@
  * back instruction by instruction. Nothing is taken from the request.
  *
  * The filter can be had by ptrace alone, from a process that is stopped: process 1 is stopped for
- * the moment it takes. One that does not stop at once (frozen) keeps its secret: the digest stays
- * empty.
+ * the moment it takes. One that does not stop in time (frozen, or waiting for the kernel) keeps its
+ * secret: the digest stays empty. Who was told to stop and is not yet there cannot be let go of,
+ * and would stop later, for ever. So a child of the warden does all this, and lets go by its end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +20,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/limits.h"
 #include "seccomp/seccomp.h"
-#include "warden/box.h"
+#include "warden/disk.h"
 
 #define FILTER_MAX 4096 /* instructions; the kernel's own limit */
-#define STOP_TRIES 50
+#define STOP_LOOKS 5    /* at once; from then on with a pause */
 
 static char text[131072];
 
@@ -148,12 +151,13 @@ static void read_disk(pid_t pid, struct box_applied *out)
 
 static bool stopped(pid_t pid)
 {
+    int64_t until = clock_mono_ms() + BOX_STOP_MS;
     int status;
 
-    for (int i = 0; i < STOP_TRIES; i++) {
+    for (int i = 0; i < STOP_LOOKS || clock_mono_ms() < until; i++) {
         if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
             return WIFSTOPPED(status);
-        poll(NULL, 0, i < 5 ? 0 : 1);
+        poll(NULL, 0, i < STOP_LOOKS ? 0 : 1);
     }
     return false;
 }
@@ -164,20 +168,19 @@ static void read_filter(pid_t pid, struct box_applied *out)
 
     if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
         return;
-    if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) == 0 && stopped(pid)) {
-        long count = syscall(SYS_ptrace, PTRACE_SECCOMP_GET_FILTER, pid, 0, filter);
-        const char *digest =
-            count > 0 && count <= FILTER_MAX ? seccomp_digest_of(filter, (size_t)count) : NULL;
-
-        snprintf(out->seccomp_digest, sizeof(out->seccomp_digest), "%s",
-                 digest      ? digest
-                 : count > 0 ? "unknown"
-                             : "");
-    }
+    if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0 || !stopped(pid))
+        return;
+    long count = syscall(SYS_ptrace, PTRACE_SECCOMP_GET_FILTER, pid, 0, filter);
     ptrace(PTRACE_DETACH, pid, NULL, NULL);
+    const char *digest =
+        count > 0 && count <= FILTER_MAX ? seccomp_digest_of(filter, (size_t)count) : NULL;
+    snprintf(out->seccomp_digest, sizeof(out->seccomp_digest), "%s",
+             digest      ? digest
+             : count > 0 ? "unknown"
+                         : "");
 }
 
-int applied_read(pid_t pid, const char *id, struct box_applied *out)
+static int read_all(pid_t pid, const char *id, struct box_applied *out)
 {
     *out = (struct box_applied){ 0 };
     if (read_namespaces(pid, out) < 0 || !read_proc(pid, "status"))
@@ -195,7 +198,51 @@ int applied_read(pid_t pid, const char *id, struct box_applied *out)
     read_limits(pid, out);
     read_disk(pid, out);
     cgroup_applied(id, out);
-    if (!cgroup_frozen(id))
+    /* To root of the host alone the kernel tells a filter. */
+    if (!box_host.rootless && !cgroup_frozen(id))
         read_filter(pid, out);
     return 0;
+}
+
+/* ---- the child ---- */
+
+static int asked_pidfd; /* what the next child is to look at: it is born with a copy */
+
+/* ENOENT would say that there never was such a box. */
+static int gone(void)
+{
+    errno = ESRCH;
+    return -1;
+}
+
+static int read_child(struct wire_msg *msg, int *fd)
+{
+    const struct box *box = table_find(msg->name.id);
+    struct disk_usage usage = { 0 };
+
+    (void)fd;
+    *msg = (struct wire_msg){ .verb = msg->verb };
+    if (read_all(box->pid, box->id, &msg->applied) < 0 ||
+        /* It is still there: so its number was its own all the time. */
+        syscall(SYS_pidfd_send_signal, asked_pidfd, 0, NULL, 0) < 0)
+        return gone();
+    msg->applied.landlock_abi = box->landlock_abi;
+    msg->applied.lost = box_host.lost;
+    msg->applied.nested = box->nested;
+    if (box->upper) { /* its root would tell of the store that all disks share */
+        msg->applied.inodes = 0;
+        msg->applied.disk = disks_bytes(box->upper, &usage) < 0 ? 0 : usage.bytes;
+    }
+    return 0;
+}
+
+void applied_hear(struct box *box, const struct wire_msg *request)
+{
+    autoclose int pidfd = box_pidfd(box);
+
+    asked_pidfd = pidfd;
+    if (pidfd < 0)
+        say_status(request, ESRCH);
+    else
+        job_start(request, read_child, NULL);
 }

@@ -36,6 +36,7 @@
 extern int box_fault_in;           /* the n-th try from here fails with EIO; 0: none */
 extern uint64_t box_skips;         /* bits of enum box_step: left out, to see what misses them */
 extern enum box_step box_fault_at; /* this step fails, in the warden itself */
+extern bool box_fault_ends;        /* instead of failing, a child ends without a word */
 bool box_fault_now(void);
 bool box_fault_here(enum box_step step);
 #define box_skipped(step) ((box_skips >> (step)) & 1)
@@ -192,9 +193,10 @@ struct box_begun {
     pid_t pid;
     int pidfd;
     int link;   /* the first connection to its init */
-    int report; /* ends when the child has become init; before that, a struct box_report */
+    int report; /* ends with the child or when it has become init: what it said is in the pipe */
 };
 
+/* What failed; or, with error 0, that the next thing is to become init. */
 struct box_report {
     int32_t step, error;
 };
@@ -288,10 +290,6 @@ void record_remove(const struct box_host *host, uint32_t slot);
 must_use int record_process(const struct box_record *record);
 void records_each(const struct box_host *host, void (*fn)(const struct box_record *record));
 void sockets_each(const struct box_host *host, void (*fn)(const char id[BOX_ID_SIZE]));
-
-/* ---- applied.c ---- */
-
-must_use int applied_read(pid_t pid, const char *id, struct box_applied *out);
 
 /* ---- skeleton.c ---- */
 

@@ -45,8 +45,8 @@ unsigned boxes_waits(struct pollfd waits[BOXES_WAITS])
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < table_pending(); i++)
-        waits[count++] = (struct pollfd){ .fd = table_pending_at(i)->report, .events = POLLIN };
+    for (unsigned i = 0; i < table_pending(); i++) /* their ends alone: all is said by then */
+        waits[count++] = (struct pollfd){ .fd = table_pending_at(i)->report };
     if (adopted_fd >= 0)
         waits[count++] = (struct pollfd){ .fd = adopted_fd, .events = POLLIN };
     count += jobs_waits(waits + count);

@@ -127,6 +127,12 @@ void life_failed(struct box *box, int error, uint32_t step);
 void life_died(struct box *box, int status);
 void life_kill(const struct box *box);
 void life_due(struct box *box);
+/* A new descriptor of its process 1, or -1. */
+must_use int box_pidfd(const struct box *box);
+
+/* ---- applied.c ---- */
+
+void applied_hear(struct box *box, const struct wire_msg *request);
 
 /* ---- sweep.c ---- */
 

@@ -176,6 +176,58 @@ TEST(what_is_applied_is_read_from_the_kernel)
     rig_close();
 }
 
+/* How many children a process has, and the eldest. */
+static int children_of(pid_t pid, pid_t *eldest)
+{
+    char path[64], text[256] = "";
+    int count = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, text, sizeof(text) - 1) >= 0);
+    *eldest = (pid_t)strtol(text, NULL, 10);
+    for (const char *at = text; (at = strchr(at, ' ')); at++)
+        count++;
+    return count;
+}
+
+/*
+ * Process 1 waits for the kernel, as who starts a program on a slow disk: here for one that somebody
+ * has a lease on, which the filter would have refused. It cannot stop then, and so does not tell.
+ */
+TEST(who_does_not_stop_in_time_goes_on_later)
+{
+    const char *hold[] = { "/usr/bin/perl", "-e",
+                           "$SIG{IO} = 'IGNORE'; $| = 1; open F, '+</tmp/p'; fcntl F, 1024, 1 and"
+                           " print 'x'; sleep 600",
+                           "/tmp" },
+               *leased[] = { "/tmp/p", "/tmp" };
+    static struct rig_ran ran;
+    pid_t eldest;
+
+    rig_open();
+    box_skips = 1ull << BOX_STEP_SECCOMP;
+    struct rig_box box = rig_create(rig_spec("waits"), "waits");
+    box_skips = 0;
+    CHECK_INT(rig_sh(&box, "cp /bin/true /tmp/p", 0)->code, 0);
+    uint32_t holder = rig_start(&box, hold, 3, 0, 0);
+    for (ran.len = 0; ran.len == 0;)
+        CHECK(!rig_frame(&box, holder, &ran));
+    uint32_t waits = rig_start(&box, leased, 1, 0, 0);
+    while (children_of(box.pid, &eldest) < 2)
+        poll(NULL, 0, 1);
+    struct rig_heard heard = rig_name(WIRE_BOX_APPLIED, "waits");
+    CHECK_INT(heard.msg.status, 0);
+    CHECK_INT(heard.msg.applied.no_new_privs, 1);
+    CHECK_STR(heard.msg.applied.seccomp_digest, "");
+    CHECK_INT(children_of(box.pid, &eldest), 2); /* it still waits */
+    CHECK(kill(eldest, SIGKILL) == 0);
+    CHECK_INT(rig_finish(&box, waits)->code, 0);
+    CHECK_INT(rig_sh(&box, "exit 3", 0)->code, 3);
+    rig_destroy(&box);
+    rig_close();
+}
+
 TEST(limits_change_while_it_runs)
 {
     rig_open();
@@ -470,6 +522,36 @@ TEST(a_thousand_cycles_with_a_fault_at_every_step_in_turn)
     CHECK(rounds > 3);
     CHECK_INT(failed | UNTRIED, (1ull << BOX_STEPS) - 1);
     boxes_pool(4);
+    rig_close();
+}
+
+/* The pipe that it would have said something with ends with it, as it does when all went well. */
+TEST(a_child_that_ends_without_a_word_is_no_box)
+{
+    const char *state = rig_open();
+    struct rig_left before = rig_before(state);
+    struct rig_heard heard;
+    int silent = 0, n = 0;
+
+    box_fault_ends = true;
+    do {
+        struct wire_msg spec = rig_spec("silent");
+
+        rig_settle();
+        box_fault_in = ++n;
+        heard = rig_ask(&spec);
+        box_fault_in = 0;
+        silent += heard.msg.status == ECHILD && heard.msg.created.step == BOX_STEP_INIT;
+        CHECK(heard.msg.status == 0 || heard.msg.status == ECHILD || heard.msg.status == EIO);
+        rig_settle();
+        if (heard.msg.status)
+            rig_check_left(state, before);
+    } while (heard.msg.status);
+    box_fault_ends = false;
+    CHECK(silent > 20);
+    struct rig_box box = rig_made("silent", &heard);
+    CHECK_INT(rig_sh(&box, "true", 0)->code, 0);
+    rig_destroy(&box);
     rig_close();
 }
 

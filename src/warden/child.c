@@ -57,7 +57,10 @@ static int set_limit(int which, rlim_t value)
     return setrlimit(which, &limit);
 }
 
-/* Where no cgroup counts: for each process, and for each user inside. */
+/*
+ * Where no cgroup counts: for each process, and for each user inside. Late, as this process is to
+ * have nothing to do under them: what a sanitizer's build has mapped is more than they allow.
+ */
 static int set_substitutes(const struct box_spec *spec, uint32_t lost)
 {
     if (lost & BOX_LOST_MEMORY && guard(data_max) && set_limit(RLIMIT_DATA, spec->memory) < 0)
@@ -171,6 +174,16 @@ static int die_with_parent(int report)
     return 0;
 }
 
+/* The report ends with us, however we end; without a word it would look as if we were init now. */
+static int become_init(int init_fd, int report, char *const argv[])
+{
+    const struct box_report ready = { BOX_STEP_INIT, 0 };
+
+    if (syscall(SYS_write, report, &ready, sizeof(ready)) != (long)sizeof(ready))
+        return -1;
+    return (int)syscall(SYS_execveat, init_fd, "", argv, guard_env(), AT_EMPTY_PATH);
+}
+
 static int enter_cgroups(const struct cgroup_doors *doors)
 {
     for (unsigned i = 0; i < doors->count; i++)
@@ -237,13 +250,13 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_STDIO,
         set_stdio(fds->listen, fds->link, host->init_fd, fds->report, &init_at, &fds->report));
     TRY(BOX_STEP_RLIMITS, set_limits(spec));
-    TRY(BOX_STEP_RLIMITS, set_substitutes(spec, host->lost));
     TRY(BOX_STEP_CAPS, drop_caps(host->uids == 1 ? 0 : INIT_CAPS));
     umask(022);
     TRY(BOX_STEP_NNP, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     TRY(BOX_STEP_LANDLOCK, enter_landlock(host->landlock_abi, spec->profile == SECCOMP_NESTING));
     TRY(BOX_STEP_SECCOMP, seccomp_profile_load((enum seccomp_profile)spec->profile));
+    TRY(BOX_STEP_RLIMITS, set_substitutes(spec, host->lost));
     TRY(BOX_STEP_INIT, prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0));
-    TRY(BOX_STEP_INIT, (int)syscall(SYS_execveat, init_at, "", argv, guard_env(), AT_EMPTY_PATH));
+    TRY(BOX_STEP_INIT, become_init(init_at, fds->report, argv));
     return -1;
 }

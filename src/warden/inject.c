@@ -138,8 +138,7 @@ static int size_child(struct wire_msg *msg, int *fd)
 
 static void start(const struct box *box, const struct wire_msg *request, job_fn *fn)
 {
-    autoclose int pidfd = box->pidfd >= 0 ? fcntl(box->pidfd, F_DUPFD_CLOEXEC, 0)
-                                          : (int)syscall(SYS_pidfd_open, box->pid, 0);
+    autoclose int pidfd = box_pidfd(box);
 
     todo.pid = box->pid;
     todo.pidfd = pidfd;

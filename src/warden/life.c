@@ -6,6 +6,7 @@
  * those a pidfd is kept.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -35,6 +36,12 @@ void life_kill(const struct box *box)
         kill(box->pid, SIGKILL); /* our child, not waited for: the number is its own */
     if (box->frozen)
         (void)!cgroup_freeze(box->id, false); /* the frozen do not die */
+}
+
+int box_pidfd(const struct box *box)
+{
+    return box->pidfd >= 0 ? fcntl(box->pidfd, F_DUPFD_CLOEXEC, 0)
+                           : (int)syscall(SYS_pidfd_open, box->pid, 0);
 }
 
 static void end_begin(struct box *box)
@@ -242,18 +249,21 @@ static void created(struct box *box)
     close_one(&box->report);
 }
 
+/* The pipe is at its end: the last of what was said counts. */
 void life_report(struct box *box)
 {
-    struct box_report report;
-    ssize_t got = read(box->report, &report, sizeof(report));
+    struct box_report said[2] = { { BOX_STEP_INIT, ECHILD } }; /* nothing: it was ended */
+    ssize_t got = read(box->report, said, sizeof(said));
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (got == 0)
-        created(box);
+    const struct box_report *last = &said[got == (ssize_t)sizeof(said)];
+    if (got < 0 || got % (ssize_t)sizeof(*last))
+        life_failed(box, EPROTO, BOX_STEP_INIT);
+    else if (last->error)
+        life_failed(box, last->error, (uint32_t)last->step);
     else
-        life_failed(box, got == (ssize_t)sizeof(report) ? report.error : EPROTO,
-                    got == (ssize_t)sizeof(report) ? (uint32_t)report.step : BOX_STEP_INIT);
+        created(box);
 }
 
 /* ---- what was asked, and when its time has come ---- */
@@ -261,8 +271,7 @@ void life_report(struct box *box)
 /* What is reached by its process alone, and outlives it. */
 static void hold_parts(struct box *box)
 {
-    autoclose int own = box->pidfd < 0 ? (int)syscall(SYS_pidfd_open, box->pid, 0) : -1;
-    int pidfd = box->pidfd < 0 ? own : box->pidfd;
+    autoclose int pidfd = box_pidfd(box);
 
     if (pidfd < 0 || box->gone)
         return;

@@ -1,7 +1,7 @@
 /*
  * Making and unmaking a box, seen from outside. The parent prepares what can be prepared before
  * (cgroups, socket, copies of mounts), clones, and does not wait: the report pipe closes
- * by itself when the child has become atoll-init, or carries the step and errno of what failed.
+ * by itself when the child has become atoll-init, or has ended; what it said before tells which.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +24,7 @@
 int box_fault_in;
 uint64_t box_skips;
 enum box_step box_fault_at;
+bool box_fault_ends;
 
 bool box_fault_here(enum box_step step)
 {
@@ -35,6 +36,8 @@ bool box_fault_now(void)
 {
     if (box_fault_in == 0 || --box_fault_in)
         return false;
+    if (box_fault_ends && getpid() == 1)
+        _exit(1);
     errno = EIO;
     return true;
 }

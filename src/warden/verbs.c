@@ -27,8 +27,7 @@ static void on_open(struct box *box, const struct wire_msg *request)
 {
     struct wire_msg msg = { .verb = request->verb, .number = request->number };
 
-    autoclose int pidfd = box->pidfd >= 0 ? fcntl(box->pidfd, F_DUPFD_CLOEXEC, 0)
-                                          : (int)syscall(SYS_pidfd_open, box->pid, 0);
+    autoclose int pidfd = box_pidfd(box);
     autoclose int link = pidfd < 0 ? -1 : box_connect(&box_host, box->id);
     if (link < 0) {
         say_status(request, not_gone(errno));
@@ -129,24 +128,6 @@ static void on_stat(struct box *box, const struct wire_msg *request)
     say(&msg, NULL, 0);
 }
 
-static void on_applied(struct box *box, const struct wire_msg *request)
-{
-    struct wire_msg msg = { .verb = request->verb, .number = request->number };
-
-    if (applied_read(box->pid, box->id, &msg.applied) < 0)
-        msg.status = not_gone(errno);
-    msg.applied.landlock_abi = box->landlock_abi;
-    msg.applied.lost = box_host.lost;
-    msg.applied.nested = box->nested;
-    if (box->upper) { /* its root would tell of the store that all disks share */
-        struct disk_usage usage = { 0 };
-
-        msg.applied.inodes = 0;
-        msg.applied.disk = disks_bytes(box->upper, &usage) < 0 ? 0 : usage.bytes;
-    }
-    say(&msg, NULL, 0);
-}
-
 static void on_list(const struct wire_msg *request)
 {
     struct wire_msg msg = { .verb = request->verb, .number = request->number };
@@ -176,7 +157,7 @@ static const struct verb {
     [WIRE_BOX_THAW]    = { on_thaw },
     [WIRE_BOX_LIMITS]  = { on_limits },
     [WIRE_BOX_STAT]    = { on_stat },
-    [WIRE_BOX_APPLIED] = { on_applied },
+    [WIRE_BOX_APPLIED] = { applied_hear },
     [WIRE_BOX_DESTROY] = { .any = life_destroy },
     [WIRE_BOX_LIST]    = { .any = on_list },
     [WIRE_BOX_MOUNT]   = { inject_mount },
