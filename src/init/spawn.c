@@ -1,7 +1,10 @@
 /*
- * A new process by clone(CLONE_VM | CLONE_VFORK): no page tables are copied and the parent waits
- * until the child has become the command, so what went wrong in between comes back through plain
- * memory. The child therefore calls only what does not touch shared state: raw system calls.
+ * A new process by clone(CLONE_VM): no page tables are copied and the parent waits until the child
+ * has become the command, so what went wrong in between comes back through plain memory. The child
+ * therefore calls only what does not touch shared state: raw system calls.
+ *
+ * The wait is our own and not the kernel's (CLONE_VFORK), which nothing ends but the child: from
+ * the moment it is the agent's, any process of the agent can stop it.
  *
  * Order: session and terminal, descriptors, capabilities and user, working directory (looked up as
  * that user, inside, never through a magic link), rules about files, limits, signals, execve. What
@@ -10,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/futex.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,12 +25,16 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init/init.h"
 
 /* All but what would let it look into process 1. */
 #define ROOT_CAPS (INIT_CAPS & ~INIT_CAP(CAP_SYS_PTRACE))
+
+#define SPAWN_LOOK_MS 20
+#define SPAWN_LOOKS 400 /* until who has not become the command is ended */
 
 static int fail(struct spawn *spawn, uint32_t step, int error)
 {
@@ -208,15 +216,36 @@ static int child(void *arg)
     _exit(127);
 }
 
+/*
+ * Waits until nobody runs on our memory any more: the kernel clears *shared then. Who was stopped is
+ * sent on, again and again: each time it gets at least to its next call. Looks are counted and not
+ * time, as there is none for who is frozen.
+ */
+static bool wait_until_alone(pid_t pid, const uint32_t *shared)
+{
+    const struct timespec look = { .tv_nsec = SPAWN_LOOK_MS * 1000000L };
+    int late = 0;
+
+    while (__atomic_load_n(shared, __ATOMIC_ACQUIRE))
+        if (syscall(SYS_futex, shared, FUTEX_WAIT, 1, &look, NULL, 0) < 0 && errno == ETIMEDOUT)
+            syscall(SYS_kill, pid, ++late < SPAWN_LOOKS ? SIGCONT : SIGKILL);
+    return late < SPAWN_LOOKS;
+}
+
 pid_t spawn(struct spawn *spawn)
 {
     static char stack[32768] __attribute__((aligned(16)));
+    static uint32_t shared;
 
     spawn->error = 0;
     spawn->step = INIT_STEP_NONE;
+    shared = 1;
     /* No signal has a handler here that could run in the child and on our memory. */
-    pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, spawn);
+    pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD,
+                      spawn, NULL, NULL, &shared);
     if (pid < 0)
         return fail(spawn, INIT_STEP_SPAWN, errno);
+    if (!wait_until_alone(pid, &shared))
+        (void)fail(spawn, INIT_STEP_SPAWN, ETIMEDOUT);
     return pid; /* with spawn->error set it is a zombie already, reaped like any other */
 }

@@ -556,6 +556,33 @@ TEST(pipes_are_memory_of_the_box)
 
 /* ---- process 1 ---- */
 
+/*
+ * Whoever is the agent's can be stopped by the agent, also a command that has not begun: process 1
+ * waits for it to begin. Most of these are stopped somewhere.
+ */
+TEST(who_stops_all_others_does_not_stop_process_1)
+{
+    const char *stop[] = { "/usr/bin/perl", "-e", "$| = 1; print 'x'; kill 'STOP', -1 while 1",
+                           "/" },
+               *other[] = { "/bin/true", "/" };
+    struct init_signal kill9 = { .number = SIGKILL, .tree = 1 };
+    static struct rig_ran ran;
+
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("stops"), "stops");
+    uint32_t stopper = rig_start(&box, stop, 3, 0, 0);
+    for (ran.len = 0; ran.len == 0;)
+        CHECK(!rig_frame(&box, stopper, &ran));
+    for (int i = 0; i < 300; i++) {
+        uint32_t exec = rig_start(&box, other, 1, 0, 0);
+
+        rig_send(&box, INIT_SIGNAL, exec, &kill9, sizeof(kill9), NULL, 0);
+        CHECK_INT(rig_finish(&box, exec)->error, 0);
+    }
+    rig_destroy(&box);
+    rig_close();
+}
+
 TEST(a_tree_is_killed_whole)
 {
     rig_open();
