@@ -128,6 +128,8 @@ int ask_err(struct err *err, const struct wire_msg *msg, const char *what)
                        "%s: not on this machine, or not by the user who started the server; "
                        "`atoll doctor` says what is missing",
                        what);
+    if (msg->status == ESRCH)
+        return err_set(err, ERR_CONFLICT, "%s: the sandbox has ended", what);
     if (msg->status == EMFILE && made)
         return err_set(err, ERR_UNAVAILABLE,
                        "%s: the server has as many files open as it may; raise that limit "

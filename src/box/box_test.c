@@ -93,6 +93,23 @@ TEST(changes_follow_the_table_and_one_comes_after_the_other)
     down();
 }
 
+TEST(who_asks_about_one_that_ends_is_told_so)
+{
+    struct caller caller = caller_new();
+    struct box_applied applied;
+    struct err err = { 0 };
+
+    up(true);
+    struct box *box = made();
+    CHECK_OK(box_applied(box, &applied, &caller.op, &err), &err);
+    answer_with(&asked[asked_count - 1], ESRCH, false);
+    settle();
+    CHECK(caller.done == 1 && caller.failed);
+    CHECK_INT(caller.err.code, ERR_CONFLICT);
+    CHECK(strstr(caller.err.msg, "the sandbox has ended") != NULL);
+    down();
+}
+
 TEST(states_move_only_along_the_table)
 {
     for (int from = 0; from < SANDBOX_STATES; from++)
