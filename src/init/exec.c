@@ -241,9 +241,11 @@ static bool make_tty(struct ends *ends, const struct init_exec *wish)
 static void adopt(struct exec *exec, uint32_t id, pid_t pid, const struct init_exec *wish,
                   struct ends *ends)
 {
-    *exec = (struct exec){
-        .id = id, .pid = pid, .tty = wish->flags & INIT_TTY, .in_fd = ends->ours[0]
-    };
+    *exec = (struct exec){ .id = id,
+                           .pid = pid,
+                           .tty = wish->flags & INIT_TTY,
+                           .operation = wish->flags & INIT_BUILTIN,
+                           .in_fd = ends->ours[0] };
     exec_top = MAX(exec_top, (size_t)(exec - execs) + 1);
     exec->out[INIT_OUT].fd = ends->ours[1];
     exec->out[INIT_ERR].fd = ends->ours[2];

@@ -49,7 +49,8 @@ struct exec {
     uint32_t id; /* the api's; 0: a free slot */
     pid_t pid;   /* 0 when not running */
     bool tty;
-    bool ended;    /* waited for */
+    bool operation; /* of ours on files, and not a command */
+    bool ended;     /* waited for */
     bool told;     /* EXITED was said on this connection */
     bool draining; /* ended and told: what still comes from its children is dropped */
     bool timed_out;

@@ -70,6 +70,15 @@ static void tidy(void)
     exec_ahead();
 }
 
+static struct exec *find_running(pid_t pid)
+{
+    for (size_t i = 0; i < exec_top; i++)
+        if (execs[i].id && !execs[i].ended && execs[i].pid == pid)
+            return &execs[i];
+    return NULL;
+}
+
+/* A command may stop, or be stopped. An operation is our own doing, and whoever asked waits. */
 static void reap(void)
 {
     struct signalfd_siginfo info;
@@ -78,10 +87,14 @@ static void reap(void)
     pid_t pid;
 
     (void)!read(signal_fd, &info, sizeof(info)); /* there is never more than one: SIGCHLD */
-    while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0)
-        for (size_t i = 0; i < exec_top; i++)
-            if (execs[i].id && !execs[i].ended && execs[i].pid == pid)
-                exec_reaped(&execs[i], status, &used);
+    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED, &used)) > 0) {
+        struct exec *exec = find_running(pid);
+
+        if (exec && !WIFSTOPPED(status))
+            exec_reaped(exec, status, &used);
+        else if (exec && exec->operation)
+            kill(pid, SIGCONT); /* not waited for: the number is its own */
+    }
 }
 
 /* After the end was told, what still comes is nobody's: read and dropped. */

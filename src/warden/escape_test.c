@@ -557,14 +557,14 @@ TEST(pipes_are_memory_of_the_box)
 /* ---- process 1 ---- */
 
 /*
- * Whoever is the agent's can be stopped by the agent, also a command that has not begun: process 1
- * waits for it to begin. Most of these are stopped somewhere.
+ * Whoever is the agent's can be stopped by the agent: also a command that has not begun, for which
+ * process 1 waits, and an operation on files. Most of these are stopped somewhere.
  */
 TEST(who_stops_all_others_does_not_stop_process_1)
 {
     const char *stop[] = { "/usr/bin/perl", "-e", "$| = 1; print 'x'; kill 'STOP', -1 while 1",
                            "/" },
-               *other[] = { "/bin/true", "/" };
+               *other[] = { "/bin/true", "/" }, *operation[] = { "ps", "/" };
     struct init_signal kill9 = { .number = SIGKILL, .tree = 1 };
     static struct rig_ran ran;
 
@@ -578,6 +578,8 @@ TEST(who_stops_all_others_does_not_stop_process_1)
 
         rig_send(&box, INIT_SIGNAL, exec, &kill9, sizeof(kill9), NULL, 0);
         CHECK_INT(rig_finish(&box, exec)->error, 0);
+        exec = rig_start(&box, operation, 1, 0, INIT_BUILTIN);
+        CHECK_INT(rig_finish(&box, exec)->code, 0);
     }
     rig_destroy(&box);
     rig_close();
