@@ -26,7 +26,7 @@
 #include "warden/disk.h"
 
 #define FILTER_MAX 4096 /* instructions; the kernel's own limit */
-#define STOP_LOOKS 5    /* at once; from then on with a pause */
+#define QUICK_TURNS 5   /* from then on with a pause */
 
 static char text[131072];
 
@@ -149,26 +149,42 @@ static void read_disk(pid_t pid, struct box_applied *out)
 
 /* ---- the filter ---- */
 
-static bool stopped(pid_t pid)
+static void nap(int turn)
 {
-    int64_t until = clock_mono_ms() + BOX_STOP_MS;
+    poll(NULL, 0, turn < QUICK_TURNS ? 0 : 1);
+}
+
+/* One tracer at a time: whoever looks at this box besides us is through in a moment. */
+static bool seized(pid_t pid, int64_t until)
+{
+    for (int i = 0; ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0; i++) {
+        if (errno != EPERM || clock_mono_ms() >= until)
+            return false;
+        nap(i);
+    }
+    return true;
+}
+
+static bool stopped(pid_t pid, int64_t until)
+{
     int status;
 
-    for (int i = 0; i < STOP_LOOKS || clock_mono_ms() < until; i++) {
-        if (waitpid(pid, &status, WNOHANG | __WALL) == pid)
-            return WIFSTOPPED(status);
-        poll(NULL, 0, i < STOP_LOOKS ? 0 : 1);
+    if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0)
+        return false;
+    for (int i = 0; waitpid(pid, &status, WNOHANG | __WALL) != pid; i++) {
+        if (clock_mono_ms() >= until)
+            return false;
+        nap(i);
     }
-    return false;
+    return WIFSTOPPED(status);
 }
 
 static void read_filter(pid_t pid, struct box_applied *out)
 {
     static struct sock_filter filter[FILTER_MAX];
+    int64_t until = clock_mono_ms() + BOX_STOP_MS;
 
-    if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
-        return;
-    if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0 || !stopped(pid))
+    if (!seized(pid, until) || !stopped(pid, until))
         return;
     long count = syscall(SYS_ptrace, PTRACE_SECCOMP_GET_FILTER, pid, 0, filter);
     ptrace(PTRACE_DETACH, pid, NULL, NULL);

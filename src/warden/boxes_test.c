@@ -176,6 +176,28 @@ TEST(what_is_applied_is_read_from_the_kernel)
     rig_close();
 }
 
+TEST(several_may_look_at_once)
+{
+    struct wire_msg ask = { .verb = WIRE_BOX_APPLIED };
+    struct rig_heard heard;
+
+    rig_open();
+    struct rig_box box = rig_create(rig_spec("seen"), "seen");
+    snprintf(ask.name.id, sizeof(ask.name.id), "seen");
+    for (uint32_t i = 0; i < 16; i++) {
+        ask.number = 1000 + i;
+        CHECK(boxes_hear(&ask));
+    }
+    for (uint32_t i = 0; i < 16; i++) {
+        CHECK(rig_wait(WIRE_BOX_APPLIED, 1000 + i, test_patience(5000), &heard));
+        CHECK_INT(heard.msg.status, 0);
+        CHECK(strncmp(heard.msg.applied.seccomp_digest, "sha256:", 7) == 0);
+    }
+    CHECK_INT(rig_sh(&box, "true", 0)->code, 0);
+    rig_destroy(&box);
+    rig_close();
+}
+
 /* Frozen by somebody else, as by who pauses the whole server: it cannot stop, and does not tell. */
 TEST(who_does_not_stop_in_time_goes_on_later)
 {
