@@ -286,7 +286,7 @@ static int lease(void)
 
     if (fd < 0 || unlink("/tmp/leased") < 0)
         return bad("no file", errno);
-    return refused_as(fcntl(fd, F_SETLEASE, F_WRLCK), EINVAL);
+    return refused(fcntl(fd, F_SETLEASE, F_WRLCK));
 }
 
 /* ---- what process 1 hides ---- */
