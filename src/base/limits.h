@@ -146,7 +146,7 @@
 #define BOX_FDS_SPARE 256          /* of the warden's, which no new sandbox gets */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
-#define BOX_STOP_MS 1000           /* for process 1 to stop, whose filter is to be read */
+#define BOX_STOP_MS 1000      /* for process 1 to stop, whose filter is to be read */
 #define BOX_SHM (64ull << 20) /* /dev/shm of a box on a disk */
 #define BOX_SHM_INODES 4096u
 #define DISK_JOB_MS                                                                                \

@@ -51,8 +51,8 @@ struct exec {
     bool tty;
     bool operation; /* of ours on files, and not a command */
     bool ended;     /* waited for */
-    bool told;     /* EXITED was said on this connection */
-    bool draining; /* ended and told: what still comes from its children is dropped */
+    bool told;      /* EXITED was said on this connection */
+    bool draining;  /* ended and told: what still comes from its children is dropped */
     bool timed_out;
     bool felled;         /* all of it was killed: its end is told when nobody is left */
     int64_t look_ms;     /* when to look again whether somebody is */

@@ -217,9 +217,9 @@ static int child(void *arg)
 }
 
 /*
- * Waits until nobody runs on our memory any more: the kernel clears *shared then. Who was stopped is
- * sent on, again and again: each time it gets at least to its next call. Looks are counted and not
- * time, as there is none for who is frozen.
+ * Waits until nobody runs on our memory any more: the kernel clears *shared then. Who was stopped
+ * is sent on, again and again: each time it gets at least to its next call. Looks are counted and
+ * not time, as there is none for who is frozen.
  */
 static bool wait_until_alone(pid_t pid, const uint32_t *shared)
 {
