@@ -105,7 +105,7 @@ static void input_room(struct box_input *box_input)
 
     if (input->noting)
         return;
-    if (input->input.over && !(input->last && input->rest.len == 0))
+    if (input->input.over && (input->input.refused || !(input->last && input->rest.len == 0)))
         input_fail(input, "nothing reads the input any more");
     else
         input_push(input);
@@ -117,6 +117,8 @@ static void input_body(struct http_req *req, struct str data, bool last)
 
     buf_str(&input->rest, data);
     input->last = last;
+    if (last) /* it may take long until all of it is read, and others wait for their turn */
+        http_hangup_counts(req);
     input_push(input);
 }
 

@@ -185,7 +185,7 @@ must_use int box_exec_type(struct box_exec *exec, struct str data, struct err *e
 struct box_input {
     struct box_exec *exec; /* NULL: not attached */
     void (*room)(struct box_input *input);
-    bool over;
+    bool over, refused; /* refused: something of it was never read */
 };
 must_use int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *err);
 size_t box_input_put(struct box_input *input, struct str data);

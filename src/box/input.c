@@ -97,6 +97,8 @@ void exec_pump(struct box_exec *exec)
 void exec_room(struct box_exec *exec, bool refused)
 {
     if (refused) {
+        if (exec->input)
+            exec->input->refused = true;
         exec_end_input(exec);
         feed_over(exec);
         return;
@@ -146,7 +148,7 @@ int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *
         return err_set(err, ERR_CONFLICT, "somebody else is writing to command %s", exec->id);
     exec->input = input;
     input->exec = exec;
-    input->over = false;
+    input->over = input->refused = false;
     return 0;
 }
 

@@ -3,6 +3,7 @@ a trace. Root only: an ordinary user's kernel does not allow them everywhere."""
 import base64
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -96,6 +97,35 @@ def test_input_of_any_bytes(boxes):
     assert done["exit_code"] == 0
     assert output(boxes, box, exec_id) == data
     assert boxes.request("POST", path, body=b"late").status == 409
+
+
+def test_input_that_nobody_reads_is_refused(boxes):
+    box = make(boxes)
+    deaf = start(boxes, box, "sh", "-c", "exec 0<&-; sleep 1000", stdin_open=True)["id"]
+    path = f"{BOXES}/{box}/execs/{deaf}"
+    harness.wait_until(lambda: boxes.get(path).json()["state"] == "running", 10, "its start")
+    harness.wait_until(lambda: boxes.request("POST", f"{path}/stdin", body=b"hello").status == 409, 10, "a refusal")
+    assert "input" in boxes.request("POST", f"{path}/stdin", body=b"again").error["message"]
+
+
+def test_who_leaves_no_longer_writes(boxes):
+    """A body that waits to be read is given up with its connection; the next one has its turn."""
+    box = make(boxes)
+    deaf = start(boxes, box, "sleep", "1000", stdin_open=True)["id"]
+    path = f"{BOXES}/{box}/execs/{deaf}/stdin"
+
+    def busy():
+        """Is it somebody else's turn? Who has it waits, as nothing is read."""
+        try:
+            return boxes.request("POST", path, body=b"x", timeout=2).status == 409
+        except TimeoutError:
+            return False
+
+    with socket.create_connection(("127.0.0.1", boxes.port)) as peer:
+        peer.sendall((f"POST {path} HTTP/1.1\r\nHost: {boxes.host}\r\nAuthorization: Bearer {boxes.token}\r\n"
+                      "Content-Length: 200000\r\n\r\n").encode() + bytes(200000))
+        harness.wait_until(busy, 10, "the first writer's turn")
+    harness.wait_until(lambda: not busy(), 10, "its end")
 
 
 def test_input_with_the_wish(boxes):
