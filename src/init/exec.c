@@ -2,9 +2,9 @@
  * A command's life: starting (texts checked, pipes or terminal made), input, signals, its end.
  *
  * A command has ended when its first process has; its children may still hold the pipes. EXITED is
- * said when both streams are over, or EXEC_GRACE_MS after the end; what its children print after
- * that is read and dropped, so that they do not die of a broken pipe. Of one that was killed with
- * everything it started the end is told when nothing of that is left.
+ * said when both streams are over, or EXEC_GRACE_MS after the end and all that was in them then was
+ * read; what its children print after that is dropped, so that they do not die of a broken pipe. Of
+ * one that was killed with everything it started the end is told when nothing of that is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -453,10 +453,22 @@ bool exec_signal(struct exec *exec, const struct init_signal *signal_)
 
 /* ---- its end ---- */
 
+/* What is in it now. A terminal does not tell of all of it, but cannot hold more than a ring. */
+static void set_due(struct out *out, bool tty)
+{
+    int held = 0;
+
+    if (out->fd >= 0 && !tty)
+        (void)ioctl(out->fd, FIONREAD, &held);
+    out->due = out->end + (tty ? INIT_RING_SIZE : (uint64_t)MAX(held, 0));
+}
+
 void exec_reaped(struct exec *exec, int status, const void *rusage)
 {
     const struct rusage *used = rusage;
 
+    set_due(&exec->out[INIT_OUT], exec->tty);
+    set_due(&exec->out[INIT_ERR], exec->tty);
     ahead_due = true;
     exec->ended = true;
     exec->grace_ms = now_ms() + EXEC_GRACE_MS;
@@ -489,10 +501,16 @@ void exec_look(struct exec *exec, int64_t now)
     exec->look_ms = now + LOOK_MS;
 }
 
+/* There is more that may be its own, and no room for it yet. */
+static bool out_waits(const struct out *out)
+{
+    return out_full(out) && out->end < out->due;
+}
+
 bool exec_finished(const struct exec *exec, int64_t now)
 {
     bool open = exec->out[INIT_OUT].fd >= 0 || exec->out[INIT_ERR].fd >= 0;
-    bool waiting = out_full(&exec->out[INIT_OUT]) || out_full(&exec->out[INIT_ERR]);
+    bool waiting = out_waits(&exec->out[INIT_OUT]) || out_waits(&exec->out[INIT_ERR]);
 
     return exec->ended && !exec->felled &&
            (!open || exec->draining || (now >= exec->grace_ms && !waiting));
@@ -501,6 +519,11 @@ bool exec_finished(const struct exec *exec, int64_t now)
 void exec_forget(struct exec *exec)
 {
     close_input(exec);
+    for (int s = 0; s < INIT_STREAMS && !exec->tty; s++)
+        if (exec->out[s].fd >= 0) {
+            leave_open(exec->out[s].fd);
+            exec->out[s].fd = -1;
+        }
     out_free(&exec->out[INIT_OUT]);
     out_free(&exec->out[INIT_ERR]);
     *exec = (struct exec){ .in_fd = -1 };

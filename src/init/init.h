@@ -30,6 +30,7 @@ struct out {
     uint64_t begin; /* oldest byte held */
     uint64_t sent;  /* given to this connection */
     uint64_t end;   /* after the newest */
+    uint64_t due;   /* when its command ended: up to here it may be the command's own */
 };
 
 void out_free(struct out *out);
@@ -184,13 +185,23 @@ bool tree_left(const struct exec *exec);
 
 /* ---- main.c ---- */
 
-enum watch_kind { WATCH_LISTEN, WATCH_LINK, WATCH_SIGNAL, WATCH_OUT, WATCH_ERR, WATCH_IN };
+enum watch_kind {
+    WATCH_LISTEN,
+    WATCH_LINK,
+    WATCH_SIGNAL,
+    WATCH_OUT,
+    WATCH_ERR,
+    WATCH_IN,
+    WATCH_NOBODY
+};
 
 bool watch_fd(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec);
 void watch_change(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec);
 int64_t now_ms(void);
 /* Closes it when this round's answers are on their way. */
 void close_late(int fd);
+/* Takes a pipe of a command that is forgotten, for whoever still writes to it. */
+void leave_open(int fd);
 
 /* ---- link.c: the connection ---- */
 

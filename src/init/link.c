@@ -305,14 +305,16 @@ static bool flush_stream(struct exec *exec, int stream)
     return true;
 }
 
-/* All input was taken: how much may come now. False when it could not be said. */
+/* All input was taken: how much may come now; or none ever will be. False: it could not be said. */
 static bool flush_room(struct exec *exec)
 {
     struct init_room room = { .bytes = INIT_STDIN_QUEUE, .taken = exec->in_total };
+    struct init_error closed = { EPIPE, INIT_STDIN };
 
-    if (!exec->in_room || exec->in_len || exec->in_fd < 0)
+    if (!exec->in_room || exec->in_len || exec->ended)
         return true;
-    if (!send_frame(INIT_STDIN_ROOM, exec->id, &room, sizeof(room), NULL, 0))
+    if (!(exec->in_fd < 0 ? send_frame(INIT_ERROR, exec->id, &closed, sizeof(closed), NULL, 0)
+                          : send_frame(INIT_STDIN_ROOM, exec->id, &room, sizeof(room), NULL, 0)))
         return false;
     exec->in_room = false;
     return true;
@@ -329,7 +331,8 @@ static bool catch_up(struct exec *exec, int64_t now)
     if (exec->draining || !exec_finished(exec, now))
         return false;
     for (int s = 0; s < INIT_STREAMS; s++)
-        while (!out_full(&exec->out[s]) && out_fill(&exec->out[s]) > 0)
+        while (exec->out[s].end < exec->out[s].due && !out_full(&exec->out[s]) &&
+               out_fill(&exec->out[s]) > 0)
             got = true;
     return got;
 }

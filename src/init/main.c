@@ -21,11 +21,14 @@
 #include "init/init.h"
 
 #define ROUND_EVENTS 64
+#define DRAIN_READS 16
+#define FEW_FDS 32u /* with which some commands can run at once */
 
 static int epoll_fd, signal_fd;
 static int late[2 * INIT_STREAMS]; /* to be closed when all was said */
 static size_t late_count;
 static uint32_t link_waits; /* what the connection is watched for */
+static unsigned nobodys;    /* pipes that outlived their command */
 
 int64_t now_ms(void)
 {
@@ -35,21 +38,27 @@ int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static uint64_t tag(enum watch_kind kind, const struct exec *exec)
+/* Which command, by its place; or, of a pipe that is nobody's, which descriptor. */
+static uint64_t tag(enum watch_kind kind, int which)
 {
-    return (uint64_t)kind << 32 | (exec ? (uint32_t)(exec - execs) : 0);
+    return (uint64_t)kind << 32 | (uint32_t)which;
+}
+
+static int place_of(const struct exec *exec)
+{
+    return exec ? (int)(exec - execs) : 0;
 }
 
 bool watch_fd(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec)
 {
-    struct epoll_event event = { .events = events, .data.u64 = tag(kind, exec) };
+    struct epoll_event event = { .events = events, .data.u64 = tag(kind, place_of(exec)) };
 
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 void watch_change(int fd, uint32_t events, enum watch_kind kind, const struct exec *exec)
 {
-    struct epoll_event event = { .events = events, .data.u64 = tag(kind, exec) };
+    struct epoll_event event = { .events = events, .data.u64 = tag(kind, place_of(exec)) };
 
     epoll_ctl(epoll_fd, events ? EPOLL_CTL_MOD : EPOLL_CTL_DEL, fd, &event);
 }
@@ -97,19 +106,41 @@ static void reap(void)
     }
 }
 
-/* After the end was told, what still comes is nobody's: read and dropped. */
-static void drain(struct out *out)
+/* After the end was told, what still comes is nobody's: read and dropped, a bit at a time. */
+static bool drain(int fd)
 {
     char nowhere[4096];
-    ssize_t got;
+    ssize_t got = 1;
 
-    do
-        got = read(out->fd, nowhere, sizeof(nowhere));
-    while (got > 0);
-    if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-        close(out->fd);
-        out->fd = -1;
-    }
+    for (int i = 0; i < DRAIN_READS && got > 0; i++)
+        got = read(fd, nowhere, sizeof(nowhere));
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
+        return true;
+    close(fd);
+    return false;
+}
+
+/* A part of the descriptors that commands do not need. */
+static unsigned nobodys_max(void)
+{
+    struct rlimit limit = { 0 };
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur < FEW_FDS ? 0 : (unsigned)MIN((limit.rlim_cur - FEW_FDS) / 4, 64u);
+}
+
+/*
+ * A command is forgotten soon after its end, and what it left running goes on printing. So its
+ * pipes stay, as long as there are enough descriptors for what comes.
+ */
+void leave_open(int fd)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.u64 = tag(WATCH_NOBODY, fd) };
+
+    if (nobodys < nobodys_max() && epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0)
+        nobodys++;
+    else
+        close(fd);
 }
 
 static void readable(struct exec *exec, int stream)
@@ -119,7 +150,8 @@ static void readable(struct exec *exec, int stream)
     if (!exec->id || out->fd < 0)
         return;
     if (exec->draining) {
-        drain(out);
+        if (!drain(out->fd))
+            out->fd = -1;
         return;
     }
     while (!out_full(out) && out_fill(out) > 0)
@@ -164,6 +196,9 @@ static void dispatch(const struct epoll_event *event)
     case WATCH_IN:
         if (exec->id)
             exec_input_write(exec);
+        break;
+    case WATCH_NOBODY:
+        nobodys -= !drain((int)(uint32_t)event->data.u64);
         break;
     }
 }
@@ -211,6 +246,9 @@ static void set_up(void)
     if (chdir("/") < 0) /* where looking up a working directory begins */
         _exit(70);
     umask(022); /* for commands, too */
+    /* Who is the same as we in all its groups could change our limits: root's commands are not. */
+    if (guard(saved_group) && getuid() == 0 && setresgid(0, 0, INIT_AGENT_UID) < 0)
+        _exit(70);
     if (guard(dumpable))
         prctl(PR_SET_DUMPABLE, 0);
     sigemptyset(&child);

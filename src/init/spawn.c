@@ -91,6 +91,8 @@ static int become_user(struct spawn *spawn)
         return spawn->as_root ? fail(spawn, INIT_STEP_USER, EPERM) : 0;
     if (guard(command_caps) && keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
+    if (spawn->as_root && syscall(SYS_setresgid, 0, 0, 0) < 0)
+        return fail(spawn, INIT_STEP_USER, errno);
     if (spawn->as_root || !guard(agent))
         return spawn->builtin && guard(operation_caps) && hold_caps(ROOT_CAPS) < 0
                    ? fail(spawn, INIT_STEP_USER, errno)

@@ -2,7 +2,8 @@
  * Who belongs to a command? Its session, its descendants by parent, and whoever still carries its
  * mark in the environment (ATOLL_EXEC=n): a daemon that left session and parent behind. The walk
  * over /proc is repeated while it finds somebody new, because a tree can grow while it is felled;
- * the rounds are bounded, and freezing the sandbox is the api's way to be certain.
+ * the rounds are bounded. Of one that is to die the end is told when a look finds nobody left, and
+ * one that could not be made has not found that.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,6 +58,12 @@ static bool marked(pid_t pid, const char *mark)
     return false;
 }
 
+/* There is no descriptor left, or no memory: that says nothing about whoever was to be read. */
+static bool cannot_look(void)
+{
+    return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+}
+
 static bool look(pid_t pid, struct proc *out)
 {
     char path[64], text[1024], state;
@@ -77,22 +84,29 @@ static bool look(pid_t pid, struct proc *out)
     return true;
 }
 
-static void look_at_all(void)
+/* False: somebody may have been missed. */
+static bool look_at_all(void)
 {
     DIR *dir = opendir("/proc");
     struct dirent *entry;
+    bool all = dir;
 
     proc_count = 0;
-    if (!dir)
-        return;
-    while ((entry = readdir(dir)) && proc_count < PROCS_MAX) {
+    while (dir && (entry = readdir(dir)) && proc_count < PROCS_MAX) {
         char *end;
         long pid = strtol(entry->d_name, &end, 10);
 
-        if (pid > 1 && *end == 0 && look((pid_t)pid, &procs[proc_count]))
+        if (pid <= 1 || *end)
+            continue;
+        errno = 0;
+        if (look((pid_t)pid, &procs[proc_count]))
             proc_count++;
+        else
+            all &= !cannot_look();
     }
-    closedir(dir);
+    if (dir)
+        closedir(dir);
+    return all;
 }
 
 static bool is_member(pid_t pid)
@@ -129,6 +143,13 @@ static void find_members(const struct exec *exec)
     }
 }
 
+/* What needs no descriptor: those that have stayed in its group. */
+static void group_kill(const struct exec *exec, int signal)
+{
+    if (!exec->ended && kill(-exec->pid, signal) < 0)
+        kill(exec->pid, signal);
+}
+
 void tree_kill(const struct exec *exec, int signal)
 {
     static pid_t hit[PROCS_MAX];
@@ -137,7 +158,10 @@ void tree_kill(const struct exec *exec, int signal)
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool found = false;
 
-        look_at_all();
+        if (!look_at_all() && hits == 0) {
+            group_kill(exec, signal);
+            return;
+        }
         find_members(exec);
         for (size_t i = 0; i < proc_count; i++) {
             bool before = false;
@@ -158,9 +182,8 @@ void tree_kill(const struct exec *exec, int signal)
 
 bool tree_left(const struct exec *exec)
 {
-    bool left = false;
+    bool left = !look_at_all();
 
-    look_at_all();
     find_members(exec);
     for (size_t i = 0; i < proc_count; i++) {
         if (!procs[i].member || procs[i].dead)

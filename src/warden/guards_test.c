@@ -92,6 +92,12 @@ ATTACK(root_looks_into_process_1, "command_caps", 0)
     return did_in(made(), "head -c 1 /proc/1/maps", INIT_AS_ROOT);
 }
 
+/* Without descriptors or time it could neither start nor end anything. */
+ATTACK(root_takes_from_process_1_what_it_needs, "saved_group", 0)
+{
+    return did_in(made(), "prlimit --pid 1 --nofile=100:100", INIT_AS_ROOT);
+}
+
 ATTACK(an_operation_of_roots_looks_into_process_1, "operation_caps,file_place", 0)
 {
     const char *texts[] = { "read", "/proc/1/maps", "/" };
