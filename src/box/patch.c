@@ -167,8 +167,8 @@ static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
     struct err err = { 0 };
 
     (void)fds;
+    p->limited = msg != NULL; /* or a part of them, if it was refused */
     if (msg && !msg->status) {
-        p->limited = true;
         patch_store(p);
         return;
     }

@@ -190,8 +190,20 @@ static void remove_unknown(const char id[BOX_ID_SIZE])
         poll(NULL, 0, 1); /* at the start nothing else waits for us */
 }
 
+static pid_t living; /* process 1 of a box that runs, or 0 */
+
+static void see_living(const struct box_record *record)
+{
+    autoclose int pidfd = living ? -1 : record_process(record);
+
+    if (pidfd >= 0)
+        living = record->pid;
+}
+
+/* Beneath the group that we were started in; or where the boxes are that an earlier one made. */
 static int cgroups_open(int state_fd)
 {
+    char self[32] = "/proc/self/cgroup";
     struct stat st;
 
     if (fstat(state_fd, &st) < 0)
@@ -199,8 +211,12 @@ static int cgroups_open(int state_fd)
     snprintf(box_host.name, sizeof(box_host.name), "atoll-%llx-%llx", (unsigned long long)st.st_dev,
              (unsigned long long)st.st_ino);
     cgroup_owner(state_fd);
-    return (box_host.rootless ? cgroup_open_some : cgroup_open)("/proc/self/mountinfo",
-                                                                "/proc/self/cgroup", box_host.name);
+    living = 0;
+    records_each(&box_host, see_living);
+    if (living)
+        snprintf(self, sizeof(self), "/proc/%d/cgroup", (int)living);
+    return (box_host.rootless ? cgroup_open_some : cgroup_open)("/proc/self/mountinfo", self,
+                                                                box_host.name);
 }
 
 /* The descriptors, one after the other; which one could not be had. */

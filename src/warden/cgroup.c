@@ -122,6 +122,20 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
+static const char *ours = "";
+
+/* Of one who is in a group of ours already: where that one is. */
+static void above_ours(char *path)
+{
+    size_t n = strlen(ours);
+
+    for (char *at = path; n && (at = strstr(at, ours)); at++)
+        if (at > path && at[-1] == '/' && (at[n] == '/' || !at[n])) {
+            at[at - 1 == path ? 0 : -1] = 0;
+            return;
+        }
+}
+
 /* Our own place in the hierarchy that holds `controller` ("" for v2): "/" or "/some/where". */
 static bool self_path(const char *self, const char *controller, char *out, size_t size)
 {
@@ -134,10 +148,21 @@ static bool self_path(const char *self, const char *controller, char *out, size_
         snprintf(list, sizeof(list), "%.*s", (int)MIN(path - names - 1, 127), names + 1);
         if (*controller ? listed(list, controller) : list[0] == 0) {
             snprintf(out, size, "%.*s", (int)MIN(strcspn(path + 1, "\n"), size - 1), path + 1);
+            above_ours(out);
             return true;
         }
     }
     return false;
+}
+
+/* A mount may show a part of a hierarchy alone (of a container's): our place below that. */
+static const char *below(const char *own, const char *root)
+{
+    size_t n = strlen(root);
+
+    if (strcmp(root, "/") == 0 || strncmp(own, root, n) != 0 || (own[n] && own[n] != '/'))
+        return own;
+    return own[n] ? own + n : "/";
 }
 
 static void add(const char *mount_point, const char *own, bool v2, unsigned controllers,
@@ -168,7 +193,8 @@ static bool can_throttle(const char *mount_point)
     return faccessat(AT_FDCWD, path, F_OK, 0) == 0;
 }
 
-static void add_v1(const char *mount_point, const char *options, const char *self, const char *name)
+static void add_v1(const char *mount_point, const char *root, const char *options, const char *self,
+                   const char *name)
 {
     unsigned bits = 0;
     char own[300] = "/";
@@ -179,16 +205,16 @@ static void add_v1(const char *mount_point, const char *options, const char *sel
             bits |= 1u << c;
             self_path(self, controller_names[c], own, sizeof(own));
         }
-    add(mount_point, own, false, bits, name);
+    add(mount_point, below(own, root), false, bits, name);
 }
 
-static void add_v2(const char *mount_point, const char *self, const char *name)
+static void add_v2(const char *mount_point, const char *root, const char *self, const char *name)
 {
     char own[300] = "/", path[PATH_SIZE], list[512];
     unsigned bits = 0;
 
     self_path(self, "", own, sizeof(own));
-    snprintf(path, sizeof(path), "%.200s%.300s/cgroup.controllers", mount_point, own);
+    snprintf(path, sizeof(path), "%.200s%.300s/cgroup.controllers", mount_point, below(own, root));
     if (cgroup_read(AT_FDCWD, path, list, sizeof(list)) < 0)
         return;
     for (int c = C_MEMORY; c <= C_PIDS; c++)
@@ -200,24 +226,24 @@ static void add_v2(const char *mount_point, const char *self, const char *name)
         bits |= 1u << C_CPUACCT; /* cpu.stat is always there */
     if ((bits || some) && where[C_FREEZER] < 0)
         bits |= 1u << C_FREEZER; /* needs no controller */
-    add(mount_point, own, true, bits, name);
+    add(mount_point, below(own, root), true, bits, name);
 }
 
 /* "36 25 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory" */
 static void scan(const char *mountinfo, const char *self, bool v2, const char *name)
 {
     for (const char *line = mountinfo; *line;) {
-        char point[200], type[32], options[200];
+        char root[300], point[200], type[32], options[200];
         const char *end = strchr(line, '\n'), *dash = strstr(line, " - ");
         size_t len = end ? (size_t)(end - line) : strlen(line);
 
         if (dash && (size_t)(dash - line) < len &&
-            sscanf(line, "%*s %*s %*s %*s %199s", point) == 1 &&
+            sscanf(line, "%*s %*s %*s %299s %199s", root, point) == 2 &&
             sscanf(dash + 3, "%31s %*s %199s", type, options) == 2) {
             if (v2 && strcmp(type, "cgroup2") == 0)
-                add_v2(point, self, name);
+                add_v2(point, root, self, name);
             else if (!v2 && strcmp(type, "cgroup") == 0)
-                add_v1(point, options, self, name);
+                add_v1(point, root, options, self, name);
         }
         line += len + (end != NULL);
     }
@@ -393,6 +419,7 @@ static int open_all(const char *mountinfo_path, const char *self_path_, const ch
     if (cgroup_read(AT_FDCWD, mountinfo_path, mountinfo, sizeof(mountinfo)) < 0 ||
         cgroup_read(AT_FDCWD, self_path_, self, sizeof(self)) < 0)
         return -1;
+    ours = name;
     scan(mountinfo, self, false, name);
     scan(mountinfo, self, true, name);
     if (some)
@@ -519,9 +546,9 @@ static int limit_cpu(const char *id, uint32_t percent)
 
 int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent)
 {
-    if (pids && guard(pids_max) && set_num(C_PIDS, id, "pids.max", pids) < 0)
-        return -1;
     if (memory && guard(memory_max) && limit_memory(id, memory) < 0)
+        return -1; /* the one that may be refused comes first */
+    if (pids && guard(pids_max) && set_num(C_PIDS, id, "pids.max", pids) < 0)
         return -1;
     return cpu_percent && guard(cpu_max) ? limit_cpu(id, cpu_percent) : 0;
 }

@@ -527,3 +527,20 @@ TEST(hybrid_reads_each_number_where_its_controller_is)
     CHECK_STR(saw(BOX "/cgroup.freeze"), "");
     cgroup_close(false);
 }
+
+TEST(a_part_of_a_hierarchy_that_is_mounted_is_found)
+{
+    char mounts[700];
+
+    top = test_dir();
+    dir("v2");
+    put("v2/cgroup.controllers", "cpu memory pids\n");
+    FILES("v2", "cgroup.type", "cgroup.subtree_control", "cgroup.procs");
+    dir("v2/ours");
+    FILES("v2/ours", "cgroup.subtree_control");
+    put("self", "0::/docker/abc\n");
+    snprintf(mounts, sizeof(mounts), "36 25 0:30 /docker/abc %s/v2 rw - cgroup2 cgroup2 rw\n", top);
+    CHECK_INT(open_with(mounts, false), 0);
+    CHECK_STR(cgroup_mode(), "v2");
+    cgroup_close(false);
+}

@@ -343,7 +343,8 @@ void door_run_due(int64_t now_ms)
 {
     for (unsigned i = 0; i < DOOR_CALLERS; i++)
         if (caller_due(&callers[i]) && caller_due(&callers[i]) <= now_ms) {
-            callers[i].killed = true; /* its end is heard like any other */
+            callers[i].killed = true;  /* its end is heard like any other */
+            close_one(&callers[i].fd); /* while the child has it: who closes it last may wait */
             job_kill(caller_child, i);
         }
     for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++)

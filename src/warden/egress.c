@@ -425,6 +425,11 @@ int64_t egress_due_ms(void)
     return first;
 }
 
+pid_t egress_pid(void)
+{
+    return egress.child.pid;
+}
+
 void egress_end(void)
 {
     egress.args = NULL;

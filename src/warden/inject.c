@@ -31,7 +31,7 @@ static struct {
     int pidfd;
     uid_t first;
     struct door_dir dir; /* fd -1: a disk */
-} todo;
+} todo = { .dir.fd = -1 };
 
 /* ---- the target ---- */
 

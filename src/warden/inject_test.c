@@ -399,3 +399,20 @@ TEST(tickets_are_bounded_and_end)
     rig_destroy(&box);
     rig_close();
 }
+
+TEST(a_refused_mount_closes_nothing_of_others)
+{
+    rig_open();
+    disk_made(5, 0, 0);
+    struct wire_msg spec = rig_spec("box");
+    spec.spec.io_bytes = 1 << 20;
+    struct rig_heard heard = rig_ask(&spec);
+    struct rig_box box = rig_made("box", &heard);
+    CHECK(fcntl(0, F_GETFD) >= 0);
+    cgroup_io_blocks("/nonexistent"); /* as if there were 256 disks */
+    CHECK_INT(mount_disk("box", 5, "/mnt", 0), ENOTSUP);
+    cgroup_io_blocks("/sys/block");
+    CHECK(fcntl(0, F_GETFD) >= 0);
+    rig_destroy(&box);
+    rig_close();
+}

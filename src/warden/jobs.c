@@ -54,7 +54,12 @@ static _Noreturn void be_child(struct wire_msg *msg, job_fn *fn, int link, pid_t
     for (unsigned i = 0; i < table_pending(); i++)
         close(table_pending_at(i)->report);
     msg->status = fn(msg, &fd) < 0 ? errno : 0;
-    _exit(wire_send(link, msg, &fd, fd >= 0) < 0);
+    if (wire_send(link, msg, &fd, fd >= 0) < 0)
+        _exit(1);
+    /* Until it was heard: what a stranger sent is let go of by this process and not by the warden.
+     */
+    poll(&(struct pollfd){ .fd = link }, 1, -1);
+    _exit(0);
 }
 
 static int start(struct job *job, const struct wire_msg *request, job_fn *fn)
@@ -128,11 +133,12 @@ static void settle(struct job *job)
 
 static void answer(struct job *job, struct wire_msg *msg, int fd)
 {
-    close_one(&job->link);
     job->due_ms = 0;
     msg->number = job->number;
     if (job->done)
         job->done(msg, fd);
+    shutdown(job->link, SHUT_RDWR); /* others have copies of it */
+    close_one(&job->link);
     if (!job->own && job->asker == say_asker()) {
         msg->verb = job->verb;
         say(msg, NULL, 0);

@@ -71,3 +71,4 @@ void egress_woken(const struct pollfd *waits, unsigned count);
 void egress_run_due(void);
 int64_t egress_due_ms(void); /* 0: never */
 void egress_end(void);
+pid_t egress_pid(void); /* 0: none */

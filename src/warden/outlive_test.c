@@ -105,6 +105,62 @@ TEST(a_box_outlives_the_warden_and_is_taken_over)
     rig_close();
 }
 
+/* Where the freezer of v1 is mounted; false: there is none. */
+static bool freezer_at(char out[256])
+{
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    char line[1024];
+    bool found = false;
+
+    CHECK(file != NULL);
+    while (!found && fgets(line, sizeof(line), file))
+        found = strstr(line, " - cgroup ") && strstr(line, "freezer") &&
+                sscanf(line, "%*s %*s %*s %*s %255s", out) == 1;
+    fclose(file);
+    return found;
+}
+
+static void put_self(const char *group)
+{
+    char path[512], pid[16];
+
+    snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+    autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    CHECK(write(fd, pid, strlen(pid)) > 0);
+}
+
+/* As a server that was started by hand once more, out of another session. */
+TEST(a_box_keeps_its_groups_when_the_next_warden_begins_elsewhere)
+{
+    char freezer[256], group[320];
+    const char *state = rig_open();
+
+    rig_close();
+    if (!freezer_at(freezer))
+        test_skip("no freezer of v1");
+    snprintf(group, sizeof(group), "%s/atoll-test-%d", freezer, (int)getpid());
+    CHECK_INT(mkdir(group, 0755), 0);
+    pid_t maker = fork();
+    CHECK(maker >= 0);
+    if (maker == 0) {
+        put_self(group);
+        rig_open_at(state);
+        rig_create(rig_spec("stays"), "stays");
+        rig_name(WIRE_BOX_FREEZE, "stays");
+        raise(SIGKILL);
+    }
+    waitpid(maker, NULL, 0);
+    rig_open_at(state);
+    CHECK_INT(rig_name(WIRE_BOX_THAW, "stays").msg.status, 0);
+    struct rig_box box = taken_over();
+    CHECK_INT(rig_sh(&box, "exit 6", 0)->code, 6);
+    rig_destroy(&box);
+    CHECK_INT(rig_left(state).cgroups, 0);
+    rig_close();
+    CHECK_INT(rmdir(group), 0); /* nothing of ours is left in it */
+}
+
 /* Told and dead before the new process 1 has done anything: on one processor, and first there. */
 static void make_and_die(void)
 {

@@ -555,6 +555,17 @@ static int signals_open(void)
 
 /* ---- the wait ---- */
 
+/* One that was somebody else's: we are process 1, or were started by an exec. False: it is ours. */
+static bool reap_stranger(const struct warden *w)
+{
+    siginfo_t info = { 0 };
+
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
+        info.si_pid == w->api.pid || info.si_pid == w->resolve.pid || info.si_pid == egress_pid())
+        return false;
+    return waitpid(info.si_pid, NULL, WNOHANG) == info.si_pid;
+}
+
 static void once(struct warden *w)
 {
     enum { SIGNALS, LINK, API, RESOLVE, EGRESS, BOXES = EGRESS + EGRESS_WAITS };
@@ -585,8 +596,8 @@ static void once(struct warden *w)
         resolved(w);
     if (waits[API].revents && w->api.pid)
         api_died(w);
-    if (w->reap)
-        w->reap = !boxes_reap();
+    while (w->reap && (w->reap = !boxes_reap()) && reap_stranger(w))
+        ;
     run_due(w);
     boxes_run_due();
     egress_run_due();

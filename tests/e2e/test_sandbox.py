@@ -503,3 +503,18 @@ def quiet(fn, *args):
         fn(*args)
     except Exception:
         pass
+
+
+def test_limits_that_are_refused_change_nothing(boxes):
+    box = make(boxes, memory=256 << 20, pids=100)
+    hold = start(boxes, box, "python3", "-c", "b = bytearray(80 << 20); print('held', flush=True); input()", stdin_open=True)
+    harness.wait_until(lambda: b"held" in output(boxes, box, hold["id"]), 20, "the memory")
+    reply = boxes.request("PATCH", f"{BOXES}/{box}", {"pids": 200, "cpu_percent": 50, "memory": 32 << 20})
+    assert reply.status == 409 and "in use" in reply.error["message"], reply
+
+    def pids():
+        return next(layer["applied"] for layer in boxes.get(f"{BOXES}/{box}/applied").json()["layers"]
+                    if layer["layer"] == "pids")
+
+    harness.wait_until(lambda: pids() == "100", 5, "the limits that are stored")
+    assert boxes.get(f"{BOXES}/{box}").json()["pids"] == 100

@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -613,3 +614,59 @@ def test_systemd_is_told(start_server):
         hear("STOPPING=1")
         assert ended(server) == 0
     shutil.rmtree(top)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a sandbox")
+def test_a_child_that_was_not_ours_is_in_nobodys_way():
+    """A script that has started something becomes the server: what it started is the server's child, and ends."""
+    server = harness.Server(prefix=["/bin/sh", "-c", "sleep 0.1 & exec \"$0\" \"$@\""])
+    try:
+        server.start()
+        box = harness.make_box(server, storage="memory")
+        assert server.delete(f"/api/v1/sandboxes/{box}").status == 200
+    finally:
+        server.stop()
+
+
+# What it leaves at the door takes a minute to be closed, for whoever closes it last.
+KNOCKER = """
+import array, socket, struct, sys
+there = socket.create_server(("127.0.0.1", 0))
+kept = []
+for _ in range(8):
+    slow = socket.create_connection(there.getsockname())
+    kept.append(there.accept())
+    slow.setblocking(False)
+    try:
+        while True:
+            slow.send(bytes(65536))
+    except BlockingIOError:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    door.connect(sys.argv[1])
+    door.send(b"junk")
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slow.fileno()]))
+    door.sendmsg([b"more"], [rights])
+    slow.close()
+    door.settimeout(1)
+    try:
+        door.recv(100)
+    except OSError:
+        pass
+    door.close()
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a sandbox")
+def test_who_knocks_keeps_nobody_waiting(fresh_server):
+    knocker = subprocess.Popen([sys.executable, "-c", KNOCKER, str(fresh_server.state / "door.sock")],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert knocker.stdout.readline() == b"done\n"
+        box = harness.make_box(fresh_server, storage="memory")
+        assert fresh_server.delete(f"/api/v1/sandboxes/{box}").status == 200
+    finally:
+        knocker.kill()
+        knocker.communicate()
