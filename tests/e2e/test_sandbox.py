@@ -507,7 +507,8 @@ def quiet(fn, *args):
 
 def test_limits_that_are_refused_change_nothing(boxes):
     box = make(boxes, memory=256 << 20, pids=100)
-    hold = start(boxes, box, "python3", "-c", "b = bytearray(80 << 20); print('held', flush=True); input()", stdin_open=True)
+    script = "b = bytearray(80 << 20); print('held', flush=True); input()"
+    hold = start(boxes, box, "python3", "-c", script, stdin_open=True)
     harness.wait_until(lambda: b"held" in output(boxes, box, hold["id"]), 20, "the memory")
     reply = boxes.request("PATCH", f"{BOXES}/{box}", {"pids": 200, "cpu_percent": 50, "memory": 32 << 20})
     assert reply.status == 409 and "in use" in reply.error["message"], reply
