@@ -281,8 +281,8 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
         autobuf struct buf text = { 0 };
 
         changes_summary(&changes, SHOWN_MAX, &text);
-        if (write(cli->err_fd, text.data, text.len) < 0)
-            return err_sys(err, "say what changed");
+        (void)!write(cli->err_fd, text.data,
+                     text.len); /* nobody may be reading: no reason to stop */
     }
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
 }

@@ -431,6 +431,17 @@ def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work):
     assert (work / "end").read_text() == "mine\n" and (work / "text").read_text().startswith("0\n1\n")
 
 
+def test_changes_come_back_when_nobody_reads_what_is_said(atoll, server, work):
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run([server.binary, "run", "--apply", "--", "sh", "-c", "echo new > file"], cwd=work,
+                             env=environment(server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=writer, timeout=40)
+    os.close(writer)
+    assert process.returncode == 0
+    assert (work / "file").read_text() == "new\n"
+
+
 # ---- a directory that is bound ----
 
 def test_a_bound_directory_is_the_directory_itself(atoll, work, tmp_path):
