@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/apply.h"
 #include "cli/progress.h"
@@ -20,6 +22,8 @@
 #define SHOWN_MAX 100        /* changes listed one by one */
 #define TREE_LEAST 16        /* changed files, before all files are fetched instead */
 #define REQUEST_WORTH 524288 /* bytes */
+#define RETRY_MS 100
+#define RETRY_MAX_MS 60000 /* of a server that is away while changes come back */
 
 void workspace_free(struct workspace *ws)
 {
@@ -147,6 +151,23 @@ int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct
 
 /* ---- and back ---- */
 
+/* A server that restarts is asked again: what the command did is there and nowhere else. */
+static bool again(struct cli *cli, const struct workspace *ws, const struct err *err,
+                  int64_t *since_ms)
+{
+    struct err ignored = { 0 };
+
+    if (err->code != ERR_UNAVAILABLE || given_up(ws, &ignored) < 0)
+        return false;
+    if (!*since_ms)
+        *since_ms = clock_mono_ms();
+    if (clock_mono_ms() - *since_ms > RETRY_MAX_MS)
+        return false;
+    cli->hint[0] = cli->request_id[0] = 0; /* of the attempt that does not count */
+    poll(NULL, 0, RETRY_MS);
+    return true;
+}
+
 /* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
 static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
 {
@@ -175,6 +196,17 @@ static int fetch_one(struct cli *cli, const char *id, const struct change *chang
     if (fd < 0 || transfer_file(cli, id, path, change->after->head.size, fd, err) < 0)
         return -1;
     return stage_keep(stage, at, fd, change->after, err);
+}
+
+static int fetch_file(struct cli *cli, const struct workspace *ws, const char *id,
+                      const struct change *change, size_t at, struct stage *stage, struct err *err)
+{
+    int64_t since_ms = 0;
+
+    while (fetch_one(cli, id, change, at, stage, err) < 0)
+        if (!again(cli, ws, err, &since_ms))
+            return -1;
+    return 0;
 }
 
 /* A request for each file costs about what so many bytes of others cost. */
@@ -214,7 +246,7 @@ static int fetch_all(struct cli *cli, struct workspace *ws, const char *id,
         if (!wanted(cli, change))
             continue;
         if ((tree >= 0 ? stage_take(stage, tree, i, change, err)
-                       : fetch_one(cli, id, change, i, stage, err)) < 0)
+                       : fetch_file(cli, ws, id, change, i, stage, err)) < 0)
             return err_wrap(err, "%.*s", STR_FMT(change->path));
     }
     return 0;
@@ -273,9 +305,11 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
     automanifest struct manifest after = { 0 };
     autochanges struct changes changes = { 0 };
     bool asked = cli_has(cli, "patch") || cli_has(cli, "apply");
+    int64_t since_ms = 0;
 
-    if (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)
-        return err_wrap(err, "what changed");
+    while (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)
+        if (!again(cli, ws, err, &since_ms))
+            return err_wrap(err, "what changed");
     changes_between(&ws->before, &after, &changes);
     if (changes.count || asked) {
         autobuf struct buf text = { 0 };

@@ -442,6 +442,26 @@ def test_changes_come_back_when_nobody_reads_what_is_said(atoll, server, work):
     assert (work / "file").read_text() == "new\n"
 
 
+def test_an_api_that_dies_while_changes_come_back_is_waited_for(atoll, server, work):
+    # git's own file: looked at, which takes a while, and not fetched.
+    script = "echo new > file; mkdir .git; truncate -s 600M .git/large"
+    process = subprocess.Popen([server.binary, "run", "--apply", "--", "sh", "-c", script], cwd=work,
+                               env=environment(server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+
+    def the_rest_was_ended():
+        boxes = server.get(BOXES).json()["items"]
+        execs = server.get(f"{BOXES}/{boxes[0]['id']}/execs").json()["items"] if boxes else []
+        return len(execs) == 2 and not [e for e in execs if e["state"] == "running"]
+
+    harness.wait_until(the_rest_was_ended, 30, "the end of the command")
+    server.kill9_api()
+    _, err = process.communicate(timeout=90)
+    server.wait_ready()
+    assert process.returncode == 0, err
+    assert (work / "file").read_text() == "new\n"
+
+
 # ---- a directory that is bound ----
 
 def test_a_bound_directory_is_the_directory_itself(atoll, work, tmp_path):
