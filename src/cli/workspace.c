@@ -25,11 +25,18 @@
 #define RETRY_MS 100
 #define RETRY_MAX_MS 60000 /* of a server that is away while changes come back */
 
+bool workspace_asked(const struct cli *cli)
+{
+    return cli_has(cli, "patch") || cli_has(cli, "apply");
+}
+
 void workspace_free(struct workspace *ws)
 {
     manifest_free(&ws->before);
     if (ws->root >= 0)
         close(ws->root);
+    if (ws->patch >= 0)
+        close(ws->patch);
     *ws = WORKSPACE_NONE;
 }
 
@@ -124,11 +131,71 @@ static int failed(struct cli *cli, const struct err *err)
     return -1;
 }
 
+/* ---- where it goes in the end ---- */
+
+/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
+static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (cli_has(cli, "apply"))
+        return fcntl(ws->root, F_DUPFD_CLOEXEC, 3);
+    tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
+    int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "%s", tmp) : fd;
+}
+
+static bool may_write(int dir, const char *name)
+{
+    return faccessat(dir, name, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+/*
+ * Can the patch be written there? A file is made only when there is something to write: until then
+ * it could stand in the workspace. What is there and is no file, such as a pipe, is kept open:
+ * closing it would tell its reader that this was all.
+ */
+static int patch_place(struct cli *cli, struct workspace *ws, struct err *err)
+{
+    const char *name = cli_text(cli, "patch"), *slash = strrchr(name, '/');
+    autofree char *above = slash ? xmemdup0(name, (size_t)(slash - name) + 1) : xstrdup(".");
+    struct stat st;
+
+    if (strcmp(name, "-") == 0)
+        return 0;
+    autoclose int fd = open(name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 && errno != ENOENT)
+        return err_sys(err, "%s", name);
+    if (fd < 0)
+        return may_write(AT_FDCWD, above) ? 0 : err_sys(err, "%s", above);
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+        ws->patch = take_fd(&fd);
+    return 0;
+}
+
+/* Found out before the command runs, which may take hours. */
+static int check_places(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
+{
+    if (!workspace_asked(cli))
+        return 0;
+    if (cli_has(cli, "patch") && patch_place(cli, ws, err) < 0)
+        return err_wrap(err, "--patch");
+    autoclose int place = stage_place(cli, ws, err);
+    if (place < 0)
+        return -1;
+    if (may_write(place, "."))
+        return 0;
+    return cli_has(cli, "apply") ? err_sys(err, "--apply: write to %s", path)
+                                 : err_sys(err, "write to the directory for temporary files");
+}
+
 int workspace_open(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
 {
     ws->root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (ws->root < 0)
         return err_sys(err, "%s", path);
+    if (check_places(cli, ws, path, err) < 0)
+        return -1;
     if (scan(cli, ws, err) < 0) {
         err_wrap(err, "%s", path);
         return failed(cli, err);
@@ -166,18 +233,6 @@ static bool again(struct cli *cli, const struct workspace *ws, const struct err 
     cli->hint[0] = cli->request_id[0] = 0; /* of the attempt that does not count */
     poll(NULL, 0, RETRY_MS);
     return true;
-}
-
-/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
-static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
-{
-    const char *tmp = getenv("TMPDIR");
-
-    if (cli_has(cli, "apply"))
-        return fcntl(ws->root, F_DUPFD_CLOEXEC, 3);
-    tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
-    int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_sys(err, "%s", tmp) : fd;
 }
 
 static bool wanted(struct cli *cli, const struct change *change)
@@ -271,9 +326,10 @@ static int write_patch(struct cli *cli, struct workspace *ws, const struct chang
 {
     const char *name = cli_text(cli, "patch");
     bool here = strcmp(name, "-") == 0;
-    autoclose int file =
-        here ? -1 : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    autoclose int file = take_fd(&ws->patch);
 
+    if (!here && file < 0)
+        file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
     if (!here && file < 0)
         return err_sys(err, "%s", name);
     return apply_patch(cli, ws->root, changes, stage, here ? cli->out_fd : file, err);
@@ -304,7 +360,7 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
 {
     automanifest struct manifest after = { 0 };
     autochanges struct changes changes = { 0 };
-    bool asked = cli_has(cli, "patch") || cli_has(cli, "apply");
+    bool asked = workspace_asked(cli);
     int64_t since_ms = 0;
 
     while (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)

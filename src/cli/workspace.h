@@ -14,15 +14,18 @@
 #define WORKSPACE "/workspace"
 
 struct workspace {
-    int root; /* the directory here; -1: none */
+    int root;  /* the directory here; -1: none */
+    int patch; /* what --patch writes to, if it is there and no file; -1 */
     struct manifest before;
     /* What there is here */
     uint64_t files, bytes, excluded, special;
     const atomic_int *signal; /* not 0: give up */
 };
-#define WORKSPACE_NONE ((struct workspace){ .root = -1 })
+#define WORKSPACE_NONE ((struct workspace){ .root = -1, .patch = -1 })
 
-/* Opens the directory and counts what is in it. */
+/* Is anything to be taken back? */
+bool workspace_asked(const struct cli *cli);
+/* Opens the directory, counts what is in it, and sees whether changes can be taken back. */
 must_use int workspace_open(struct cli *cli, struct workspace *ws, const char *path,
                             struct err *err);
 /* Copies it into the sandbox. */

@@ -462,6 +462,37 @@ def test_an_api_that_dies_while_changes_come_back_is_waited_for(atoll, server, w
     assert (work / "file").read_text() == "new\n"
 
 
+def test_a_place_that_cannot_be_written_is_known_before_anything_runs(atoll, work, tmp_path):
+    (work / "dir").mkdir()
+    (tmp_path / "frozen").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path / "frozen"], check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        for flags, words in ((["--patch", "missing/p"], b"--patch: missing/: No such file"),
+                             (["--patch", "dir"], b"--patch: dir: Is a directory"),
+                             (["--patch", str(tmp_path / "frozen/p")], b"Read-only file system"),
+                             (["--copy", str(tmp_path / "frozen"), "--apply"], b"--apply: write to ")):
+            done = sh(atoll, "echo ran; echo x > file", *flags)
+            assert done.returncode == 1 and done.stdout == b"" and words in done.stderr, done
+    finally:
+        subprocess.run(["umount", tmp_path / "frozen"], check=True)
+    (work / "p").write_text("old\n")
+    done = sh(atoll, "ls; cat p; exit 3", "--patch", "other")
+    assert (done.returncode, done.stdout) == (3, b"dir\np\nold\n"), done
+    assert (work / "other").read_bytes() == b"" and (work / "p").read_text() == "old\n"
+
+
+def test_a_patch_into_a_pipe(atoll, server, work):
+    reader, writer = os.pipe()
+    process = subprocess.Popen([server.binary, "run", "--patch", f"/dev/fd/{writer}", "--", "sh", "-c", "echo x > f"],
+                               cwd=work, env=environment(server), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               pass_fds=[writer])
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        assert pipe.read().startswith(b"diff --git a/f b/f\n")
+    assert process.wait(30) == 0
+
+
 # ---- a directory that is bound ----
 
 def test_a_bound_directory_is_the_directory_itself(atoll, work, tmp_path):
