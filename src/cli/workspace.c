@@ -133,14 +133,20 @@ static int failed(struct cli *cli, const struct err *err)
 
 /* ---- where it goes in the end ---- */
 
-/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
-static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
+static const char *temporary(void)
 {
     const char *tmp = getenv("TMPDIR");
 
+    return tmp && tmp[0] == '/' ? tmp : "/tmp";
+}
+
+/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
+static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
+{
+    const char *tmp = temporary();
+
     if (cli_has(cli, "apply"))
         return fcntl(ws->root, F_DUPFD_CLOEXEC, 3);
-    tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
     int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? err_sys(err, "%s", tmp) : fd;
 }
@@ -375,4 +381,19 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
                      text.len); /* nobody may be reading: no reason to stop */
     }
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
+}
+
+int workspace_save(struct cli *cli, const char *id, struct err *err)
+{
+    autofree char *path = xprintf("%s/atoll-kept-XXXXXX", temporary());
+
+    if (!mkdtemp(path))
+        return err_sys(err, "make a directory %s", path);
+    autoclose int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = dir < 0 ? err_sys(err, "%s", path) : transfer_tree_back(cli, id, WORKSPACE, dir, err);
+    if (rc == 0)
+        cli_note(cli, "the workspace as the command left it is in %s", path);
+    else if (rmdir(path) < 0) /* not empty */
+        err_wrap(err, "but for those in %s", path);
+    return rc;
 }

@@ -33,4 +33,6 @@ must_use int workspace_send(struct cli *cli, struct workspace *ws, const char *i
 /* Asks what has changed, says it, and does what --patch and --apply want. */
 must_use int workspace_finish(struct cli *cli, struct workspace *ws, const char *id,
                               struct err *err);
+/* Fetches everything into a new directory, for when it could not be taken back; says where. */
+must_use int workspace_save(struct cli *cli, const char *id, struct err *err);
 void workspace_free(struct workspace *ws);

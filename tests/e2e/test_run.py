@@ -227,6 +227,9 @@ def test_a_signal_while_changes_come_back_leaves_all_or_nothing(atoll, server, w
     assert status in (0, 128 + signal.SIGTERM), err
     contents = {p.read_text() for p in work.iterdir()}
     assert contents == ({"new\n"} if status == 0 else {"old\n"})
+    if status:  # it has the only copy
+        (box,) = server.get(BOXES).json()["items"]
+        assert atoll("rm", box["id"]).returncode == 0
 
 
 # ---- without a server ----
@@ -417,7 +420,7 @@ def test_apply_takes_everything_back(atoll, work):
     assert [p for p in work.iterdir() if p.name.startswith(".atoll")] == []
 
 
-def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work):
+def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work, tmp_path):
     prepare(work)
     script = "echo ready; read x; echo n > text; echo n > end"
     process = subprocess.Popen([server.binary, "run", "--apply", "--", "sh", "-c", script], cwd=work,
@@ -429,6 +432,36 @@ def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work):
     assert process.returncode == 3
     assert b"changed here too: end\n" in err and b"nothing was taken back" in err
     assert (work / "end").read_text() == "mine\n" and (work / "text").read_text().startswith("0\n1\n")
+    fetch_what_stayed(atoll, server, err, tmp_path)
+    assert (tmp_path / "fetched/text").read_text() == (tmp_path / "fetched/end").read_text() == "n\n"
+
+
+def fetch_what_stayed(atoll, server, err, tmp_path):
+    """Does with the sandbox what the end of a failed run says."""
+    (box,) = server.get(BOXES).json()["items"]
+    assert box["expires_at"] is None
+    words = err.decode().splitlines()[-1].split("`")
+    assert words[0] == f"  sandbox {box['id']} stays with the changes: "
+    fetch, remove = words[1].replace("DIR", str(tmp_path / "fetched")).split(), words[3].split()
+    for command in (fetch, remove):
+        done = atoll(*command[1:])
+        assert done.returncode == 0, done
+
+
+def test_a_private_server_that_ends_leaves_the_files(tmp, work):
+    (work / "file").write_text("old\n")
+    process = subprocess.Popen([harness.BIN, "run", "--private", "--apply", "--", "sh", "-c",
+                                "echo ready; read x; echo new > file; mkdir d; echo x > d/other"], cwd=work,
+                               env=environment(TMPDIR=str(tmp)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    (work / "file").write_text("mine\n")
+    _, err = process.communicate(b"go\n", 60)
+    assert process.returncode == 3 and private_leftovers(tmp) == [], err
+    (kept,) = tmp.iterdir()
+    assert f"the workspace as the command left it is in {kept}\n".encode() in err
+    assert (kept / "file").read_text() == "new\n" and (kept / "d/other").read_text() == "x\n"
+    assert (work / "file").read_text() == "mine\n" and kept.stat().st_mode & 0o777 == 0o700
 
 
 def test_changes_come_back_when_nobody_reads_what_is_said(atoll, server, work):
