@@ -418,7 +418,11 @@ static int run_run(struct cli *cli, struct err *err)
         check_signal(&shot, err) < 0)
         return -1;
     int rc = with_server(&shot, err);
-    return rc < 0 && shot.signal ? 128 + shot.signal : rc;
+    if (rc >= 0 || !shot.signal)
+        return rc;
+    if (shot.owes)
+        cli_show_error(cli, err); /* whoever interrupted us does not expect that */
+    return 128 + shot.signal;
 }
 
 static const struct cli_flag run_flags[] = {

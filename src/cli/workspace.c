@@ -44,7 +44,7 @@ static int given_up(const struct workspace *ws, struct err *err)
 {
     int number = ws->signal ? *ws->signal : 0;
 
-    return number ? err_set(err, ERR_CANCELLED, "ended by signal %d", number) : 0;
+    return number ? err_set(err, ERR_CANCELLED, "interrupted: nothing was taken back") : 0;
 }
 
 static void put_size(struct buf *out, uint64_t bytes)
@@ -350,12 +350,10 @@ static int take_back(struct cli *cli, struct workspace *ws, const char *id,
     struct err patch = { 0 };
 
     if (fetch(cli, ws, id, changes, after, &stage, err) < 0)
-        return err_wrap(err, "nothing was taken back");
+        return err->code == ERR_CANCELLED ? -1 : err_wrap(err, "nothing was taken back");
     int rc = cli_has(cli, "patch") ? write_patch(cli, ws, changes, &stage, &patch) : 0;
-    if (given_up(ws, err) < 0)
-        return -1;
-    if (cli_has(cli, "apply") &&
-        apply_changes(cli, &options, &ws->before, changes, &stage, err) < 0)
+    if (cli_has(cli, "apply") && (given_up(ws, err) < 0 || apply_changes(cli, &options, &ws->before,
+                                                                         changes, &stage, err) < 0))
         return -1;
     if (rc < 0)
         *err = patch;
