@@ -12,6 +12,9 @@
 #include "cli/changes.h"
 #include "cli/cli.h"
 
+#define STAGE_PREFIX ".atoll-"
+#define STAGE_ID 16 /* characters behind it */
+
 /* The contents of the changed files, each in a file named by the number of its change. */
 struct stage {
     int dir;    /* -1: none */

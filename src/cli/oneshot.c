@@ -84,8 +84,13 @@ static void *watch(void *ctx)
         int before = atomic_exchange(&shot->signal, (int)info.ssi_signo);
         if (shot->patience == PATIENT && !before)
             continue;
+        workspace_unstage(&shot->workspace);
         if (shot->id && !shot->owes)
             remove_now(shot);
+        else if (shot->id && shot->server.keeper)
+            cli_note(shot->cli, "interrupted: the changes are lost with the private server");
+        else if (shot->id)
+            cli_note(shot->cli, "interrupted; sandbox %s stays with the changes", shot->id);
         _exit(128 + (int)info.ssi_signo); /* the keeper of a private server sees that */
     }
 }

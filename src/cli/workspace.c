@@ -37,6 +37,8 @@ void workspace_free(struct workspace *ws)
         close(ws->root);
     if (ws->patch >= 0)
         close(ws->patch);
+    if (ws->stage_in >= 0)
+        close(ws->stage_in);
     *ws = WORKSPACE_NONE;
 }
 
@@ -65,14 +67,19 @@ static void put_size(struct buf *out, uint64_t bytes)
 
 /* ---- what is here ---- */
 
-/* A pattern without a slash is about a name anywhere, one with a slash about the whole path. */
-static bool excluded(void *ctx, const char *path, const struct stat *st)
+/* What a run that was killed left (stage.c), or one that is at work now has for a moment. */
+static bool is_stage(const char *name, const struct stat *st)
 {
-    const struct cli *cli = ctx;
+    return S_ISDIR(st->st_mode) && strncmp(name, STAGE_PREFIX, strlen(STAGE_PREFIX)) == 0 &&
+           strlen(name) == strlen(STAGE_PREFIX) + STAGE_ID;
+}
+
+/* A pattern without a slash is about a name anywhere, one with a slash about the whole path. */
+static bool excluded(const struct cli *cli, const char *path)
+{
     const char *slash = strrchr(path, '/'), *pattern;
     size_t at = 0;
 
-    (void)st;
     while ((pattern = cli_next(cli, "exclude", &at))) {
         bool whole = strchr(pattern, '/') != NULL;
 
@@ -82,11 +89,29 @@ static bool excluded(void *ctx, const char *path, const struct stat *st)
     return false;
 }
 
+struct leaving_out {
+    const struct cli *cli;
+    uint64_t stages; /* of those left out */
+};
+
+static bool leave_out(void *ctx, const char *path, const struct stat *st)
+{
+    struct leaving_out *out = ctx;
+    const char *slash = strrchr(path, '/');
+
+    if (is_stage(slash ? slash + 1 : path, st)) {
+        out->stages++;
+        return true;
+    }
+    return excluded(out->cli, path);
+}
+
 static int scan(struct cli *cli, struct workspace *ws, struct err *err)
 {
     auto_with(walk_end) struct walk walk = { 0 };
     autofree struct tree_fail *fail = xnew(struct tree_fail);
-    struct tree_filter filter = { excluded, cli };
+    struct leaving_out out = { .cli = cli };
+    struct tree_filter filter = { leave_out, &out };
     int rc = walk_begin(&walk, ws->root, fail);
 
     walk.filter = &filter;
@@ -98,7 +123,7 @@ static int scan(struct cli *cli, struct workspace *ws, struct err *err)
         else if (!S_ISDIR(walk.st.st_mode))
             ws->special++;
     }
-    ws->excluded = walk.skipped;
+    ws->excluded = walk.skipped - out.stages;
     return rc < 0 ? transfer_failed(fail, err) : 0;
 }
 
@@ -213,7 +238,8 @@ int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct
 {
     if (ws->files || ws->special || ws->excluded)
         say_what(cli, ws);
-    struct tree_filter filter = { excluded, cli };
+    struct leaving_out out = { .cli = cli };
+    struct tree_filter filter = { leave_out, &out };
     progress_begin(cli);
     int rc = transfer_tree(cli, id, WORKSPACE, ws->root, &filter, err);
     progress_end(cli, false);
@@ -321,10 +347,20 @@ static int fetch(struct cli *cli, struct workspace *ws, const char *id,
 
     if (place < 0 || stage_make(stage, place, changes->count, err) < 0)
         return -1;
+    memcpy(ws->stage, stage->name, sizeof(ws->stage));
+    ws->stage_in = fcntl(place, F_DUPFD_CLOEXEC, 3);
     progress_begin(cli);
     int rc = fetch_all(cli, ws, id, changes, after, stage, err);
     progress_end(cli, false);
     return rc;
+}
+
+void workspace_unstage(struct workspace *ws)
+{
+    static struct tree_fail fail; /* large, and there is one such thread */
+
+    if (ws->stage_in >= 0)
+        (void)!tree_remove(ws->stage_in, ws->stage, &fail);
 }
 
 static int write_patch(struct cli *cli, struct workspace *ws, const struct changes *changes,

@@ -233,6 +233,37 @@ def test_a_signal_while_changes_come_back_leaves_all_or_nothing(atoll, server, w
         assert {p.read_text() for p in (tmp_path / "fetched").iterdir()} == {"new\n"}
 
 
+def stages(work):
+    return [p for p in work.iterdir() if p.name.startswith(".atoll-")]
+
+
+def test_a_second_signal_while_changes_come_back_leaves_no_directory(atoll, server, work):
+    process = subprocess.Popen([server.binary, "run", "--apply", "--", "truncate", "-s", "400M", "large"], cwd=work,
+                               env=environment(server), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    harness.wait_until(lambda: [p for s in stages(work) for p in s.iterdir()], 30, "the stage")
+    os.kill(server.api_pid(), signal.SIGSTOP)  # so that it does not come to its end
+    try:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # two of one kind at once would be one
+        _, err = process.communicate(timeout=30)
+    finally:
+        os.kill(server.api_pid(), signal.SIGCONT)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(work.iterdir()) == []
+    (box,) = server.get(BOXES).json()["items"]
+    assert f"interrupted; sandbox {box['id']} stays with the changes".encode() in err
+    assert atoll("rm", box["id"]).returncode == 0
+
+
+def test_what_a_killed_run_left_is_not_copied(atoll, work):
+    for name in (".atoll-0123456789abcdef", "sub/.atoll-0123456789abcdef", ".atoll-other", ".atoll"):
+        (work / name).mkdir(parents=True)
+        (work / name / "file").write_text("x")
+    done = sh(atoll, "find . -type f | sort", "--apply")
+    assert done.stdout == b"./.atoll-other/file\n./.atoll/file\n" and b"left out" not in done.stderr, done
+    assert done.returncode == 0 and (work / ".atoll-0123456789abcdef/file").exists()
+
+
 # ---- without a server ----
 
 def private_leftovers(tmp):
