@@ -217,7 +217,7 @@ static void remove_sandbox(struct oneshot *shot)
 
     if (cli_has(shot->cli, "keep"))
         cli_note(shot->cli, "sandbox %s stays", shot->id);
-    else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0)
+    else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0 && !is_gone(&err))
         cli_note(shot->cli, "sandbox %s stays: %s", shot->id, err.msg);
 }
 

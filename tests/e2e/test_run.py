@@ -112,6 +112,17 @@ def test_flags_have_letters_and_commands_can_be_left(atoll, server):
     assert done.returncode == 127 and server.get(BOXES).json()["items"] == []
 
 
+def test_a_sandbox_that_somebody_removes_does_not_stay(atoll, server, work):
+    process = subprocess.Popen([server.binary, "run", "--no-workspace", "--", "sh", "-c", "echo ready; exec sleep 100"],
+                               cwd=work, env=environment(server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    (box,) = server.get(BOXES).json()["items"]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    _, err = process.communicate(timeout=40)
+    assert process.returncode != 0 and b"before the command did" in err and b"stays" not in err, err
+
+
 # ---- the terminal ----
 
 @pytest.fixture
