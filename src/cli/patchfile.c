@@ -15,6 +15,7 @@
 struct writing {
     struct cli *cli;
     int root, out;
+    const struct manifest *was;
     struct stage *stage;
     size_t changed_here, git;
 };
@@ -130,7 +131,8 @@ static int one(struct writing *w, const struct change *change, size_t at, struct
         w->git++;
         return 0;
     }
-    if (!apply_is_still(w->root, change->path, change->before)) {
+    if (!apply_is_still(w->root, change->path, change->before) &&
+        !apply_in_new_directory(w->was, change)) {
         cli_note(w->cli, "changed here too: %.*s", STR_FMT(change->path));
         w->changed_here++;
         return 0;
@@ -147,10 +149,10 @@ static int one(struct writing *w, const struct change *change, size_t at, struct
     return 0;
 }
 
-int apply_patch(struct cli *cli, int root, const struct changes *changes, struct stage *stage,
-                int out, struct err *err)
+int apply_patch(struct cli *cli, int root, const struct manifest *before,
+                const struct changes *changes, struct stage *stage, int out, struct err *err)
 {
-    struct writing w = { .cli = cli, .root = root, .out = out, .stage = stage };
+    struct writing w = { .cli = cli, .root = root, .out = out, .was = before, .stage = stage };
 
     for (size_t i = 0; i < changes->count; i++)
         if (one(&w, &changes->at[i], i, err) < 0)

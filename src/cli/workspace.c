@@ -374,7 +374,7 @@ static int write_patch(struct cli *cli, struct workspace *ws, const struct chang
         file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
     if (!here && file < 0)
         return err_sys(err, "%s", name);
-    return apply_patch(cli, ws->root, changes, stage, here ? cli->out_fd : file, err);
+    return apply_patch(cli, ws->root, &ws->before, changes, stage, here ? cli->out_fd : file, err);
 }
 
 /* First the patch, which changes nothing here: it is of use even if --apply is refused. */

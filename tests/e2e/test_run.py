@@ -410,6 +410,7 @@ def git(*args, cwd):
 CHANGES = r"""
 set -e
 rm gone; rm -r dir; echo file > dir
+rm up; mkdir -p up/and; echo in > up/and/in
 echo changed >> text; printf 'no newline' > end
 head -c 5000 /dev/urandom > binary; chmod +x script
 ln -sf other link; ln -s ../up deep/down/in
