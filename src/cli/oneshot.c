@@ -436,7 +436,8 @@ static const struct cli_flag run_flags[] = {
     { "bind", "DIR[:ro]",
       "Put this directory itself at /workspace, not a copy; :ro to read only. With a server "
       "started by root" },
-    { "exclude", "PATTERN", "Leave out what matches: a name or a path, with * and ?; may repeat" },
+    { "exclude", "PATTERN",
+      "Leave out what matches, on both ways: a name or a path, with * and ?; may repeat" },
     { "patch", "FILE", "Write what changed as a patch for git; - is standard output" },
     { "apply", NULL, "Take what changed back into the directory" },
     { "apply-git", NULL, "With --apply: git's own files too, which can make git run programs" },

@@ -75,8 +75,9 @@ static bool is_stage(const char *name, const struct stat *st)
 }
 
 /* A pattern without a slash is about a name anywhere, one with a slash about the whole path. */
-static bool excluded(const struct cli *cli, const char *path)
+static bool excluded(const void *ctx, const char *path)
 {
+    const struct cli *cli = ctx;
     const char *slash = strrchr(path, '/'), *pattern;
     size_t at = 0;
 
@@ -407,13 +408,17 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
         if (!again(cli, ws, err, &since_ms))
             return err_wrap(err, "what changed");
     changes_between(&ws->before, &after, &changes);
+    /* What was not copied may be here: it can be neither compared nor replaced. */
+    size_t left_out = changes_leave_out(&changes, excluded, cli);
     if (changes.count || asked) {
         autobuf struct buf text = { 0 };
 
         changes_summary(&changes, SHOWN_MAX, &text);
-        (void)!write(cli->err_fd, text.data,
-                     text.len); /* nobody may be reading: no reason to stop */
+        /* Nobody may be reading: no reason to stop. */
+        (void)!write(cli->err_fd, text.data, text.len);
     }
+    if (left_out)
+        cli_note(cli, "%zu change%s left out by --exclude", left_out, left_out == 1 ? "" : "s");
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
 }
 

@@ -508,6 +508,22 @@ def test_a_private_server_that_ends_leaves_the_files(tmp, work):
     assert (work / "file").read_text() == "mine\n" and kept.stat().st_mode & 0o777 == 0o700
 
 
+def test_what_is_left_out_is_left_out_on_the_way_back(atoll, work, tmp_path):
+    (work / "node_modules/pkg").mkdir(parents=True)
+    (work / "node_modules/pkg/index.js").write_text("mine\n")
+    script = """mkdir -p node_modules/pkg sub/node_modules/x only; echo theirs > node_modules/pkg/index.js
+                echo x > node_modules/new; echo x > sub/node_modules/x/y; echo x > sub/kept; echo x > only/a.o"""
+    patch = tmp_path / "p"
+    done = sh(atoll, script, "--apply", "--exclude", "node_modules", "--exclude", "*.o", "--patch", str(patch))
+    assert done.returncode == 0, done
+    assert done.stderr.endswith(b"A only/\nA sub/kept\n2 files changed: 2 added, 0 modified, 0 removed\n"
+                                b"atoll: 4 changes left out by --exclude\n"), done
+    assert {name for name, (kind, _) in tree(work).items() if kind != "other"} == \
+        {b"node_modules/pkg/index.js", b"sub/kept"}
+    assert (work / "node_modules/pkg/index.js").read_text() == "mine\n"
+    assert (work / "only").is_dir() and b"node_modules" not in patch.read_bytes()
+
+
 def test_changes_come_back_when_nobody_reads_what_is_said(atoll, server, work):
     reader, writer = os.pipe()
     os.close(reader)
