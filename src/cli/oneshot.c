@@ -438,7 +438,9 @@ static const struct cli_flag run_flags[] = {
       "started by root" },
     { "exclude", "PATTERN",
       "Leave out what matches, on both ways: a name or a path, with * and ?; may repeat" },
-    { "patch", "FILE", "Write what changed as a patch for git; - is standard output" },
+    { "patch", "FILE",
+      "Write what changed as a patch for git, with paths from the top of its work tree; - is "
+      "standard output" },
     { "apply", NULL, "Take what changed back into the directory" },
     { "apply-git", NULL, "With --apply: git's own files too, which can make git run programs" },
     { "keep", NULL, "Leave the sandbox when the command has ended" },

@@ -452,6 +452,26 @@ def test_a_patch_that_git_takes(atoll, work, tmp_path):
     assert patched == applied
 
 
+@pytest.mark.parametrize("kind", ["repository", "work tree"])
+def test_a_patch_made_below_the_top_of_a_repository(atoll, work, tmp_path, kind):
+    git("init", "-q", cwd=work)
+    sub = work / "a dir/sub"
+    sub.mkdir(parents=True)
+    (sub / "file").write_text("old\n")
+    if kind == "work tree":
+        (work / ".git").rename(tmp_path / "elsewhere")
+        (work / ".git").write_text(f"gitdir: {tmp_path / 'elsewhere'}\n")
+    (work / "a dir/.git").mkdir()  # holds no repository
+    patch = tmp_path / "p"
+    done = sh(atoll, "echo new > file; echo x > other", "--patch", str(patch), cwd=sub)
+    assert done.returncode == 0, done
+    git("apply", str(patch), cwd=sub)
+    assert (sub / "file").read_text() == "new\n" and (sub / "other").read_text() == "x\n"
+    assert b"--- a/a dir/sub/file" in patch.read_bytes()
+    done = sh(atoll, "echo new > top", "--patch", "-", cwd=work)
+    assert done.stdout.startswith(b"diff --git a/top b/top\n")
+
+
 def test_apply_takes_everything_back(atoll, work):
     prepare(work)
     os.chown(work / "text", 1234, 1235)
