@@ -389,8 +389,12 @@ static int take_back(struct cli *cli, struct workspace *ws, const char *id,
     if (fetch(cli, ws, id, changes, after, &stage, err) < 0)
         return err->code == ERR_CANCELLED ? -1 : err_wrap(err, "nothing was taken back");
     int rc = cli_has(cli, "patch") ? write_patch(cli, ws, changes, &stage, &patch) : 0;
-    if (cli_has(cli, "apply") && (given_up(ws, err) < 0 || apply_changes(cli, &options, &ws->before,
-                                                                         changes, &stage, err) < 0))
+    if (cli_has(cli, "apply") && given_up(ws, err) < 0)
+        return cli_has(cli, "patch") && rc == 0
+                   ? err_set(err, ERR_CANCELLED, "interrupted: there is the patch, nothing else")
+                   : -1;
+    if (cli_has(cli, "apply") &&
+        apply_changes(cli, &options, &ws->before, changes, &stage, err) < 0)
         return -1;
     if (rc < 0)
         *err = patch;

@@ -606,6 +606,28 @@ def test_a_patch_into_a_pipe(atoll, server, work):
     assert process.wait(30) == 0
 
 
+def test_a_signal_between_the_patch_and_applying(atoll, server, work, tmp_path):
+    reader, writer = os.pipe()
+    process = subprocess.Popen([server.binary, "run", "--apply", "--patch", f"/dev/fd/{writer}", "--", "sh", "-c",
+                                "seq 100000 > file"], cwd=work, env=environment(server), stdin=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, pass_fds=[writer])
+    os.close(writer)
+
+    def noticed():
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return not [line for line in status.splitlines() if line.startswith("ShdPnd:") and int(line.split()[1], 16)]
+
+    with open(reader, "rb") as pipe:
+        patch = pipe.read(1)  # the rest does not fit into the pipe
+        process.send_signal(signal.SIGINT)
+        harness.wait_until(noticed, 30, "the signal")
+        patch += pipe.read()
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT and list(work.iterdir()) == []
+    assert b"interrupted: there is the patch, nothing else\n" in err and patch.endswith(b"+100000\n"), err
+    fetch_what_stayed(atoll, server, err, tmp_path)
+
+
 # ---- a directory that is bound ----
 
 def test_a_bound_directory_is_the_directory_itself(atoll, work, tmp_path):
