@@ -131,14 +131,12 @@ static bool holds_more(struct applying *a, struct str path)
     return rc < 0;
 }
 
-/* Is it new, in a directory that was no directory? Then what stands in the way is judged there. */
-static bool in_new_directory(const struct applying *a, const struct change *change)
+bool apply_in_new_directory(const struct manifest *before, const struct change *change)
 {
     struct str path = change->path;
 
     while (!change->before && path.n-- > 0) {
-        const struct tree_entry *above =
-            path.p[path.n] == '/' ? manifest_find(a->before, path) : NULL;
+        const struct tree_entry *above = path.p[path.n] == '/' ? manifest_find(before, path) : NULL;
 
         if (above)
             return !S_ISDIR(above->head.mode);
@@ -191,7 +189,7 @@ static void plan_one(struct applying *a, size_t i, size_t *git)
         return;
     }
     if (is_still(a->options->root, change->path, change->before, &a->was[i]) ||
-        in_new_directory(a, change)) {
+        apply_in_new_directory(a->before, change)) {
         bool other = change->before && S_ISDIR(change->before->head.mode) && change->after &&
                      !S_ISDIR(change->after->head.mode);
 

@@ -12,6 +12,9 @@
 #include "cli/changes.h"
 #include "cli/cli.h"
 
+#define STAGE_PREFIX ".atoll-"
+#define STAGE_ID 16 /* characters behind it */
+
 /* The contents of the changed files, each in a file named by the number of its change. */
 struct stage {
     int dir;    /* -1: none */
@@ -54,10 +57,13 @@ must_use int apply_changes(struct cli *cli, const struct apply_options *options,
  * The changes as a patch for git. The old side of a file is what is here, if it still is what was
  * copied; those of which it is not are named and left out (ERR_CONFLICT in the end).
  */
-must_use int apply_patch(struct cli *cli, int root, const struct changes *changes,
-                         struct stage *stage, int out, struct err *err);
+must_use int apply_patch(struct cli *cli, int root, const struct manifest *before,
+                         const struct changes *changes, struct stage *stage, int out,
+                         struct err *err);
 
 /* Is the file here still what was copied (`entry` NULL: is there none)? 1, 0; -1. */
 int apply_is_still(int root, struct str path, const struct tree_entry *entry);
+/* Is it new, in a directory that was no directory? Then what stands in the way is judged there. */
+bool apply_in_new_directory(const struct manifest *before, const struct change *change);
 /* May a link with this target stand at this path? */
 bool apply_link_ok(struct str path, struct str target);

@@ -564,3 +564,33 @@ TEST(the_summary_shows_names_as_text)
     changes_summary(&w.changes, 1, &text);
     CHECK(strstr(buf_cstr(&text), "… and 3 more\n4 files changed"));
 }
+
+static bool named_x(const void *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return strcmp(slash ? slash + 1 : path, ctx) == 0;
+}
+
+TEST(what_is_left_out_of_the_changes_is_so_with_all_below_it)
+{
+    autoworld struct world w;
+    autobuf struct buf text = { 0 };
+
+    world_init(&w);
+    put(w.there_fd, "old", "x", 0644);
+    take_manifest(w.there_fd, &w.before);
+    CHECK(mkdirat(w.there_fd, "x", 0755) == 0 && mkdirat(w.there_fd, "x/y", 0755) == 0);
+    CHECK(mkdirat(w.there_fd, "d", 0755) == 0 && mkdirat(w.there_fd, "e", 0755) == 0);
+    put(w.there_fd, "x/y/z", "x", 0644);
+    put(w.there_fd, "d/x", "x", 0644);
+    put(w.there_fd, "e/x", "x", 0644);
+    put(w.there_fd, "e/xx", "x", 0644);
+    put(w.there_fd, "old", "y", 0644);
+    take_manifest(w.there_fd, &w.after);
+    changes_between(&w.before, &w.after, &w.changes);
+    CHECK_INT(changes_leave_out(&w.changes, named_x, "x"), 3);
+    changes_summary(&w.changes, 100, &text);
+    CHECK_STR(buf_cstr(&text), "A d/\nA e/xx\nM old\n"
+                               "3 files changed: 2 added, 1 modified, 0 removed\n");
+}

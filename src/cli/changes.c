@@ -176,6 +176,20 @@ static void hide_parents(struct changes *changes)
     }
 }
 
+static void count(struct changes *changes)
+{
+    changes->added = changes->modified = changes->removed = 0;
+    for (size_t i = 0; i < changes->count; i++) {
+        if (changes->at[i].hidden)
+            continue;
+        char letter = change_letter(&changes->at[i]);
+        size_t *number = letter == 'A'   ? &changes->added
+                         : letter == 'D' ? &changes->removed
+                                         : &changes->modified;
+        ++*number;
+    }
+}
+
 void changes_between(const struct manifest *before, const struct manifest *after,
                      struct changes *out)
 {
@@ -195,15 +209,45 @@ void changes_between(const struct manifest *before, const struct manifest *after
         j += order >= 0;
     }
     hide_parents(out);
-    for (i = 0; i < out->count; i++) {
-        if (out->at[i].hidden)
+    count(out);
+}
+
+static bool left_out(struct str path, bool (*skip)(const void *ctx, const char *path),
+                     const void *ctx)
+{
+    autofree char *name = xmemdup0(path.p, path.n);
+
+    if (skip(ctx, name))
+        return true;
+    for (size_t n = path.n; n-- > 0;) {
+        if (name[n] != '/')
             continue;
-        char letter = change_letter(&out->at[i]);
-        size_t *count = letter == 'A'   ? &out->added
-                        : letter == 'D' ? &out->removed
-                                        : &out->modified;
-        ++*count;
+        name[n] = 0;
+        if (skip(ctx, name))
+            return true;
     }
+    return false;
+}
+
+size_t changes_leave_out(struct changes *changes, bool (*skip)(const void *ctx, const char *path),
+                         const void *ctx)
+{
+    size_t kept = 0, files = 0;
+
+    for (size_t i = 0; i < changes->count; i++) {
+        struct change *change = &changes->at[i];
+
+        if (left_out(change->path, skip, ctx)) {
+            files += !change->hidden;
+            continue;
+        }
+        changes->at[kept] = *change;
+        changes->at[kept++].hidden = false;
+    }
+    changes->count = kept;
+    hide_parents(changes); /* a directory in which nothing is left speaks for itself again */
+    count(changes);
+    return files;
 }
 
 void changes_free(struct changes *changes)

@@ -52,6 +52,9 @@ struct changes {
 
 void changes_between(const struct manifest *before, const struct manifest *after,
                      struct changes *out);
+/* Drops those that `skip` says, of the path itself or of a directory above it; how many files. */
+size_t changes_leave_out(struct changes *changes, bool (*skip)(const void *ctx, const char *path),
+                         const void *ctx);
 void changes_free(struct changes *changes);
 #define autochanges auto_with(changes_free)
 

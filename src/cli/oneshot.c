@@ -9,7 +9,8 @@
  *
  * A signal while the command runs is the command's. Before and after that it ends us: at once while
  * nothing of ours needs an end, otherwise at the next place where it can be done in order. Either
- * way the sandbox is removed first.
+ * way the sandbox is removed first; but where changes were to be taken back and were not, it has
+ * the only copy of them, and stays. A private server cannot stay: its files are fetched.
  */
 #include <errno.h>
 #include <poll.h>
@@ -41,6 +42,7 @@ struct oneshot {
     char *_Atomic id; /* owned; of the sandbox, once it is there */
     atomic_int signal;
     atomic_int patience;
+    atomic_bool owes; /* changes are to be taken back, and have not been */
     pthread_t watcher;
     bool watched;
     int signals, stop; /* descriptors */
@@ -82,8 +84,13 @@ static void *watch(void *ctx)
         int before = atomic_exchange(&shot->signal, (int)info.ssi_signo);
         if (shot->patience == PATIENT && !before)
             continue;
-        if (shot->id)
+        workspace_unstage(&shot->workspace);
+        if (shot->id && !shot->owes)
             remove_now(shot);
+        else if (shot->id && shot->server.keeper)
+            cli_note(shot->cli, "interrupted: the changes are lost with the private server");
+        else if (shot->id)
+            cli_note(shot->cli, "interrupted; sandbox %s stays with the changes", shot->id);
         _exit(128 + (int)info.ssi_signo); /* the keeper of a private server sees that */
     }
 }
@@ -196,6 +203,13 @@ static int call_aside(struct cli *cli, const char *method, struct str body, cons
     return rc;
 }
 
+/* Somebody else has removed it, or is about to. */
+static bool is_gone(const struct err *err)
+{
+    return err->code == ERR_NOT_FOUND ||
+           (err->code == ERR_CONFLICT && strstr(err->msg, "being deleted"));
+}
+
 static void remove_sandbox(struct oneshot *shot)
 {
     autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
@@ -203,8 +217,37 @@ static void remove_sandbox(struct oneshot *shot)
 
     if (cli_has(shot->cli, "keep"))
         cli_note(shot->cli, "sandbox %s stays", shot->id);
-    else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0)
+    else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0 && !is_gone(&err))
         cli_note(shot->cli, "sandbox %s stays: %s", shot->id, err.msg);
+}
+
+/* Where changes could not be taken back they are nowhere but in there: it stays. */
+static void leave_sandbox(struct oneshot *shot)
+{
+    struct cli *cli = shot->cli;
+    autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
+    bool limited = cli_has(cli, "ttl");
+    struct err err = { 0 };
+
+    /* Not for the hours that RUN_TTL_MS gives it, unless somebody said how long. */
+    int rc = call_aside(cli, limited ? "GET" : "PATCH", limited ? STR_NONE : STR("{\"ttl_ms\":0}"),
+                        path, &err);
+    if (rc < 0 && is_gone(&err))
+        return;
+    snprintf(cli->hint, sizeof(cli->hint),
+             "sandbox %s stays with the changes: `atoll cp -r %s:" WORKSPACE
+             " DIR` fetches them, `atoll rm %s` removes it",
+             shot->id, shot->id, shot->id);
+}
+
+static void keep_changes(struct oneshot *shot)
+{
+    struct err err = { 0 };
+
+    if (!shot->server.keeper)
+        leave_sandbox(shot);
+    else if (workspace_save(shot->cli, shot->id, &err) < 0)
+        cli_note(shot->cli, "the changes are lost: %s", err.msg);
 }
 
 /* ---- the command ---- */
@@ -273,11 +316,16 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
     if (shot->workspace.root < 0 || cli_has(shot->cli, "detach") ||
         (rc < 0 && err->code == ERR_GONE))
         return rc;
+    shot->owes = workspace_asked(shot->cli);
     int back = watch_begin(shot, PATIENT, &late);
     if (back == 0) {
         end_the_rest(shot);
         back = workspace_finish(shot->cli, &shot->workspace, shot->id, &late);
     }
+    if (back == 0)
+        shot->owes = false;
+    if (shot->owes)
+        keep_changes(shot);
     if (back < 0) {
         if (rc >= 0)
             *err = late;
@@ -295,6 +343,8 @@ static int with_server(struct oneshot *shot, struct err *err)
     int rc = in_sandbox(shot, err);
     if (watch_begin(shot, PATIENT, &(struct err){ 0 }) < 0)
         return -1;
+    if (shot->owes && !shot->server.keeper)
+        return rc;
     if (rc != 0 || !cli_has(shot->cli, "detach"))
         remove_sandbox(shot);
     else if (!shot->cli->json)
@@ -373,7 +423,11 @@ static int run_run(struct cli *cli, struct err *err)
         check_signal(&shot, err) < 0)
         return -1;
     int rc = with_server(&shot, err);
-    return rc < 0 && shot.signal ? 128 + shot.signal : rc;
+    if (rc >= 0 || !shot.signal)
+        return rc;
+    if (shot.owes)
+        cli_show_error(cli, err); /* whoever interrupted us does not expect that */
+    return 128 + shot.signal;
 }
 
 static const struct cli_flag run_flags[] = {
@@ -382,8 +436,11 @@ static const struct cli_flag run_flags[] = {
     { "bind", "DIR[:ro]",
       "Put this directory itself at /workspace, not a copy; :ro to read only. With a server "
       "started by root" },
-    { "exclude", "PATTERN", "Leave out what matches: a name or a path, with * and ?; may repeat" },
-    { "patch", "FILE", "Write what changed as a patch for git; - is standard output" },
+    { "exclude", "PATTERN",
+      "Leave out what matches, on both ways: a name or a path, with * and ?; may repeat" },
+    { "patch", "FILE",
+      "Write what changed as a patch for git, with paths from the top of its work tree; - is "
+      "standard output" },
     { "apply", NULL, "Take what changed back into the directory" },
     { "apply-git", NULL, "With --apply: git's own files too, which can make git run programs" },
     { "keep", NULL, "Leave the sandbox when the command has ended" },
@@ -404,8 +461,9 @@ const struct command cmd_run = {
         "The copy is the command's working directory, /workspace. Afterwards the files that it "
         "changed are listed on standard error; --patch and --apply take them back, whatever its "
         "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
-        "taken back and the status is 3. The sandbox is removed. Where no server is running, one "
-        "is started for this command alone.\n\n"
+        "taken back and the status is 3. The sandbox is removed, but for when changes could not "
+        "be taken back: then it stays with them. Where no server is running, one is started for "
+        "this command alone.\n\n"
         "Ends with the exit status of the command. Without a command, what --image is for is "
         "started, or a shell. The command has a terminal if standard input and output are one. Put "
         "-- before the "

@@ -3,8 +3,13 @@
  * file that is too large for that is left out and named, and so is one whose old side is gone
  * because it changed here too. What git keeps in no tree (empty directories, other permissions than
  * the owner's x, git's own files) is in no patch either.
+ *
+ * In a directory of a git repository `git apply` takes paths from the top of its work tree, and
+ * leaves out all others without a word: so they begin there, as those of `git diff` do.
  */
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/limits.h"
@@ -15,6 +20,8 @@
 struct writing {
     struct cli *cli;
     int root, out;
+    const char *prefix; /* before every path: "", "sub/dir/" */
+    const struct manifest *was;
     struct stage *stage;
     size_t changed_here, git;
 };
@@ -107,7 +114,8 @@ static int put_one(struct writing *w, const struct change *change, size_t at, st
 {
     autobuf struct buf before = { 0 }, after = { 0 };
     autobuf struct buf text = { .max = 8 * (size_t)DIFF_FILE_MAX };
-    struct patch_file file = { .path = change->path };
+    autofree char *path = xprintf("%s%.*s", w->prefix, STR_FMT(change->path));
+    struct patch_file file = { .path = str_of(path) };
 
     if (load_before(w, change, &before, err) < 0 ||
         load_after(w, change, at, &before, &after, err) < 0)
@@ -130,7 +138,8 @@ static int one(struct writing *w, const struct change *change, size_t at, struct
         w->git++;
         return 0;
     }
-    if (!apply_is_still(w->root, change->path, change->before)) {
+    if (!apply_is_still(w->root, change->path, change->before) &&
+        !apply_in_new_directory(w->was, change)) {
         cli_note(w->cli, "changed here too: %.*s", STR_FMT(change->path));
         w->changed_here++;
         return 0;
@@ -147,10 +156,47 @@ static int one(struct writing *w, const struct change *change, size_t at, struct
     return 0;
 }
 
-int apply_patch(struct cli *cli, int root, const struct changes *changes, struct stage *stage,
-                int out, struct err *err)
+static bool is_work_tree(const char *dir)
 {
-    struct writing w = { .cli = cli, .root = root, .out = out, .stage = stage };
+    autofree char *git = xprintf("%s/.git", dir), *head = xprintf("%s/.git/HEAD", dir);
+    struct stat st;
+
+    /* A file says where the repository is: of a submodule, or of one of several work trees. */
+    return lstat(git, &st) == 0 && (S_ISREG(st.st_mode) || lstat(head, &st) == 0);
+}
+
+/* Where `root` is below the top of git's work tree, with a slash behind it; "" if it is none. */
+static char *prefix_of(int root)
+{
+    char link[64], path[PATH_MAX];
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+    ssize_t len = readlink(link, path, sizeof(path) - 1);
+    if (len <= 1 || path[0] != '/')
+        return xstrdup("");
+    path[len] = 0;
+    autofree char *whole = xstrdup(path);
+    while (!is_work_tree(path)) {
+        char *slash = strrchr(path, '/');
+
+        if (!slash)
+            return xstrdup("");
+        *slash = 0; /* in the end "", which is the root directory */
+    }
+    const char *below = whole + strlen(path);
+    below += *below == '/';
+    if (!below[0] || patch_path_is_git(str_of(below), false))
+        return xstrdup("");
+    return xprintf("%s/", below);
+}
+
+int apply_patch(struct cli *cli, int root, const struct manifest *before,
+                const struct changes *changes, struct stage *stage, int out, struct err *err)
+{
+    autofree char *prefix = prefix_of(root);
+    struct writing w = {
+        .cli = cli, .root = root, .out = out, .prefix = prefix, .was = before, .stage = stage
+    };
 
     for (size_t i = 0; i < changes->count; i++)
         if (one(&w, &changes->at[i], i, err) < 0)

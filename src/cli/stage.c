@@ -21,7 +21,7 @@ int stage_make(struct stage *stage, int parent, size_t count, struct err *err)
 
     stage->parent = parent;
     id_make(id, "");
-    snprintf(stage->name, sizeof(stage->name), ".atoll-%.16s", id + strlen(id) - 16);
+    snprintf(stage->name, sizeof(stage->name), STAGE_PREFIX "%s", id + strlen(id) - STAGE_ID);
     if (mkdirat(parent, stage->name, 0700) < 0) {
         stage->name[0] = 0;
         return err_sys(err, "make a directory for what comes back");

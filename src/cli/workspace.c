@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/apply.h"
 #include "cli/progress.h"
@@ -20,12 +22,23 @@
 #define SHOWN_MAX 100        /* changes listed one by one */
 #define TREE_LEAST 16        /* changed files, before all files are fetched instead */
 #define REQUEST_WORTH 524288 /* bytes */
+#define RETRY_MS 100
+#define RETRY_MAX_MS 60000 /* of a server that is away while changes come back */
+
+bool workspace_asked(const struct cli *cli)
+{
+    return cli_has(cli, "patch") || cli_has(cli, "apply");
+}
 
 void workspace_free(struct workspace *ws)
 {
     manifest_free(&ws->before);
     if (ws->root >= 0)
         close(ws->root);
+    if (ws->patch >= 0)
+        close(ws->patch);
+    if (ws->stage_in >= 0)
+        close(ws->stage_in);
     *ws = WORKSPACE_NONE;
 }
 
@@ -33,7 +46,7 @@ static int given_up(const struct workspace *ws, struct err *err)
 {
     int number = ws->signal ? *ws->signal : 0;
 
-    return number ? err_set(err, ERR_CANCELLED, "ended by signal %d", number) : 0;
+    return number ? err_set(err, ERR_CANCELLED, "interrupted: nothing was taken back") : 0;
 }
 
 static void put_size(struct buf *out, uint64_t bytes)
@@ -54,14 +67,20 @@ static void put_size(struct buf *out, uint64_t bytes)
 
 /* ---- what is here ---- */
 
+/* What a run that was killed left (stage.c), or one that is at work now has for a moment. */
+static bool is_stage(const char *name, const struct stat *st)
+{
+    return S_ISDIR(st->st_mode) && strncmp(name, STAGE_PREFIX, strlen(STAGE_PREFIX)) == 0 &&
+           strlen(name) == strlen(STAGE_PREFIX) + STAGE_ID;
+}
+
 /* A pattern without a slash is about a name anywhere, one with a slash about the whole path. */
-static bool excluded(void *ctx, const char *path, const struct stat *st)
+static bool excluded(const void *ctx, const char *path)
 {
     const struct cli *cli = ctx;
     const char *slash = strrchr(path, '/'), *pattern;
     size_t at = 0;
 
-    (void)st;
     while ((pattern = cli_next(cli, "exclude", &at))) {
         bool whole = strchr(pattern, '/') != NULL;
 
@@ -71,11 +90,29 @@ static bool excluded(void *ctx, const char *path, const struct stat *st)
     return false;
 }
 
+struct leaving_out {
+    const struct cli *cli;
+    uint64_t stages; /* of those left out */
+};
+
+static bool leave_out(void *ctx, const char *path, const struct stat *st)
+{
+    struct leaving_out *out = ctx;
+    const char *slash = strrchr(path, '/');
+
+    if (is_stage(slash ? slash + 1 : path, st)) {
+        out->stages++;
+        return true;
+    }
+    return excluded(out->cli, path);
+}
+
 static int scan(struct cli *cli, struct workspace *ws, struct err *err)
 {
     auto_with(walk_end) struct walk walk = { 0 };
     autofree struct tree_fail *fail = xnew(struct tree_fail);
-    struct tree_filter filter = { excluded, cli };
+    struct leaving_out out = { .cli = cli };
+    struct tree_filter filter = { leave_out, &out };
     int rc = walk_begin(&walk, ws->root, fail);
 
     walk.filter = &filter;
@@ -87,7 +124,7 @@ static int scan(struct cli *cli, struct workspace *ws, struct err *err)
         else if (!S_ISDIR(walk.st.st_mode))
             ws->special++;
     }
-    ws->excluded = walk.skipped;
+    ws->excluded = walk.skipped - out.stages;
     return rc < 0 ? transfer_failed(fail, err) : 0;
 }
 
@@ -120,11 +157,77 @@ static int failed(struct cli *cli, const struct err *err)
     return -1;
 }
 
+/* ---- where it goes in the end ---- */
+
+static const char *temporary(void)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    return tmp && tmp[0] == '/' ? tmp : "/tmp";
+}
+
+/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
+static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
+{
+    const char *tmp = temporary();
+
+    if (cli_has(cli, "apply"))
+        return fcntl(ws->root, F_DUPFD_CLOEXEC, 3);
+    int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "%s", tmp) : fd;
+}
+
+static bool may_write(int dir, const char *name)
+{
+    return faccessat(dir, name, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+/*
+ * Can the patch be written there? A file is made only when there is something to write: until then
+ * it could stand in the workspace. What is there and is no file, such as a pipe, is kept open:
+ * closing it would tell its reader that this was all.
+ */
+static int patch_place(struct cli *cli, struct workspace *ws, struct err *err)
+{
+    const char *name = cli_text(cli, "patch"), *slash = strrchr(name, '/');
+    autofree char *above = slash ? xmemdup0(name, (size_t)(slash - name) + 1) : xstrdup(".");
+    struct stat st;
+
+    if (strcmp(name, "-") == 0)
+        return 0;
+    autoclose int fd = open(name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 && errno != ENOENT)
+        return err_sys(err, "%s", name);
+    if (fd < 0)
+        return may_write(AT_FDCWD, above) ? 0 : err_sys(err, "%s", above);
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+        ws->patch = take_fd(&fd);
+    return 0;
+}
+
+/* Found out before the command runs, which may take hours. */
+static int check_places(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
+{
+    if (!workspace_asked(cli))
+        return 0;
+    if (cli_has(cli, "patch") && patch_place(cli, ws, err) < 0)
+        return err_wrap(err, "--patch");
+    autoclose int place = stage_place(cli, ws, err);
+    if (place < 0)
+        return -1;
+    if (may_write(place, "."))
+        return 0;
+    return cli_has(cli, "apply") ? err_sys(err, "--apply: write to %s", path)
+                                 : err_sys(err, "write to the directory for temporary files");
+}
+
 int workspace_open(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
 {
     ws->root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (ws->root < 0)
         return err_sys(err, "%s", path);
+    if (check_places(cli, ws, path, err) < 0)
+        return -1;
     if (scan(cli, ws, err) < 0) {
         err_wrap(err, "%s", path);
         return failed(cli, err);
@@ -136,7 +239,8 @@ int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct
 {
     if (ws->files || ws->special || ws->excluded)
         say_what(cli, ws);
-    struct tree_filter filter = { excluded, cli };
+    struct leaving_out out = { .cli = cli };
+    struct tree_filter filter = { leave_out, &out };
     progress_begin(cli);
     int rc = transfer_tree(cli, id, WORKSPACE, ws->root, &filter, err);
     progress_end(cli, false);
@@ -147,16 +251,21 @@ int workspace_send(struct cli *cli, struct workspace *ws, const char *id, struct
 
 /* ---- and back ---- */
 
-/* Where contents wait: beside the files they will replace, or, for a patch alone, anywhere. */
-static int stage_place(struct cli *cli, const struct workspace *ws, struct err *err)
+/* A server that restarts is asked again: what the command did is there and nowhere else. */
+static bool again(struct cli *cli, const struct workspace *ws, const struct err *err,
+                  int64_t *since_ms)
 {
-    const char *tmp = getenv("TMPDIR");
+    struct err ignored = { 0 };
 
-    if (cli_has(cli, "apply"))
-        return fcntl(ws->root, F_DUPFD_CLOEXEC, 3);
-    tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
-    int fd = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_sys(err, "%s", tmp) : fd;
+    if (err->code != ERR_UNAVAILABLE || given_up(ws, &ignored) < 0)
+        return false;
+    if (!*since_ms)
+        *since_ms = clock_mono_ms();
+    if (clock_mono_ms() - *since_ms > RETRY_MAX_MS)
+        return false;
+    cli->hint[0] = cli->request_id[0] = 0; /* of the attempt that does not count */
+    poll(NULL, 0, RETRY_MS);
+    return true;
 }
 
 static bool wanted(struct cli *cli, const struct change *change)
@@ -175,6 +284,17 @@ static int fetch_one(struct cli *cli, const char *id, const struct change *chang
     if (fd < 0 || transfer_file(cli, id, path, change->after->head.size, fd, err) < 0)
         return -1;
     return stage_keep(stage, at, fd, change->after, err);
+}
+
+static int fetch_file(struct cli *cli, const struct workspace *ws, const char *id,
+                      const struct change *change, size_t at, struct stage *stage, struct err *err)
+{
+    int64_t since_ms = 0;
+
+    while (fetch_one(cli, id, change, at, stage, err) < 0)
+        if (!again(cli, ws, err, &since_ms))
+            return -1;
+    return 0;
 }
 
 /* A request for each file costs about what so many bytes of others cost. */
@@ -214,7 +334,7 @@ static int fetch_all(struct cli *cli, struct workspace *ws, const char *id,
         if (!wanted(cli, change))
             continue;
         if ((tree >= 0 ? stage_take(stage, tree, i, change, err)
-                       : fetch_one(cli, id, change, i, stage, err)) < 0)
+                       : fetch_file(cli, ws, id, change, i, stage, err)) < 0)
             return err_wrap(err, "%.*s", STR_FMT(change->path));
     }
     return 0;
@@ -228,10 +348,20 @@ static int fetch(struct cli *cli, struct workspace *ws, const char *id,
 
     if (place < 0 || stage_make(stage, place, changes->count, err) < 0)
         return -1;
+    memcpy(ws->stage, stage->name, sizeof(ws->stage));
+    ws->stage_in = fcntl(place, F_DUPFD_CLOEXEC, 3);
     progress_begin(cli);
     int rc = fetch_all(cli, ws, id, changes, after, stage, err);
     progress_end(cli, false);
     return rc;
+}
+
+void workspace_unstage(struct workspace *ws)
+{
+    static struct tree_fail fail; /* large, and there is one such thread */
+
+    if (ws->stage_in >= 0)
+        (void)!tree_remove(ws->stage_in, ws->stage, &fail);
 }
 
 static int write_patch(struct cli *cli, struct workspace *ws, const struct changes *changes,
@@ -239,12 +369,13 @@ static int write_patch(struct cli *cli, struct workspace *ws, const struct chang
 {
     const char *name = cli_text(cli, "patch");
     bool here = strcmp(name, "-") == 0;
-    autoclose int file =
-        here ? -1 : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    autoclose int file = take_fd(&ws->patch);
 
     if (!here && file < 0)
+        file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    if (!here && file < 0)
         return err_sys(err, "%s", name);
-    return apply_patch(cli, ws->root, changes, stage, here ? cli->out_fd : file, err);
+    return apply_patch(cli, ws->root, &ws->before, changes, stage, here ? cli->out_fd : file, err);
 }
 
 /* First the patch, which changes nothing here: it is of use even if --apply is refused. */
@@ -256,10 +387,12 @@ static int take_back(struct cli *cli, struct workspace *ws, const char *id,
     struct err patch = { 0 };
 
     if (fetch(cli, ws, id, changes, after, &stage, err) < 0)
-        return err_wrap(err, "nothing was taken back");
+        return err->code == ERR_CANCELLED ? -1 : err_wrap(err, "nothing was taken back");
     int rc = cli_has(cli, "patch") ? write_patch(cli, ws, changes, &stage, &patch) : 0;
-    if (given_up(ws, err) < 0)
-        return -1;
+    if (cli_has(cli, "apply") && given_up(ws, err) < 0)
+        return cli_has(cli, "patch") && rc == 0
+                   ? err_set(err, ERR_CANCELLED, "interrupted: there is the patch, nothing else")
+                   : -1;
     if (cli_has(cli, "apply") &&
         apply_changes(cli, &options, &ws->before, changes, &stage, err) < 0)
         return -1;
@@ -272,17 +405,38 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
 {
     automanifest struct manifest after = { 0 };
     autochanges struct changes changes = { 0 };
-    bool asked = cli_has(cli, "patch") || cli_has(cli, "apply");
+    bool asked = workspace_asked(cli);
+    int64_t since_ms = 0;
 
-    if (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)
-        return err_wrap(err, "what changed");
+    while (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)
+        if (!again(cli, ws, err, &since_ms))
+            return err_wrap(err, "what changed");
     changes_between(&ws->before, &after, &changes);
+    /* What was not copied may be here: it can be neither compared nor replaced. */
+    size_t left_out = changes_leave_out(&changes, excluded, cli);
     if (changes.count || asked) {
         autobuf struct buf text = { 0 };
 
         changes_summary(&changes, SHOWN_MAX, &text);
-        if (write(cli->err_fd, text.data, text.len) < 0)
-            return err_sys(err, "say what changed");
+        /* Nobody may be reading: no reason to stop. */
+        (void)!write(cli->err_fd, text.data, text.len);
     }
+    if (left_out)
+        cli_note(cli, "%zu change%s left out by --exclude", left_out, left_out == 1 ? "" : "s");
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
+}
+
+int workspace_save(struct cli *cli, const char *id, struct err *err)
+{
+    autofree char *path = xprintf("%s/atoll-kept-XXXXXX", temporary());
+
+    if (!mkdtemp(path))
+        return err_sys(err, "make a directory %s", path);
+    autoclose int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = dir < 0 ? err_sys(err, "%s", path) : transfer_tree_back(cli, id, WORKSPACE, dir, err);
+    if (rc == 0)
+        cli_note(cli, "the workspace as the command left it is in %s", path);
+    else if (rmdir(path) < 0) /* not empty */
+        err_wrap(err, "but for those in %s", path);
+    return rc;
 }

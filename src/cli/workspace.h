@@ -14,15 +14,21 @@
 #define WORKSPACE "/workspace"
 
 struct workspace {
-    int root; /* the directory here; -1: none */
+    int root;  /* the directory here; -1: none */
+    int patch; /* what --patch writes to, if it is there and no file; -1 */
     struct manifest before;
     /* What there is here */
     uint64_t files, bytes, excluded, special;
     const atomic_int *signal; /* not 0: give up */
+    /* The stage, while there is one; for workspace_unstage */
+    char stage[32];
+    atomic_int stage_in; /* descriptor of where it stands; -1 */
 };
-#define WORKSPACE_NONE ((struct workspace){ .root = -1 })
+#define WORKSPACE_NONE ((struct workspace){ .root = -1, .patch = -1, .stage_in = -1 })
 
-/* Opens the directory and counts what is in it. */
+/* Is anything to be taken back? */
+bool workspace_asked(const struct cli *cli);
+/* Opens the directory, counts what is in it, and sees whether changes can be taken back. */
 must_use int workspace_open(struct cli *cli, struct workspace *ws, const char *path,
                             struct err *err);
 /* Copies it into the sandbox. */
@@ -30,4 +36,8 @@ must_use int workspace_send(struct cli *cli, struct workspace *ws, const char *i
 /* Asks what has changed, says it, and does what --patch and --apply want. */
 must_use int workspace_finish(struct cli *cli, struct workspace *ws, const char *id,
                               struct err *err);
+/* Removes what taking back has made beside the files: for another thread, right before the end. */
+void workspace_unstage(struct workspace *ws);
+/* Fetches everything into a new directory, for when it could not be taken back; says where. */
+must_use int workspace_save(struct cli *cli, const char *id, struct err *err);
 void workspace_free(struct workspace *ws);

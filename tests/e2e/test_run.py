@@ -112,6 +112,17 @@ def test_flags_have_letters_and_commands_can_be_left(atoll, server):
     assert done.returncode == 127 and server.get(BOXES).json()["items"] == []
 
 
+def test_a_sandbox_that_somebody_removes_does_not_stay(atoll, server, work):
+    process = subprocess.Popen([server.binary, "run", "--no-workspace", "--", "sh", "-c", "echo ready; exec sleep 100"],
+                               cwd=work, env=environment(server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    (box,) = server.get(BOXES).json()["items"]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    _, err = process.communicate(timeout=40)
+    assert process.returncode != 0 and b"before the command did" in err and b"stays" not in err, err
+
+
 # ---- the terminal ----
 
 @pytest.fixture
@@ -219,7 +230,7 @@ def test_a_signal_while_the_workspace_is_copied(atoll, server, work, number):
     assert status == 128 + number
 
 
-def test_a_signal_while_changes_come_back_leaves_all_or_nothing(atoll, server, work):
+def test_a_signal_while_changes_come_back_leaves_all_or_nothing(atoll, server, work, tmp_path):
     for i in range(300):
         (work / f"f{i}").write_text("old\n")
     status, err = signalled(server, work, signal.SIGTERM, b"300 files changed", "--apply", "--", "sh", "-c",
@@ -227,6 +238,41 @@ def test_a_signal_while_changes_come_back_leaves_all_or_nothing(atoll, server, w
     assert status in (0, 128 + signal.SIGTERM), err
     contents = {p.read_text() for p in work.iterdir()}
     assert contents == ({"new\n"} if status == 0 else {"old\n"})
+    if status:
+        assert b"atoll: interrupted: nothing was taken back\n" in err
+        fetch_what_stayed(atoll, server, err, tmp_path)
+        assert {p.read_text() for p in (tmp_path / "fetched").iterdir()} == {"new\n"}
+
+
+def stages(work):
+    return [p for p in work.iterdir() if p.name.startswith(".atoll-")]
+
+
+def test_a_second_signal_while_changes_come_back_leaves_no_directory(atoll, server, work):
+    process = subprocess.Popen([server.binary, "run", "--apply", "--", "truncate", "-s", "400M", "large"], cwd=work,
+                               env=environment(server), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    harness.wait_until(lambda: [p for s in stages(work) for p in s.iterdir()], 30, "the stage")
+    os.kill(server.api_pid(), signal.SIGSTOP)  # so that it does not come to its end
+    try:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # two of one kind at once would be one
+        _, err = process.communicate(timeout=30)
+    finally:
+        os.kill(server.api_pid(), signal.SIGCONT)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(work.iterdir()) == []
+    (box,) = server.get(BOXES).json()["items"]
+    assert f"interrupted; sandbox {box['id']} stays with the changes".encode() in err
+    assert atoll("rm", box["id"]).returncode == 0
+
+
+def test_what_a_killed_run_left_is_not_copied(atoll, work):
+    for name in (".atoll-0123456789abcdef", "sub/.atoll-0123456789abcdef", ".atoll-other", ".atoll"):
+        (work / name).mkdir(parents=True)
+        (work / name / "file").write_text("x")
+    done = sh(atoll, "find . -type f | sort", "--apply")
+    assert done.stdout == b"./.atoll-other/file\n./.atoll/file\n" and b"left out" not in done.stderr, done
+    assert done.returncode == 0 and (work / ".atoll-0123456789abcdef/file").exists()
 
 
 # ---- without a server ----
@@ -364,6 +410,7 @@ def git(*args, cwd):
 CHANGES = r"""
 set -e
 rm gone; rm -r dir; echo file > dir
+rm up; mkdir -p up/and; echo in > up/and/in
 echo changed >> text; printf 'no newline' > end
 head -c 5000 /dev/urandom > binary; chmod +x script
 ln -sf other link; ln -s ../up deep/down/in
@@ -405,6 +452,26 @@ def test_a_patch_that_git_takes(atoll, work, tmp_path):
     assert patched == applied
 
 
+@pytest.mark.parametrize("kind", ["repository", "work tree"])
+def test_a_patch_made_below_the_top_of_a_repository(atoll, work, tmp_path, kind):
+    git("init", "-q", cwd=work)
+    sub = work / "a dir/sub"
+    sub.mkdir(parents=True)
+    (sub / "file").write_text("old\n")
+    if kind == "work tree":
+        (work / ".git").rename(tmp_path / "elsewhere")
+        (work / ".git").write_text(f"gitdir: {tmp_path / 'elsewhere'}\n")
+    (work / "a dir/.git").mkdir()  # holds no repository
+    patch = tmp_path / "p"
+    done = sh(atoll, "echo new > file; echo x > other", "--patch", str(patch), cwd=sub)
+    assert done.returncode == 0, done
+    git("apply", str(patch), cwd=sub)
+    assert (sub / "file").read_text() == "new\n" and (sub / "other").read_text() == "x\n"
+    assert b"--- a/a dir/sub/file" in patch.read_bytes()
+    done = sh(atoll, "echo new > top", "--patch", "-", cwd=work)
+    assert done.stdout.startswith(b"diff --git a/top b/top\n")
+
+
 def test_apply_takes_everything_back(atoll, work):
     prepare(work)
     os.chown(work / "text", 1234, 1235)
@@ -417,7 +484,7 @@ def test_apply_takes_everything_back(atoll, work):
     assert [p for p in work.iterdir() if p.name.startswith(".atoll")] == []
 
 
-def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work):
+def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work, tmp_path):
     prepare(work)
     script = "echo ready; read x; echo n > text; echo n > end"
     process = subprocess.Popen([server.binary, "run", "--apply", "--", "sh", "-c", script], cwd=work,
@@ -429,6 +496,136 @@ def test_what_changed_here_meanwhile_is_never_overwritten(atoll, server, work):
     assert process.returncode == 3
     assert b"changed here too: end\n" in err and b"nothing was taken back" in err
     assert (work / "end").read_text() == "mine\n" and (work / "text").read_text().startswith("0\n1\n")
+    fetch_what_stayed(atoll, server, err, tmp_path)
+    assert (tmp_path / "fetched/text").read_text() == (tmp_path / "fetched/end").read_text() == "n\n"
+
+
+def fetch_what_stayed(atoll, server, err, tmp_path):
+    """Does with the sandbox what the end of a failed run says."""
+    (box,) = server.get(BOXES).json()["items"]
+    assert box["expires_at"] is None
+    words = err.decode().splitlines()[-1].split("`")
+    assert words[0] == f"  sandbox {box['id']} stays with the changes: "
+    fetch, remove = words[1].replace("DIR", str(tmp_path / "fetched")).split(), words[3].split()
+    for command in (fetch, remove):
+        done = atoll(*command[1:])
+        assert done.returncode == 0, done
+
+
+def test_a_private_server_that_ends_leaves_the_files(tmp, work):
+    (work / "file").write_text("old\n")
+    process = subprocess.Popen([harness.BIN, "run", "--private", "--apply", "--", "sh", "-c",
+                                "echo ready; read x; echo new > file; mkdir d; echo x > d/other"], cwd=work,
+                               env=environment(TMPDIR=str(tmp)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    (work / "file").write_text("mine\n")
+    _, err = process.communicate(b"go\n", 60)
+    assert process.returncode == 3 and private_leftovers(tmp) == [], err
+    (kept,) = tmp.iterdir()
+    assert f"the workspace as the command left it is in {kept}\n".encode() in err
+    assert (kept / "file").read_text() == "new\n" and (kept / "d/other").read_text() == "x\n"
+    assert (work / "file").read_text() == "mine\n" and kept.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_left_out_is_left_out_on_the_way_back(atoll, work, tmp_path):
+    (work / "node_modules/pkg").mkdir(parents=True)
+    (work / "node_modules/pkg/index.js").write_text("mine\n")
+    script = """mkdir -p node_modules/pkg sub/node_modules/x only; echo theirs > node_modules/pkg/index.js
+                echo x > node_modules/new; echo x > sub/node_modules/x/y; echo x > sub/kept; echo x > only/a.o"""
+    patch = tmp_path / "p"
+    done = sh(atoll, script, "--apply", "--exclude", "node_modules", "--exclude", "*.o", "--patch", str(patch))
+    assert done.returncode == 0, done
+    assert done.stderr.endswith(b"A only/\nA sub/kept\n2 files changed: 2 added, 0 modified, 0 removed\n"
+                                b"atoll: 4 changes left out by --exclude\n"), done
+    assert {name for name, (kind, _) in tree(work).items() if kind != "other"} == \
+        {b"node_modules/pkg/index.js", b"sub/kept"}
+    assert (work / "node_modules/pkg/index.js").read_text() == "mine\n"
+    assert (work / "only").is_dir() and b"node_modules" not in patch.read_bytes()
+
+
+def test_changes_come_back_when_nobody_reads_what_is_said(atoll, server, work):
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run([server.binary, "run", "--apply", "--", "sh", "-c", "echo new > file"], cwd=work,
+                             env=environment(server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=writer, timeout=40)
+    os.close(writer)
+    assert process.returncode == 0
+    assert (work / "file").read_text() == "new\n"
+
+
+def test_an_api_that_dies_while_changes_come_back_is_waited_for(atoll, server, work):
+    # git's own file: looked at, which takes a while, and not fetched.
+    script = "echo new > file; mkdir .git; truncate -s 600M .git/large"
+    process = subprocess.Popen([server.binary, "run", "--apply", "--", "sh", "-c", script], cwd=work,
+                               env=environment(server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+
+    def the_rest_was_ended():
+        boxes = server.get(BOXES).json()["items"]
+        execs = server.get(f"{BOXES}/{boxes[0]['id']}/execs").json()["items"] if boxes else []
+        return len(execs) == 2 and not [e for e in execs if e["state"] == "running"]
+
+    harness.wait_until(the_rest_was_ended, 30, "the end of the command")
+    server.kill9_api()
+    _, err = process.communicate(timeout=90)
+    server.wait_ready()
+    assert process.returncode == 0, err
+    assert (work / "file").read_text() == "new\n"
+
+
+def test_a_place_that_cannot_be_written_is_known_before_anything_runs(atoll, work, tmp_path):
+    (work / "dir").mkdir()
+    (tmp_path / "frozen").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path / "frozen"], check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        for flags, words in ((["--patch", "missing/p"], b"--patch: missing/: No such file"),
+                             (["--patch", "dir"], b"--patch: dir: Is a directory"),
+                             (["--patch", str(tmp_path / "frozen/p")], b"Read-only file system"),
+                             (["--copy", str(tmp_path / "frozen"), "--apply"], b"--apply: write to ")):
+            done = sh(atoll, "echo ran; echo x > file", *flags)
+            assert done.returncode == 1 and done.stdout == b"" and words in done.stderr, done
+    finally:
+        subprocess.run(["umount", tmp_path / "frozen"], check=True)
+    (work / "p").write_text("old\n")
+    done = sh(atoll, "ls; cat p; exit 3", "--patch", "other")
+    assert (done.returncode, done.stdout) == (3, b"dir\np\nold\n"), done
+    assert (work / "other").read_bytes() == b"" and (work / "p").read_text() == "old\n"
+
+
+def test_a_patch_into_a_pipe(atoll, server, work):
+    reader, writer = os.pipe()
+    process = subprocess.Popen([server.binary, "run", "--patch", f"/dev/fd/{writer}", "--", "sh", "-c", "echo x > f"],
+                               cwd=work, env=environment(server), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               pass_fds=[writer])
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        assert pipe.read().startswith(b"diff --git a/f b/f\n")
+    assert process.wait(30) == 0
+
+
+def test_a_signal_between_the_patch_and_applying(atoll, server, work, tmp_path):
+    reader, writer = os.pipe()
+    process = subprocess.Popen([server.binary, "run", "--apply", "--patch", f"/dev/fd/{writer}", "--", "sh", "-c",
+                                "seq 100000 > file"], cwd=work, env=environment(server), stdin=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, pass_fds=[writer])
+    os.close(writer)
+
+    def noticed():
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return not [line for line in status.splitlines() if line.startswith("ShdPnd:") and int(line.split()[1], 16)]
+
+    with open(reader, "rb") as pipe:
+        patch = pipe.read(1)  # the rest does not fit into the pipe
+        process.send_signal(signal.SIGINT)
+        harness.wait_until(noticed, 30, "the signal")
+        patch += pipe.read()
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT and list(work.iterdir()) == []
+    assert b"interrupted: there is the patch, nothing else\n" in err and patch.endswith(b"+100000\n"), err
+    fetch_what_stayed(atoll, server, err, tmp_path)
 
 
 # ---- a directory that is bound ----
