@@ -176,6 +176,43 @@ def test_a_killed_api_is_waited_for(atoll, terminal, server):
     assert t.end() == 4
 
 
+@pytest.mark.parametrize("command", ["exec", "run"])
+def test_input_that_a_killed_api_had_is_not_sent_twice(atoll, server, work, tmp_path, command):
+    """What the command prints of its input is a beginning of it, and that it is no more is told."""
+    data = b"".join(b"%07d\n" % i for i in range(200_000))
+    (tmp_path / "data").write_bytes(data)
+    kept = atoll("run", "-d", "--", "sleep", "1000").stdout.decode().strip() if command == "exec" else None
+    since = server.get("/api/v1/audit/verify").json()["rows"]
+    wait = "until test -e /tmp/go; do sleep 0.05; done; cat"
+    with open(tmp_path / "data", "rb") as stdin, open(tmp_path / "out", "wb") as out:
+        client = subprocess.Popen([server.binary, command, *([kept] if kept else []), "--", "sh", "-c", wait], cwd=work,
+                                  stdin=stdin, stdout=out, stderr=subprocess.PIPE, env=environment(server))
+    try:
+        seen = [0, time.monotonic()]
+
+        def stuck():
+            """Pieces have been taken, and the next one has had to wait for a while."""
+            rows = server.get(f"/api/v1/audit?since={since}&limit=1000").json()["items"]
+            now = sum(row["action"] == "exec.stdin" for row in rows)
+            if now != seen[0]:
+                seen[:] = [now, time.monotonic()]
+            return now and time.monotonic() - seen[1] > 1
+
+        harness.wait_until(stuck, 20, "input that has to wait", pause=0.1)
+        server.kill9_api()
+        server.wait_ready()
+        box = kept or server.get(BOXES).json()["items"][0]["id"]
+        harness.run_in(server, box, "touch", "/tmp/go")
+        said = client.communicate(timeout=40 * harness.SLOW)[1]
+        got = (tmp_path / "out").read_bytes()
+        assert data.startswith(got) and 0 < len(got) < len(data), len(got)
+        assert client.returncode == 1 and b"the server went away while input was sent" in said, said
+    finally:
+        client.kill()
+        if kept:
+            assert atoll("rm", kept).returncode == 0
+
+
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_a_server_that_is_gone_can_be_left(start_server, work, how):
     server = start_server()
