@@ -70,6 +70,19 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
              cli->at.how ? cli->at.how : "");
 }
 
+/* A file that may not be read in a sandbox is forbidden as well, and no role helps there. */
+static bool about_role(struct str message)
+{
+    static const char *const begins[] = { "role ",         "only an operator ", "a token that ",
+                                          "tokens of ",    "this credential ",  "rules that allow ",
+                                          "other tenants " };
+
+    for (size_t i = 0; i < ARRAY_LEN(begins); i++)
+        if (str_starts(message, str_of(begins[i])))
+            return true;
+    return false;
+}
+
 static void hint_refused(struct cli *cli, const struct err *err)
 {
     switch (err->code) {
@@ -81,7 +94,8 @@ static void hint_refused(struct cli *cli, const struct err *err)
                  cli->at.how);
         break;
     case ERR_FORBIDDEN:
-        hint(cli, "`atoll whoami` shows the role and scopes you have");
+        if (about_role(str_of(err->msg)))
+            hint(cli, "`atoll whoami` shows the role and scopes you have");
         break;
     case ERR_MISDIRECTED:
         hint(cli, "the server's setting `host` must list %s", cli->at.target.host);
