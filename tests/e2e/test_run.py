@@ -525,8 +525,8 @@ def ordinary():
     home.mkdir()
     os.chown(home, 54321, 54321)
 
-    def start(*args, **kw):
-        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
+    def start(*args, env=None, **kw):
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), **(env or {})}
         return subprocess.Popen(["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", top / "atoll",
                                  *args], cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, **kw)
@@ -554,6 +554,16 @@ def test_an_ordinary_user_without_a_server(ordinary):
 def test_an_ordinary_users_server_binds_nothing_and_says_so(ordinary):
     _, errors = (process := ordinary("run", "--bind", ".", "--", "true")).communicate(timeout=60)
     assert process.returncode != 0 and b"ordinary user" in errors and b"--copy" in errors, errors
+
+
+def test_an_ordinary_user_is_told_which_limit_cannot_hold_and_may_accept_it(ordinary):
+    wish = "run", "--no-workspace", "-m", "64M", "--cpu", "50", "--", "echo", "here"
+    _, err = (process := ordinary(*wish)).communicate(timeout=60)
+    if b"user namespace" in err and process.returncode == 1:
+        pytest.skip("no sandboxes for ordinary users here")
+    assert process.returncode == 1 and b"memory cannot be limited" in err, err
+    process = ordinary(*wish, env={"ATOLL_ALLOW_DEGRADED": "cgroups", "ATOLL_LISTEN": "no address"})
+    assert process.communicate(timeout=60) == (b"here\n", b"") and process.returncode == 0
 
 
 def test_a_file_that_may_not_be_read(ordinary):
