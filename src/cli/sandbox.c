@@ -387,43 +387,41 @@ const struct command cmd_execs = {
 
 /* ---- changes ---- */
 
-/* One change after the other; the first that fails ends it. */
-static int each(struct cli *cli, const char *method, const char *verb, struct err *err)
+static int each(struct cli *cli, const char *verb)
 {
-    const struct json *reply;
-
-    for (size_t i = 0; i < cli->arg_count; i++) {
-        if (cli_call(cli, method, STR_NONE, &reply, err, "/api/v1/sandboxes/%s%s%s",
-                     cli_escape(cli, cli->args[i]), verb ? "/" : "", verb ? verb : "") < 0)
-            return err_wrap(err, "%s sandbox %s", verb ? verb : "remove", cli->args[i]);
-        (void)cli_word(cli, reply, "id");
-    }
-    return EXIT_OK;
+    return cli_each(cli, &(struct cli_each){ .method = "POST",
+                                             .path = "/api/v1/sandboxes",
+                                             .after = arena_printf(&cli->arena, "/%s", verb),
+                                             .what = arena_printf(&cli->arena, "%s sandbox", verb),
+                                             .word = "id" });
 }
 
-static int pause_run(struct cli *cli, struct err *err)
+static int pause_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "pause", err);
+    return each(cli, "pause");
 }
 
-static int resume_run(struct cli *cli, struct err *err)
+static int resume_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "resume", err);
+    return each(cli, "resume");
 }
 
-static int start_run(struct cli *cli, struct err *err)
+static int start_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "start", err);
+    return each(cli, "start");
 }
 
-static int stop_run(struct cli *cli, struct err *err)
+static int stop_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "stop", err);
+    return each(cli, "stop");
 }
 
-static int rm_run(struct cli *cli, struct err *err)
+static int rm_run(struct cli *cli, struct err *)
 {
-    return each(cli, "DELETE", NULL, err);
+    return cli_each(cli, &(struct cli_each){ .method = "DELETE",
+                                             .path = "/api/v1/sandboxes",
+                                             .what = "remove sandbox",
+                                             .word = "id" });
 }
 
 const struct command cmd_pause = {
