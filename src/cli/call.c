@@ -66,7 +66,8 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
     else if (err->code == ERR_UNAUTHENTICATED)
         hint(cli, "--ca FILE trusts another authority");
     else if (err->code == ERR_UNAVAILABLE || err->sys)
-        hint(cli, "is the server running? `atoll serve` starts one; --addr names another (%s)",
+        hint(cli, "is the server running? `atoll serve` starts one; --addr names another%s (%s)",
+             strcmp(cli->command->name, "run") == 0 ? "; --private uses one of its own" : "",
              cli->at.how ? cli->at.how : "");
 }
 

@@ -288,6 +288,7 @@ TEST(nobody_there_ends_with_1_and_a_hint)
     CHECK_INT(ran.rc, 1);
     CHECK_HAS(ran.err, "nobody listens on unix:");
     CHECK_HAS(ran.err, "is the server running?");
+    CHECK(!strstr(ran.err, "--private")); /* which is for `run` */
     unsetenv("ATOLL_STATE");
 }
 

@@ -344,6 +344,7 @@ def test_a_server_that_was_named_and_is_not_there_is_an_error(tmp, work):
     done = subprocess.run([harness.BIN, "run", "--state", str(tmp), "--", "true"], cwd=work,
                           capture_output=True, timeout=60, env=environment(TMPDIR=str(tmp)))
     assert done.returncode != 0 and b"is the server running?" in done.stderr
+    assert b"--private uses one of its own" in done.stderr  # what was named is not replaced unasked
     assert private_leftovers(tmp) == []
 
 
