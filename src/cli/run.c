@@ -459,7 +459,7 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, const char 
         json_kv_bool(json, "tty", true);
     put_size(json, run, "rows", "cols");
     json_kv_bool(json, "stdin_open", run->input);
-    if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
+    if (sandbox_put_env(cli, json, run->tty, err) < 0)
         return -1;
     if (strcmp(cli->command->name, "exec") == 0 && sandbox_put_files(cli, json, err) < 0)
         return -1; /* those of `run` are its sandbox's */
@@ -587,6 +587,8 @@ static int put_command(struct cli *cli, const char **argv, size_t argc, struct j
         json_kv_int(json, "timeout_seconds", (kill_after + 999) / 1000);
     json_kv_bool(json, "allocate_pty", run->tty);
     put_size(json, run, "pty_rows", "pty_cols");
+    if (run->tty && sandbox_term())
+        json_kv_text(json, "pty_term", sandbox_term());
     if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
         return -1;
     json_close(json, '}');

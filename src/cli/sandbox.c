@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 
+#define TERM_MAX 64 /* what a linked agent takes */
+
 /* ---- the wish ---- */
 
 static int put_size(struct cli *cli, struct json_out *json, const char *flag, const char *field,
@@ -54,16 +56,12 @@ static int put_rates(struct cli *cli, struct json_out *json, struct err *err)
     return 0;
 }
 
-int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, const char *field,
-                      struct err *err)
+/* The members only. */
+static int put_pairs(struct cli *cli, struct json_out *json, const char *flag, struct err *err)
 {
     const char *text;
     size_t at = 0;
 
-    if (!cli_has(cli, flag))
-        return 0;
-    json_key(json, field);
-    json_open(json, '{');
     while ((text = cli_next(cli, flag, &at))) {
         struct str value = str_of(text), key = str_cut(&value, '=');
 
@@ -74,6 +72,44 @@ int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, 
         json_key_str(json, key);
         json_put_str(json, value);
     }
+    return 0;
+}
+
+int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, const char *field,
+                      struct err *err)
+{
+    if (!cli_has(cli, flag))
+        return 0;
+    json_key(json, field);
+    json_open(json, '{');
+    if (put_pairs(cli, json, flag, err) < 0)
+        return -1;
+    json_close(json, '}');
+    return 0;
+}
+
+const char *sandbox_term(void)
+{
+    const char *term = getenv("TERM");
+
+    return term && *term && strlen(term) <= TERM_MAX && str_utf8(str_of(term)) ? term : NULL;
+}
+
+int sandbox_put_env(struct cli *cli, struct json_out *json, bool tty, struct err *err)
+{
+    const char *term = tty ? sandbox_term() : NULL, *text;
+    size_t at = 0;
+
+    while ((text = cli_next(cli, "env", &at)))
+        if (str_starts(str_of(text), STR("TERM=")))
+            term = NULL;
+    if (!term)
+        return sandbox_put_pairs(cli, json, "env", "env", err);
+    json_key(json, "env");
+    json_open(json, '{');
+    json_kv_text(json, "TERM", term);
+    if (put_pairs(cli, json, "env", err) < 0)
+        return -1;
     json_close(json, '}');
     return 0;
 }

@@ -118,8 +118,8 @@ def test_flags_have_letters_and_commands_can_be_left(atoll, server):
 def terminal(server, work):
     made = []
 
-    def start(*args):
-        made.append(Terminal([server.binary, *args], work, environment(server, TERM="xterm")))
+    def start(*args, term="xterm"):
+        made.append(Terminal([server.binary, *args], work, environment(server, TERM=term)))
         return made[-1]
 
     yield start
@@ -134,6 +134,24 @@ def test_a_terminal_for_a_terminal(atoll, terminal):
     t.type(b"word\r")
     t.expect(b"got word")
     assert t.end() == 5
+
+
+@pytest.mark.parametrize("flags,term,seen", [
+    ((), "screen.linux", b"[screen.linux]"),
+    (("-e", "A=1"), "vt100", b"[vt100]"),
+    (("-e", "TERM=dumb"), "vt100", b"[dumb]"),
+    ((), "", b"[xterm-256color]"),
+    ((), "x" * 64, b"[" + b"x" * 64 + b"]"),
+    ((), "x" * 65, b"[xterm-256color]"),
+])
+def test_the_command_knows_which_terminal_it_is(atoll, terminal, flags, term, seen):
+    t = terminal("run", "--no-workspace", *flags, "--", "sh", "-c", "echo \"[$TERM]\"; exit 5", term=term)
+    t.expect(seen)
+    assert t.end() == 5
+
+
+def test_without_a_terminal_none_is_named(atoll):
+    assert sh(atoll, "echo [$TERM]", "--no-workspace", TERM="vt100").stdout == b"[]\n"
 
 
 def test_without_a_command_there_is_a_shell(atoll, terminal):
