@@ -194,6 +194,26 @@ def test_a_killed_api_is_waited_for(atoll, terminal, server):
     assert t.end() == 4
 
 
+def test_a_terminal_goes_on_when_typed_input_went_with_a_killed_api(atoll, terminal, server):
+    """It is told; a person sees what came and types on, and the status stays the command's."""
+    wait = "stty raw -echo; echo ready; until test -e /tmp/go; do sleep 0.05; done; exit 4"
+    t = terminal("run", "--", "sh", "-c", wait)
+    t.expect(b"ready")
+    os.set_blocking(t.master, False)
+    last = time.monotonic()
+    while time.monotonic() - last < 1:  # until nobody takes any more for a while
+        try:
+            t.type(b"x" * 4096)
+            last = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.05)
+    server.kill9_api()
+    server.wait_ready()
+    t.expect(b"may not have all of it")
+    harness.run_in(server, server.get(BOXES).json()["items"][0]["id"], "touch", "/tmp/go")
+    assert t.end() == 4
+
+
 @pytest.mark.parametrize("command", ["exec", "run"])
 def test_input_that_a_killed_api_had_is_not_sent_twice(atoll, server, work, tmp_path, command):
     """What the command prints of its input is a beginning of it, and that it is no more is told."""
