@@ -296,10 +296,10 @@ static const struct {
     uint32_t lost;
     const char *field, *why;
 } musts[] = {
-    { BOX_LOST_MEMORY, "memory", "cannot be limited for all processes together" },
-    { BOX_LOST_CPU, "cpu_percent", "cannot be limited" },
-    { BOX_LOST_PIDS, "pids", "cannot be limited for root and agent together" },
-    { BOX_LOST_OWN_ID, "user", "cannot be root where there is only one user id" },
+    { BOX_LOST_MEMORY, "memory", "memory cannot be limited for all processes together" },
+    { BOX_LOST_CPU, "cpu_percent", "cpu_percent cannot be limited" },
+    { BOX_LOST_PIDS, "pids", "pids cannot be limited for root and agent together" },
+    { BOX_LOST_OWN_ID, "user", "user cannot be root where there is only one user id" },
 };
 
 static void refuse_lost(struct err *err, uint32_t lost)

@@ -66,8 +66,22 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
     else if (err->code == ERR_UNAUTHENTICATED)
         hint(cli, "--ca FILE trusts another authority");
     else if (err->code == ERR_UNAVAILABLE || err->sys)
-        hint(cli, "is the server running? `atoll serve` starts one; --addr names another (%s)",
+        hint(cli, "is the server running? `atoll serve` starts one; --addr names another%s (%s)",
+             strcmp(cli->command->name, "run") == 0 ? "; --private uses one of its own" : "",
              cli->at.how ? cli->at.how : "");
+}
+
+/* A file that may not be read in a sandbox is forbidden as well, and no role helps there. */
+static bool about_role(struct str message)
+{
+    static const char *const begins[] = { "role ",         "only an operator ", "a token that ",
+                                          "tokens of ",    "this credential ",  "rules that allow ",
+                                          "other tenants " };
+
+    for (size_t i = 0; i < ARRAY_LEN(begins); i++)
+        if (str_starts(message, str_of(begins[i])))
+            return true;
+    return false;
 }
 
 static void hint_refused(struct cli *cli, const struct err *err)
@@ -81,7 +95,8 @@ static void hint_refused(struct cli *cli, const struct err *err)
                  cli->at.how);
         break;
     case ERR_FORBIDDEN:
-        hint(cli, "`atoll whoami` shows the role and scopes you have");
+        if (about_role(str_of(err->msg)))
+            hint(cli, "`atoll whoami` shows the role and scopes you have");
         break;
     case ERR_MISDIRECTED:
         hint(cli, "the server's setting `host` must list %s", cli->at.target.host);

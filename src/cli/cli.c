@@ -27,7 +27,7 @@ static void cli_free(struct cli *cli)
     arena_free(&cli->arena);
 }
 
-static int failed(struct cli *cli, const struct err *err)
+int cli_failed(struct cli *cli, const struct err *err)
 {
     if (err->sys == EPIPE)
         return EXIT_PIPE; /* nobody reads us any more; nothing to say */
@@ -78,7 +78,7 @@ int cli_run(int argc, char **argv, int out_fd, int err_fd)
     cli_init(&cli, out_fd, err_fd);
     int rc = perform(&cli, argc, argv, &err);
     if (rc < 0)
-        rc = failed(&cli, &err);
+        rc = cli_failed(&cli, &err);
     cli_free(&cli);
     return rc;
 }
@@ -143,10 +143,11 @@ static int role(struct cli *cli, int argc, char **argv, struct err *err)
     set_locale(); /* and nothing else: the server inherits what is changed here */
     cli_init(cli, STDOUT_FILENO, STDERR_FILENO);
     if (cli_parse(cli, argc, argv, err) < 0)
-        return failed(cli, err);
+        return cli_failed(cli, err);
     if (!cli->help)
         return -1;
-    return explain(cli, err) == EXIT_OK && cli_flush(cli, err) == 0 ? EXIT_OK : failed(cli, err);
+    return explain(cli, err) == EXIT_OK && cli_flush(cli, err) == 0 ? EXIT_OK
+                                                                    : cli_failed(cli, err);
 }
 
 int cli_serve(int argc, char **argv, struct conf **out)
@@ -156,7 +157,7 @@ int cli_serve(int argc, char **argv, struct conf **out)
     int rc = role(&cli, argc, argv, &err);
 
     if (rc < 0 && cli_settings(&cli, out, &err) < 0)
-        rc = failed(&cli, &err);
+        rc = cli_failed(&cli, &err);
     cli_free(&cli);
     return rc;
 }
@@ -168,7 +169,7 @@ int cli_proxy(int argc, char **argv, struct egress_signed *out)
     int rc = role(&cli, argc, argv, &err);
 
     if (rc < 0 && proxy_wish(&cli, out, &err) < 0)
-        rc = failed(&cli, &err);
+        rc = cli_failed(&cli, &err);
     cli_free(&cli);
     return rc;
 }

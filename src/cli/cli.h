@@ -219,8 +219,22 @@ int cli_refused_on(struct cli *cli, struct client *client, const struct client_r
 must_use int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err);
 /* Percent-encoded for a path segment or query value; in cli's arena. */
 const char *cli_escape(struct cli *cli, const char *text);
+/* Shows an error at once; the exit status that goes with it. */
+int cli_failed(struct cli *cli, const struct err *err);
 /* Says what could be done about an error of reaching the server. */
 void cli_hint_unreached(struct cli *cli, const struct err *err);
+
+/* ---- one change for each name that was given (each.c) ---- */
+
+struct cli_each {
+    const char *method, *path; /* of what stands before the name */
+    const char *after;         /* and behind it; NULL: nothing */
+    const char *what;          /* is done, for errors: "remove volume" */
+    const char *word;          /* the answer's member that is printed; NULL: none */
+};
+
+/* What is refused is said, and the others are done; the exit status is the first refusal's. */
+int cli_each(struct cli *cli, const struct cli_each *each);
 
 /* ---- events (event.c) ---- */
 

@@ -220,6 +220,33 @@ TEST(errors_of_the_server_choose_the_exit_status)
     }
 }
 
+TEST(the_role_is_pointed_to_where_it_is_about_that)
+{
+    static const struct {
+        const char *message;
+        bool role;
+    } cases[] = {
+        { "role viewer may not do token.list", true },
+        { "a token that is itself limited by scopes may not make tokens", true },
+        { "/etc/x: Permission denied", false },
+        { "/etc/role x: Read-only file system", false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        autofree char *body =
+            xprintf("{\"error\":{\"code\":\"forbidden\",\"message\":\"%s\"}}", cases[i].message);
+        autofree char *answer =
+            xprintf("HTTP/1.1 403 x\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+        autofake struct fake fake = { .answers = { answer } };
+
+        fake_begin(&fake);
+        autoran struct ran ran = run("token list");
+        CHECK_INT(ran.rc, 4);
+        CHECK_HAS(ran.err, cases[i].message);
+        CHECK((strstr(ran.err, "atoll whoami") != NULL) == cases[i].role);
+    }
+}
+
 TEST(errors_without_json_are_still_errors)
 {
     autofake struct fake fake = {
@@ -261,6 +288,7 @@ TEST(nobody_there_ends_with_1_and_a_hint)
     CHECK_INT(ran.rc, 1);
     CHECK_HAS(ran.err, "nobody listens on unix:");
     CHECK_HAS(ran.err, "is the server running?");
+    CHECK(!strstr(ran.err, "--private")); /* which is for `run` */
     unsetenv("ATOLL_STATE");
 }
 

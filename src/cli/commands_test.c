@@ -34,6 +34,65 @@ TEST(token_create_leaves_out_what_was_not_said)
     CHECK_HAS(fake.asked[0], "\r\n\r\n{\"name\":\"x\",\"role\":\"viewer\"}");
 }
 
+/* ---- several names ---- */
+
+TEST(a_name_that_is_refused_keeps_nobody_from_the_others)
+{
+    static const struct {
+        const char *line, *asked[3];
+    } cases[] = {
+#define EACH(line_, before_, after_)                                                               \
+    {                                                                                              \
+        line_ " a b c",                                                                            \
+        {                                                                                          \
+            before_ "a" after_ " ", before_ "b" after_ " ", before_ "c" after_ " "                 \
+        }                                                                                          \
+    }
+        EACH("rm", "DELETE /api/v1/sandboxes/", ""),
+        EACH("stop", "POST /api/v1/sandboxes/", "/stop"),
+        EACH("start", "POST /api/v1/sandboxes/", "/start"),
+        EACH("pause", "POST /api/v1/sandboxes/", "/pause"),
+        EACH("resume", "POST /api/v1/sandboxes/", "/resume"),
+        EACH("image rm", "DELETE /api/v1/images/", ""),
+        EACH("template rm", "DELETE /api/v1/templates/", ""),
+        EACH("volume rm", "DELETE /api/v1/volumes/", ""),
+        EACH("snapshot rm", "DELETE /api/v1/snapshots/", ""),
+#undef EACH
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        autofake struct fake fake = {
+            .answers = { ANSWER("404",
+                                "{\"error\":{\"code\":\"not_found\",\"message\":\"first\"}}"),
+                         ANSWER("409",
+                                "{\"error\":{\"code\":\"conflict\",\"message\":\"second\"}}"),
+                         ANSWER("200", "{\"id\":\"third\"}") }
+        };
+
+        fake_begin(&fake);
+        autoran struct ran ran = run(cases[i].line);
+        for (size_t k = 0; k < 3; k++)
+            CHECK(fake.asked[k] &&
+                  strncmp(fake.asked[k], cases[i].asked[k], strlen(cases[i].asked[k])) == 0);
+        CHECK_INT(ran.rc, 2);
+        CHECK_HAS(ran.err, " a: first\n");
+        CHECK_HAS(ran.err, " b: second\n");
+    }
+}
+
+TEST(a_server_that_does_not_know_us_is_not_asked_for_every_name)
+{
+    autofake struct fake fake = {
+        .answers = { ANSWER("401", "{\"error\":{\"code\":\"unauthenticated\",\"message\":\"no\"}}"),
+                     ANSWER("200", "{\"id\":\"b\"}") }
+    };
+
+    fake_begin(&fake);
+    autoran struct ran ran = run("rm a b");
+    CHECK_INT(ran.rc, 4);
+    CHECK_STR(ran.out, "");
+}
+
 /* ---- commands that are a table: what they ask ---- */
 
 struct asks {

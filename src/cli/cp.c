@@ -259,7 +259,8 @@ const struct command cmd_cp = {
         "One of the two is SANDBOX:PATH, where a relative PATH begins at /workspace; a path here "
         "with a colon in its first part is written ./a:b. A destination that is a directory gets "
         "the copy inside, as with cp(1). Permissions are kept but for setuid and setgid; owners "
-        "are not. Symbolic links are copied as links; below the destination none is followed. "
+        "are not. SRC that is a symbolic link is followed; those below it are copied as links, and "
+        "below the destination none is followed. "
         "Sockets, FIFOs and devices are left out. On a terminal progress is shown.\n\n"
         "Examples:\n  atoll cp notes.txt build:\n  atoll cp --recursive src build:/workspace/src\n"
         "  atoll cp build:out/report.pdf .\n  atoll cp --recursive build:. results",

@@ -297,13 +297,10 @@ const struct command cmd_image_show = {
     .run = show_run,
 };
 
-static int rm_run(struct cli *cli, struct err *err)
+static int rm_run(struct cli *cli, struct err *)
 {
-    for (size_t i = 0; i < cli->arg_count; i++)
-        if (cli_call(cli, "DELETE", STR_NONE, NULL, err, "/api/v1/images/%s",
-                     cli_escape(cli, cli->args[i])) < 0)
-            return err_wrap(err, "remove %s", cli->args[i]);
-    return cli->json ? cli_put_reply(cli) : EXIT_OK;
+    return cli_each(
+        cli, &(struct cli_each){ .method = "DELETE", .path = "/api/v1/images", .what = "remove" });
 }
 
 const struct command cmd_image_rm = {

@@ -32,7 +32,19 @@ extern char **environ;
 
 /* ---- starting processes ---- */
 
-/* The environment without our own variables: they are about another server. */
+/*
+ * The environment without our own variables: they are about another server. But for the one that
+ * makes limits possible at all for an ordinary user, who has no other way to say it.
+ */
+static bool is_kept(const char *pair)
+{
+    static const char allow[] = "ATOLL_ALLOW_DEGRADED=";
+
+    if (strncmp(pair, allow, sizeof(allow) - 1) == 0)
+        return true;
+    return strncmp(pair, "ATOLL_", 6) != 0 && strncmp(pair, "NOTIFY_SOCKET=", 14) != 0;
+}
+
 static char **clean_environment(struct arena *arena, const char *add)
 {
     size_t count = 0, kept = 0;
@@ -41,7 +53,7 @@ static char **clean_environment(struct arena *arena, const char *add)
         count++;
     char **out = arena_alloc(arena, (count + 2) * sizeof(*out));
     for (size_t i = 0; i < count; i++)
-        if (strncmp(environ[i], "ATOLL_", 6) != 0 && strncmp(environ[i], "NOTIFY_SOCKET=", 14) != 0)
+        if (is_kept(environ[i]))
             out[kept++] = environ[i];
     if (add)
         out[kept++] = arena_strdup(arena, add);

@@ -43,27 +43,34 @@ struct running {
     bool threaded, input, tty;
     int signals, stop; /* descriptors */
     unsigned interrupts;
+    _Atomic bool short_input; /* a piece of it was lost, or nobody knows whether it was */
     struct termios before;
     bool raw;
 };
 
 /* ---- the other thread: input and signals ---- */
 
+/* Instead of a status: the server cannot be reached; it went away with what we sent. */
+#define NOT_SENT (-1)
+#define UNSURE (-2)
+
 static int post(struct running *run, const char *what, struct str body)
 {
     struct client_options options = { .ca_file = run->cli->at.ca,
                                       .deadline_ms = clock_mono_ms() + 3600000 };
+    autoclient struct client *client = NULL;
     struct client_reply reply = { 0 };
-    autobuf struct buf answer = { 0 };
     autofree char *path = xprintf("%s/%s", run->path, what);
     struct client_request request = {
         .method = "POST", .path = path, .token = run->cli->at.token, .body = body
     };
     struct err err;
 
-    if (client_call(&run->cli->at.target, &request, &options, CLI_REPLY_MAX, &reply, &answer,
-                    &err) < 0)
-        return -1;
+    int fd = sock_connect(run->cli->at.target.connect, CLI_TIMEOUT_MS, &err);
+    if (fd < 0)
+        return NOT_SENT;
+    if (client_start_on(&client, fd, &run->cli->at.target, &request, &options, &reply, &err) < 0)
+        return UNSURE;
     return reply.status;
 }
 
@@ -75,24 +82,45 @@ _Noreturn static void leave(struct running *run, int number)
     _exit(128 + number);
 }
 
+static bool again(struct running *run, int64_t since, int64_t ms)
+{
+    struct pollfd stop = { .fd = run->stop, .events = POLLIN };
+
+    return clock_mono_ms() - since <= ms && poll(&stop, 1, RETRY_MS) == 0;
+}
+
 /* A server that restarts is asked again, and who has too much to take; who says no is not. */
 static bool post_within(struct running *run, const char *what, struct str body, int64_t ms)
 {
     int64_t since = clock_mono_ms();
     int status;
 
-    while ((status = post(run, what, body)) < 0 || status == 503 || status == 429) {
-        struct pollfd stop = { .fd = run->stop, .events = POLLIN };
-
-        if (clock_mono_ms() - since > ms || poll(&stop, 1, RETRY_MS) > 0)
+    while ((status = post(run, what, body)) < 0 || status == 503 || status == 429)
+        if (!again(run, since, ms))
             return false;
-    }
     return status < 300;
 }
 
-static bool post_until(struct running *run, const char *what, struct str body)
+/*
+ * Bytes of input: as above, but what a server took along when it went is not sent again, because
+ * the command may have read it.
+ */
+static bool post_bytes(struct running *run, struct str body)
 {
-    return post_within(run, what, body, RETRY_MAX_MS);
+    int64_t since = clock_mono_ms();
+    int status;
+
+    while ((status = post(run, "stdin", body)) == NOT_SENT || status == 503 || status == 429)
+        if (!again(run, since, RETRY_MAX_MS))
+            return false;
+    if (status != UNSURE)
+        return status < 300;
+    cli_note(run->cli, "the server went away while input was sent: the command may not have all "
+                       "of it");
+    if (run->raw)
+        (void)!write(run->cli->err_fd, "\r", 1);
+    run->short_input = true;
+    return run->tty; /* a person sees what came, and types on; any other input must have no gap */
 }
 
 static void send_size(struct running *run)
@@ -133,17 +161,17 @@ static bool post_input(struct running *run, struct str data)
     autobuf struct buf body = { 0 };
 
     if (!run->linked)
-        return post_until(run, "stdin", data);
+        return post_bytes(run, data);
     buf_puts(&body, "{\"data\":\"");
     base64_put(&body, data.p, data.n);
     buf_puts(&body, "\"}");
-    return post_until(run, "stdin", buf_view(&body));
+    return post_bytes(run, buf_view(&body));
 }
 
 static void post_eof(struct running *run)
 {
-    (void)(run->linked ? post_until(run, "stdin", STR("{\"eof\":true}"))
-                       : post_until(run, "stdin?eof=1", STR_NONE));
+    (void)(run->linked ? post_within(run, "stdin", STR("{\"eof\":true}"), RETRY_MAX_MS)
+                       : post_within(run, "stdin?eof=1", STR_NONE, RETRY_MAX_MS));
 }
 
 /* False at its end. */
@@ -162,8 +190,11 @@ static bool pass_input(struct running *run)
     /* In raw mode Ctrl-C is a byte, which nobody else can act on now. */
     if (run->raw && run->lost_ms && all.len && memchr(all.data, 3, all.len))
         leave(run, SIGINT);
-    if (all.len && !post_input(run, buf_view(&all)))
+    if (all.len && !post_input(run, buf_view(&all))) {
+        if (run->short_input)
+            post_eof(run); /* it has been said, and the command would wait for ever */
         return false;
+    }
     if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN)))
         return true;
     post_eof(run);
@@ -428,7 +459,7 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, const char 
         json_kv_bool(json, "tty", true);
     put_size(json, run, "rows", "cols");
     json_kv_bool(json, "stdin_open", run->input);
-    if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
+    if (sandbox_put_env(cli, json, run->tty, err) < 0)
         return -1;
     if (strcmp(cli->command->name, "exec") == 0 && sandbox_put_files(cli, json, err) < 0)
         return -1; /* those of `run` are its sandbox's */
@@ -503,6 +534,8 @@ static int begin(struct running *run, struct str body, const char *path, const c
                                       STR_FMT(json_text(reply, "sandbox")), STR_FMT(id));
     if (follow(run, err) < 0)
         return err_wrap(err, "%s", program);
+    if (run->short_input && !run->tty)
+        return EXIT_ERROR; /* whatever the command made of what it got */
     return run->exit_code >= 0 && run->exit_code <= 255 ? (int)run->exit_code : EXIT_ERROR;
 }
 
@@ -554,6 +587,8 @@ static int put_command(struct cli *cli, const char **argv, size_t argc, struct j
         json_kv_int(json, "timeout_seconds", (kill_after + 999) / 1000);
     json_kv_bool(json, "allocate_pty", run->tty);
     put_size(json, run, "pty_rows", "pty_cols");
+    if (run->tty && sandbox_term())
+        json_kv_text(json, "pty_term", sandbox_term());
     if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
         return -1;
     json_close(json, '}');

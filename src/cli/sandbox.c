@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 
+#define TERM_MAX 64 /* what a linked agent takes */
+
 /* ---- the wish ---- */
 
 static int put_size(struct cli *cli, struct json_out *json, const char *flag, const char *field,
@@ -54,16 +56,12 @@ static int put_rates(struct cli *cli, struct json_out *json, struct err *err)
     return 0;
 }
 
-int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, const char *field,
-                      struct err *err)
+/* The members only. */
+static int put_pairs(struct cli *cli, struct json_out *json, const char *flag, struct err *err)
 {
     const char *text;
     size_t at = 0;
 
-    if (!cli_has(cli, flag))
-        return 0;
-    json_key(json, field);
-    json_open(json, '{');
     while ((text = cli_next(cli, flag, &at))) {
         struct str value = str_of(text), key = str_cut(&value, '=');
 
@@ -74,6 +72,44 @@ int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, 
         json_key_str(json, key);
         json_put_str(json, value);
     }
+    return 0;
+}
+
+int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag, const char *field,
+                      struct err *err)
+{
+    if (!cli_has(cli, flag))
+        return 0;
+    json_key(json, field);
+    json_open(json, '{');
+    if (put_pairs(cli, json, flag, err) < 0)
+        return -1;
+    json_close(json, '}');
+    return 0;
+}
+
+const char *sandbox_term(void)
+{
+    const char *term = getenv("TERM");
+
+    return term && *term && strlen(term) <= TERM_MAX && str_utf8(str_of(term)) ? term : NULL;
+}
+
+int sandbox_put_env(struct cli *cli, struct json_out *json, bool tty, struct err *err)
+{
+    const char *term = tty ? sandbox_term() : NULL, *text;
+    size_t at = 0;
+
+    while ((text = cli_next(cli, "env", &at)))
+        if (str_starts(str_of(text), STR("TERM=")))
+            term = NULL;
+    if (!term)
+        return sandbox_put_pairs(cli, json, "env", "env", err);
+    json_key(json, "env");
+    json_open(json, '{');
+    json_kv_text(json, "TERM", term);
+    if (put_pairs(cli, json, "env", err) < 0)
+        return -1;
     json_close(json, '}');
     return 0;
 }
@@ -387,43 +423,41 @@ const struct command cmd_execs = {
 
 /* ---- changes ---- */
 
-/* One change after the other; the first that fails ends it. */
-static int each(struct cli *cli, const char *method, const char *verb, struct err *err)
+static int each(struct cli *cli, const char *verb)
 {
-    const struct json *reply;
-
-    for (size_t i = 0; i < cli->arg_count; i++) {
-        if (cli_call(cli, method, STR_NONE, &reply, err, "/api/v1/sandboxes/%s%s%s",
-                     cli_escape(cli, cli->args[i]), verb ? "/" : "", verb ? verb : "") < 0)
-            return err_wrap(err, "%s sandbox %s", verb ? verb : "remove", cli->args[i]);
-        (void)cli_word(cli, reply, "id");
-    }
-    return EXIT_OK;
+    return cli_each(cli, &(struct cli_each){ .method = "POST",
+                                             .path = "/api/v1/sandboxes",
+                                             .after = arena_printf(&cli->arena, "/%s", verb),
+                                             .what = arena_printf(&cli->arena, "%s sandbox", verb),
+                                             .word = "id" });
 }
 
-static int pause_run(struct cli *cli, struct err *err)
+static int pause_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "pause", err);
+    return each(cli, "pause");
 }
 
-static int resume_run(struct cli *cli, struct err *err)
+static int resume_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "resume", err);
+    return each(cli, "resume");
 }
 
-static int start_run(struct cli *cli, struct err *err)
+static int start_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "start", err);
+    return each(cli, "start");
 }
 
-static int stop_run(struct cli *cli, struct err *err)
+static int stop_run(struct cli *cli, struct err *)
 {
-    return each(cli, "POST", "stop", err);
+    return each(cli, "stop");
 }
 
-static int rm_run(struct cli *cli, struct err *err)
+static int rm_run(struct cli *cli, struct err *)
 {
-    return each(cli, "DELETE", NULL, err);
+    return cli_each(cli, &(struct cli_each){ .method = "DELETE",
+                                             .path = "/api/v1/sandboxes",
+                                             .what = "remove sandbox",
+                                             .word = "id" });
 }
 
 const struct command cmd_pause = {

@@ -65,6 +65,10 @@ must_use int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t tt
                               const char *storage, struct err *err);
 /* Its layer of what it may reach, if any of those flags was given (egress.c). */
 void egress_put_wish(struct cli *cli, struct json_out *json);
+/* --env as an object; with a terminal, ours says what it is (TERM) unless the flags do. */
+must_use int sandbox_put_env(struct cli *cli, struct json_out *json, bool tty, struct err *err);
+/* What our terminal is, if that can be said; NULL: it cannot. */
+const char *sandbox_term(void);
 /* NAME=VALUE flags as an object. */
 must_use int sandbox_put_pairs(struct cli *cli, struct json_out *json, const char *flag,
                                const char *field, struct err *err);

@@ -63,13 +63,11 @@ const struct command cmd_template_show = {
     .run = template_show_run,
 };
 
-static int template_rm_run(struct cli *cli, struct err *err)
+static int template_rm_run(struct cli *cli, struct err *)
 {
-    for (size_t i = 0; i < cli->arg_count; i++)
-        if (cli_call(cli, "DELETE", STR_NONE, NULL, err, "/api/v1/templates/%s",
-                     cli_escape(cli, cli->args[i])) < 0)
-            return err_wrap(err, "remove template %s", cli->args[i]);
-    return EXIT_OK;
+    return cli_each(cli, &(struct cli_each){ .method = "DELETE",
+                                             .path = "/api/v1/templates",
+                                             .what = "remove template" });
 }
 
 const struct command cmd_template_rm = {

@@ -6,21 +6,6 @@ static int id_or_json(struct cli *cli, const struct json *reply)
     return cli_word(cli, reply, "id");
 }
 
-/* One after the other; the first that fails ends it. */
-static int remove_each(struct cli *cli, const char *what, const char *path, size_t from,
-                       struct err *err)
-{
-    const struct json *reply;
-
-    for (size_t i = from; i < cli->arg_count; i++) {
-        if (cli_call(cli, "DELETE", STR_NONE, &reply, err, "%s/%s", path,
-                     cli_escape(cli, cli->args[i])) < 0)
-            return err_wrap(err, "remove %s %s", what, cli->args[i]);
-        (void)id_or_json(cli, reply);
-    }
-    return EXIT_OK;
-}
-
 /* ---- volumes ---- */
 
 static int volume_create_run(struct cli *cli, struct err *err)
@@ -78,9 +63,12 @@ const struct command cmd_volume_show = {
     .run = cli_view,
 };
 
-static int volume_rm_run(struct cli *cli, struct err *err)
+static int volume_rm_run(struct cli *cli, struct err *)
 {
-    return remove_each(cli, "volume", "/api/v1/volumes", 0, err);
+    return cli_each(cli, &(struct cli_each){ .method = "DELETE",
+                                             .path = "/api/v1/volumes",
+                                             .what = "remove volume",
+                                             .word = "id" });
 }
 
 const struct command cmd_volume_rm = {
@@ -138,9 +126,12 @@ const struct command cmd_snapshot_ls = {
     .run = snapshot_ls_run,
 };
 
-static int snapshot_rm_run(struct cli *cli, struct err *err)
+static int snapshot_rm_run(struct cli *cli, struct err *)
 {
-    return remove_each(cli, "snapshot", "/api/v1/snapshots", 0, err);
+    return cli_each(cli, &(struct cli_each){ .method = "DELETE",
+                                             .path = "/api/v1/snapshots",
+                                             .what = "remove snapshot",
+                                             .word = "id" });
 }
 
 const struct command cmd_snapshot_rm = {

@@ -147,11 +147,12 @@ def test_signals_are_passed_on(server, client):
 
 
 def test_a_terminal_there(server, client, tmp_path):
-    script = "stty size; read x; echo got $x; exit 5"
+    script = "stty size; echo \"[$TERM]\"; read x; echo got $x; exit 5"
     person = Terminal([server.binary, "exec", "-it", client.agent, "--", "sh", "-c", script], tmp_path,
                       environment(server))
     try:
         person.expect(b"30 100")
+        person.expect(b"[xterm]")
         person.type(b"word\r")
         person.expect(b"got word")
         assert person.end() == 5

@@ -702,6 +702,18 @@ def test_cp_of_trees(box, place, tmp_path):
         assert described(tmp_path / name) == described(tree), name
 
 
+def test_cp_follows_a_link_that_was_named_and_says_so(box, place, tmp_path):
+    (tmp_path / "f").write_text("text")
+    (tmp_path / "l").symlink_to("f")
+    assert cp(box, tmp_path / "l", f"{box.id}:{place('l')}").returncode == 0
+    assert box.get(place("l"), "/stat").json()["type"] == "file" and box.get(place("l")).body == b"text"
+    box.sh(f"ln -s l /workspace/{place('again')}")
+    assert cp(box, f"{box.id}:{place('again')}", tmp_path / "back").returncode == 0
+    assert not (tmp_path / "back").is_symlink() and (tmp_path / "back").read_text() == "text"
+    words = " ".join(cp(box, "--help").stdout.split())
+    assert "SRC that is a symbolic link is followed; those below it are copied as links" in words
+
+
 def test_cp_follows_no_link_below_the_destination(box, place, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -150,6 +150,7 @@ def test_an_asked_limit_that_cannot_hold_is_refused_by_name(user_server):
                         ({"user": "root", "pids": 50}, "pids"), ({"storage": "disk"}, "storage")):
         reply = server.post(BOXES, wish)
         assert reply.status == 501 and reply.error["field"] == field, reply
+        assert field in reply.error["message"] or field == "storage", reply  # which speaks of disks
     assert server.get(BOXES).json()["items"] == []
     assert server.inits() == []
 

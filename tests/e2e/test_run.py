@@ -129,8 +129,8 @@ def test_a_sandbox_that_somebody_removes_does_not_stay(atoll, server, work):
 def terminal(server, work):
     made = []
 
-    def start(*args):
-        made.append(Terminal([server.binary, *args], work, environment(server, TERM="xterm")))
+    def start(*args, term="xterm"):
+        made.append(Terminal([server.binary, *args], work, environment(server, TERM=term)))
         return made[-1]
 
     yield start
@@ -145,6 +145,24 @@ def test_a_terminal_for_a_terminal(atoll, terminal):
     t.type(b"word\r")
     t.expect(b"got word")
     assert t.end() == 5
+
+
+@pytest.mark.parametrize("flags,term,seen", [
+    ((), "screen.linux", b"[screen.linux]"),
+    (("-e", "A=1"), "vt100", b"[vt100]"),
+    (("-e", "TERM=dumb"), "vt100", b"[dumb]"),
+    ((), "", b"[xterm-256color]"),
+    ((), "x" * 64, b"[" + b"x" * 64 + b"]"),
+    ((), "x" * 65, b"[xterm-256color]"),
+])
+def test_the_command_knows_which_terminal_it_is(atoll, terminal, flags, term, seen):
+    t = terminal("run", "--no-workspace", *flags, "--", "sh", "-c", "echo \"[$TERM]\"; exit 5", term=term)
+    t.expect(seen)
+    assert t.end() == 5
+
+
+def test_without_a_terminal_none_is_named(atoll):
+    assert sh(atoll, "echo [$TERM]", "--no-workspace", TERM="vt100").stdout == b"[]\n"
 
 
 def test_without_a_command_there_is_a_shell(atoll, terminal):
@@ -185,6 +203,63 @@ def test_a_killed_api_is_waited_for(atoll, terminal, server):
     t.type(b"on\r")
     t.expect(b"got on")
     assert t.end() == 4
+
+
+def test_a_terminal_goes_on_when_typed_input_went_with_a_killed_api(atoll, terminal, server):
+    """It is told; a person sees what came and types on, and the status stays the command's."""
+    wait = "stty raw -echo; echo ready; until test -e /tmp/go; do sleep 0.05; done; exit 4"
+    t = terminal("run", "--", "sh", "-c", wait)
+    t.expect(b"ready")
+    os.set_blocking(t.master, False)
+    last = time.monotonic()
+    while time.monotonic() - last < 1:  # until nobody takes any more for a while
+        try:
+            t.type(b"x" * 4096)
+            last = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.05)
+    server.kill9_api()
+    server.wait_ready()
+    t.expect(b"may not have all of it")
+    harness.run_in(server, server.get(BOXES).json()["items"][0]["id"], "touch", "/tmp/go")
+    assert t.end() == 4
+
+
+@pytest.mark.parametrize("command", ["exec", "run"])
+def test_input_that_a_killed_api_had_is_not_sent_twice(atoll, server, work, tmp_path, command):
+    """What the command prints of its input is a beginning of it, and that it is no more is told."""
+    data = b"".join(b"%07d\n" % i for i in range(200_000))
+    (tmp_path / "data").write_bytes(data)
+    kept = atoll("run", "-d", "--", "sleep", "1000").stdout.decode().strip() if command == "exec" else None
+    since = server.get("/api/v1/audit/verify").json()["rows"]
+    wait = "until test -e /tmp/go; do sleep 0.05; done; cat"
+    with open(tmp_path / "data", "rb") as stdin, open(tmp_path / "out", "wb") as out:
+        client = subprocess.Popen([server.binary, command, *([kept] if kept else []), "--", "sh", "-c", wait], cwd=work,
+                                  stdin=stdin, stdout=out, stderr=subprocess.PIPE, env=environment(server))
+    try:
+        seen = [0, time.monotonic()]
+
+        def stuck():
+            """Pieces have been taken, and the next one has had to wait for a while."""
+            rows = server.get(f"/api/v1/audit?since={since}&limit=1000").json()["items"]
+            now = sum(row["action"] == "exec.stdin" for row in rows)
+            if now != seen[0]:
+                seen[:] = [now, time.monotonic()]
+            return now and time.monotonic() - seen[1] > 1
+
+        harness.wait_until(stuck, 20, "input that has to wait", pause=0.1)
+        server.kill9_api()
+        server.wait_ready()
+        box = kept or server.get(BOXES).json()["items"][0]["id"]
+        harness.run_in(server, box, "touch", "/tmp/go")
+        said = client.communicate(timeout=40 * harness.SLOW)[1]
+        got = (tmp_path / "out").read_bytes()
+        assert data.startswith(got) and 0 < len(got) < len(data), len(got)
+        assert client.returncode == 1 and b"the server went away while input was sent" in said, said
+    finally:
+        client.kill()
+        if kept:
+            assert atoll("rm", kept).returncode == 0
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
@@ -353,6 +428,7 @@ def test_a_server_that_was_named_and_is_not_there_is_an_error(tmp, work):
     done = subprocess.run([harness.BIN, "run", "--state", str(tmp), "--", "true"], cwd=work,
                           capture_output=True, timeout=60, env=environment(TMPDIR=str(tmp)))
     assert done.returncode != 0 and b"is the server running?" in done.stderr
+    assert b"--private uses one of its own" in done.stderr  # what was named is not replaced unasked
     assert private_leftovers(tmp) == []
 
 
@@ -685,8 +761,8 @@ def ordinary():
     home.mkdir()
     os.chown(home, 54321, 54321)
 
-    def start(*args, **kw):
-        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
+    def start(*args, env=None, **kw):
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), **(env or {})}
         return subprocess.Popen(["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", top / "atoll",
                                  *args], cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, **kw)
@@ -714,6 +790,16 @@ def test_an_ordinary_user_without_a_server(ordinary):
 def test_an_ordinary_users_server_binds_nothing_and_says_so(ordinary):
     _, errors = (process := ordinary("run", "--bind", ".", "--", "true")).communicate(timeout=60)
     assert process.returncode != 0 and b"ordinary user" in errors and b"--copy" in errors, errors
+
+
+def test_an_ordinary_user_is_told_which_limit_cannot_hold_and_may_accept_it(ordinary):
+    wish = "run", "--no-workspace", "-m", "64M", "--cpu", "50", "--", "echo", "here"
+    _, err = (process := ordinary(*wish)).communicate(timeout=60)
+    if b"user namespace" in err and process.returncode == 1:
+        pytest.skip("no sandboxes for ordinary users here")
+    assert process.returncode == 1 and b"memory cannot be limited" in err, err
+    process = ordinary(*wish, env={"ATOLL_ALLOW_DEGRADED": "cgroups", "ATOLL_LISTEN": "no address"})
+    assert process.communicate(timeout=60) == (b"here\n", b"") and process.returncode == 0
 
 
 def test_a_file_that_may_not_be_read(ordinary):
