@@ -463,7 +463,7 @@ const struct command cmd_run = {
         "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
         "taken back and the status is 3. The sandbox is removed, but for when changes could not "
         "be taken back: then it stays with them. Where no server is running, one is started for "
-        "this command alone.\n\n"
+        "this command alone, but none in place of one that was named (ATOLL_STATE, --addr).\n\n"
         "Ends with the exit status of the command. Without a command, what --image is for is "
         "started, or a shell. The command has a terminal if standard input and output are one. Put "
         "-- before the "
