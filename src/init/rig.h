@@ -124,6 +124,8 @@ static void rig_clear(void)
             rig_exit(&execs[i], 0);
         exec_forget(&execs[i]);
     }
+    for (int i = 0; nobodys && i < 100; i++) /* their pipes are at their ends */
+        rig_turn();
     link_drop();
     rig_count = 0;
 }
