@@ -4,6 +4,10 @@
  * over /proc is repeated while it finds somebody new, because a tree can grow while it is felled;
  * the rounds are bounded. Of one that is to die the end is told when a look finds nobody left, and
  * one that could not be made has not found that.
+ *
+ * Whoever forks holds the lock of its own memory, in which the mark is, nearly all the time. Where
+ * many do, each look for it waits, and the tree grows faster than it is felled. So a walk that
+ * takes too long is made again while everybody stands still.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,16 +16,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init/init.h"
 
 #define PROCS_MAX 8192
 #define ROUNDS_MAX 20
+#define WALK_MS 100    /* a hundred times what it takes to look at a usual number of marks */
+#define HOLD_LOOKS 500 /* a millisecond or more each */
 
 struct proc {
     pid_t pid, parent, session;
     bool member, dead;
+    bool still; /* stopped, or dead */
 };
 
 static struct proc procs[PROCS_MAX];
@@ -81,6 +89,7 @@ static bool look(pid_t pid, struct proc *out)
     *out = (struct proc){ .pid = pid, .parent = parent, .session = session };
     /* Others of its threads may live on behind a first one that has ended. */
     out->dead = state == 'X' || (state == 'Z' && threads <= 1);
+    out->still = out->dead || state == 'T' || state == 't';
     return true;
 }
 
@@ -126,21 +135,26 @@ static bool number_is_reused(const struct exec *exec)
     return false;
 }
 
-static void find_members(const struct exec *exec)
+/* False: it took too long (until_ms; 0: as long as it takes), and says nothing. */
+static bool find_members(const struct exec *exec, int64_t until_ms)
 {
     char mark[32];
     bool more = true, own = exec->pid && !number_is_reused(exec);
 
     snprintf(mark, sizeof(mark), "ATOLL_EXEC=%u", exec->id);
-    for (size_t i = 0; i < proc_count; i++)
+    for (size_t i = 0; i < proc_count; i++) {
         procs[i].member = (own && !exec->ended && procs[i].pid == exec->pid) ||
                           (own && procs[i].session == exec->pid) || marked(procs[i].pid, mark);
+        if (until_ms && now_ms() > until_ms)
+            return false;
+    }
     while (more) { /* children of members are members */
         more = false;
         for (size_t i = 0; i < proc_count; i++)
             if (!procs[i].member && procs[i].parent > 1 && is_member(procs[i].parent))
                 procs[i].member = more = true;
     }
+    return true;
 }
 
 /* What needs no descriptor: those that have stayed in its group. */
@@ -148,6 +162,54 @@ static void group_kill(const struct exec *exec, int signal)
 {
     if (!exec->ended && kill(-exec->pid, signal) < 0)
         kill(exec->pid, signal);
+}
+
+static bool among(const pid_t *pids, size_t count, pid_t pid)
+{
+    for (size_t i = 0; i < count; i++)
+        if (pids[i] == pid)
+            return true;
+    return false;
+}
+
+static bool all_still(void)
+{
+    bool all = look_at_all();
+
+    for (size_t i = 0; i < proc_count; i++)
+        all &= procs[i].still;
+    return all;
+}
+
+static bool stops(int signal)
+{
+    return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+/*
+ * The kernel's own walk over all processes, unlike ours, misses none that is being born. Whoever is
+ * not its own, and had not been stopped before, is sent on: children before their parents, who
+ * would otherwise find them stopped.
+ */
+static void held_kill(const struct exec *exec, int signal)
+{
+    static pid_t before[PROCS_MAX];
+    size_t count = 0;
+
+    look_at_all();
+    for (size_t i = 0; i < proc_count; i++)
+        if (procs[i].still && !procs[i].dead)
+            before[count++] = procs[i].pid;
+    kill(-1, SIGSTOP);
+    for (int looks = 0; !all_still() && looks < HOLD_LOOKS; looks++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    (void)find_members(exec, 0);
+    for (size_t i = proc_count; i-- > 0;) {
+        if (procs[i].member)
+            kill(procs[i].pid, signal);
+        if (!among(before, count, procs[i].pid) && !(procs[i].member && stops(signal)))
+            kill(procs[i].pid, SIGCONT);
+    }
 }
 
 void tree_kill(const struct exec *exec, int signal)
@@ -162,18 +224,19 @@ void tree_kill(const struct exec *exec, int signal)
             group_kill(exec, signal);
             return;
         }
-        find_members(exec);
+        if (!find_members(exec, now_ms() + WALK_MS)) {
+            held_kill(exec, signal);
+            return;
+        }
         for (size_t i = 0; i < proc_count; i++) {
-            bool before = false;
+            pid_t pid = procs[i].pid;
 
-            for (size_t k = 0; k < hits && !before; k++)
-                before = hit[k] == procs[i].pid;
-            if (!procs[i].member || procs[i].dead || before)
+            if (!procs[i].member || procs[i].dead || among(hit, hits, pid))
                 continue;
-            kill(procs[i].pid, signal);
+            kill(pid, signal);
             found = true;
             if (hits < PROCS_MAX)
-                hit[hits++] = procs[i].pid;
+                hit[hits++] = pid;
         }
         if (!found)
             return;
@@ -184,7 +247,10 @@ bool tree_left(const struct exec *exec)
 {
     bool left = !look_at_all();
 
-    find_members(exec);
+    if (!find_members(exec, now_ms() + WALK_MS)) {
+        held_kill(exec, SIGKILL);
+        return true;
+    }
     for (size_t i = 0; i < proc_count; i++) {
         if (!procs[i].member || procs[i].dead)
             continue;

@@ -691,10 +691,32 @@ static const struct {
     P(other_processes),
 };
 
-int main(void)
+/*
+ * Not a probe: so many lines of which each forks, leaves its session and ends, again and again. Who
+ * is looked at is gone already, and there is another one.
+ */
+static int storm(int lines)
+{
+    while (lines > 0) {
+        pid_t pid = fork();
+
+        while (pid == 0) {
+            if (fork() > 0)
+                _exit(0);
+            setsid();
+        }
+        lines -= pid > 0;
+    }
+    for (;;)
+        pause();
+}
+
+int main(int argc, char **argv)
 {
     int broken = 0;
 
+    if (argc == 3 && strcmp(argv[1], "storm") == 0)
+        return storm((int)strtol(argv[2], NULL, 10));
     for (size_t i = 0; i < LEN(probes); i++) {
         int status_;
 
