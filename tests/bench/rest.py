@@ -128,6 +128,8 @@ def api(bench):
             per_exec += (commits(servers["rest"]) - between) / (each + 3) / bench.rounds
             time.sleep(SETTLED)
             got["sync"].append(sync_ms(bench, "rest") * 1000)
+        kept["rest"].close()  # idle since the beginning, which a server allows for a minute
+        kept["rest"] = Kept(servers["rest"])
         kept["rest"].ask("DELETE", f"{BOXES}/{held}")
     finally:
         for name, server in servers.items():
