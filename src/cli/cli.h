@@ -63,7 +63,11 @@ struct command {
     int (*run)(struct cli *cli, struct err *err);
 };
 
-/* Other names for the same commands, for those who know them from agentic. */
+/*
+ * Other names for the same commands, for those who know them from agentic. One that ends with
+ * ALIAS_ARG is what a noun means when no verb follows it.
+ */
+#define ALIAS_ARG "ID|NAME"
 struct alias {
     const char *name, *is;
 };

@@ -121,6 +121,13 @@ TEST(other_names_are_the_same_commands)
     CHECK_STR(command_find("token ls")->name, "token list");
     CHECK(!command_find("sandbox serve") && !command_find("get"));
 
+    /* What a noun means without a verb; a verb comes first. */
+    autoran struct ran bare = run("snapshot box --help"), verb = run("snapshot ls box --help"),
+                       more = run("snapshot box clean twice");
+    CHECK_HAS(bare.out, "Usage: atoll snapshot create ");
+    CHECK_HAS(verb.out, "Usage: atoll snapshot ls ");
+    CHECK_HAS(more.err, "unexpected argument 'twice'");
+
     /* A word alone may be a command, and the beginning of others. */
     autoran struct ran status = run("health status --help"), dog = run("health watchdog --help");
     CHECK_HAS(status.out, "Usage: atoll health [");

@@ -244,6 +244,8 @@ const struct alias aliases[] = {
     { "sandbox start", "start" },
     { "sandbox fork", "fork" },
     { "sandbox rollback", "rollback" },
+    { "sandbox snapshot", "snapshot create" },
+    { "snapshot " ALIAS_ARG, "snapshot create" },
     { "sandbox set", "set" },
     { "sandbox rm", "rm" },
     { "sandbox prune", "prune" },

@@ -153,6 +153,8 @@ static int no_command(struct cli *cli, const char *typed, struct err *err)
     return cli_usage(cli, err, "there is no command '%s'", typed);
 }
 
+static int take_arg(struct cli *cli, const char *word, struct err *err);
+
 /* Takes one more word of the command's name; 1 when the command is known now. */
 static int take_word(struct cli *cli, const char *word, struct err *err)
 {
@@ -165,6 +167,10 @@ static int take_word(struct cli *cli, const char *word, struct err *err)
         cli->group = word;
         return 0;
     }
+    autofree char *bare = xprintf("%s " ALIAS_ARG, cli->group ? cli->group : "");
+    cli->command = command_find(bare); /* `snapshot box` is one of it */
+    if (cli->command)
+        return take_arg(cli, word, err) < 0 ? -1 : 1;
     return no_command(cli, both, err);
 }
 

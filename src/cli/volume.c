@@ -101,7 +101,7 @@ const struct command cmd_snapshot_create = {
     .args = "ID|NAME SNAPSHOT",
     .help = "Keep the files of a sandbox as they are now, under a name.",
     .more = "What runs in it is frozen for that moment. Volumes are not part of it.\n\n"
-            "Examples:\n  atoll snapshot create build clean\n  atoll rollback build clean\n"
+            "Examples:\n  atoll snapshot build clean\n  atoll rollback build clean\n"
             "  atoll create --from-snapshot clean",
     .traits = CMD_REMOTE,
     .run = snapshot_create_run,
