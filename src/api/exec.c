@@ -335,10 +335,12 @@ const struct route exec_routes[] = {
       .roles = ROLE_USE,
       .fn = stdin_post,
       .gives = stdin_fields,
-      .query = "eof:int",
+      .query = "eof:int,at:int",
       .flags = ROUTE_BODY,
       .summary = "The body, of any type, to the command's input; with `eof`=1 that was all. "
-                 "Answered when the command's pipe has taken it." },
+                 "Answered when the command's pipe has taken it. With `at` it begins at that "
+                 "position of all input: what was taken of it already is left out, so that a body "
+                 "whose answer was lost can be sent again; 409 when the input is not as far." },
     { .name = "exec.signal",
       .method = "POST",
       .path = "/api/v1/sandboxes/{id}/execs/{eid}/signal",

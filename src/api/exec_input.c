@@ -1,17 +1,23 @@
 /*
  * A body to the input of a command, at the pace at which that reads. Answered when its pipe has
  * taken all of it, and the audit says how much that was.
+ *
+ * The answer names the position behind it. Who got none, because the server was killed, sends the
+ * same body again with the position it had before, and what was taken of it is not taken twice.
  */
 #include "api/exec.h"
 #include "box/term.h"
 
 struct stdin_view {
-    int64_t bytes;
+    int64_t bytes, position;
     bool eof;
 };
 
 const struct field stdin_fields[] = {
-    FIELD(stdin_view, bytes, F_INT, F_READONLY, .help = "Taken of this body"),
+    FIELD(stdin_view, bytes, F_INT, F_READONLY,
+          .help = "Taken of this body, now or, with `at`, before"),
+    FIELD(stdin_view, position, F_INT, F_READONLY,
+          .help = "Bytes of input from the first one ever, this body included; `at` of the next"),
     FIELD(stdin_view, eof, F_BOOL, F_READONLY, .help = "Whether that was the end of input"),
     { 0 },
 };
@@ -33,14 +39,12 @@ static void input_free(struct input *input)
     free(input);
 }
 
-static void input_fail(struct input *input, const char *why)
+static void input_fail(struct input *input, const struct err *err)
 {
     struct call *call = input->call;
-    struct err err = { 0 };
 
-    err_set(&err, ERR_CONFLICT, "%s", why);
     input_free(input);
-    call_finish(call, &err);
+    call_finish(call, err);
 }
 
 static int input_record(struct box_op *op, struct db *db, struct err *err)
@@ -65,7 +69,9 @@ static void input_prepare(struct box_op *op)
 
     box_exec_view(op->exec, &view);
     buf_clear(&call->reply);
-    call_reply(call, &(struct stdin_view){ (int64_t)input->bytes, input->eof });
+    call_reply(call, &(struct stdin_view){ .bytes = (int64_t)input->bytes,
+                                           .position = (int64_t)box_input_position(op->exec),
+                                           .eof = input->eof });
     call->object = arena_printf(&call->arena, "exec/%s", view.id);
     call->detail = arena_memdup0(&call->arena, call->reply.data, call->reply.len);
 }
@@ -102,11 +108,14 @@ static void input_push(struct input *input)
 static void input_room(struct box_input *box_input)
 {
     struct input *input = container_of(box_input, struct input, input);
+    struct err err = { 0 };
 
     if (input->noting)
         return;
     if (input->input.over && (input->input.refused || !(input->last && input->rest.len == 0)))
-        input_fail(input, "nothing reads the input any more");
+        err_set(&err, ERR_CONFLICT, "nothing reads the input any more");
+    if (err.code || box_input_place(box_input, &err) < 0)
+        input_fail(input, &err);
     else
         input_push(input);
 }
@@ -137,15 +146,16 @@ static void input_gone(struct http_req *req)
 int stdin_post(struct call *call, struct err *err)
 {
     struct box_exec *exec;
-    int64_t eof;
+    int64_t eof, at;
 
-    if (call_exec(call, &exec, err) < 0 || call_query_int(call, "eof", 0, 1, 0, &eof, err) < 0)
+    if (call_exec(call, &exec, err) < 0 || call_query_int(call, "eof", 0, 1, 0, &eof, err) < 0 ||
+        call_query_int(call, "at", 0, INT64_MAX, -1, &at, err) < 0)
         return -1;
     struct box_term *term = box_exec_term(exec);
     if (term && term_controllers(term) >= term_lease_count(term))
         return err_set(err, ERR_CONFLICT, "somebody else controls this terminal");
     struct input *input = xnew(struct input);
-    input->input.room = input_room;
+    input->input = (struct box_input){ .room = input_room, .at = at };
     if (box_input_begin(exec, &input->input, err) < 0) {
         free(input);
         return -1;

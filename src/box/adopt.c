@@ -135,6 +135,7 @@ static int load_exec(struct box *box, struct query *q, struct err *err)
     exec->ended_ms = query_col_i64(q, 13);
     exec->oom = query_col_i64(q, 14) != 0;
     exec->start_stored = true;
+    exec->in_unsure = true;
     exec->end_stored = exec->state == EXEC_EXITED || exec->state == EXEC_LOST;
     if (exec->end_stored)
         box->kept++;

@@ -278,3 +278,26 @@ UNUSED_OK static void load_and_start(void)
     is_started = false;
     boxes_start(boxes, on_started, NULL);
 }
+
+/* We are killed and come back; the warden has the sandbox `listed`, or none. */
+UNUSED_OK static void again(const char *listed)
+{
+    down();
+    up(false);
+    load_and_start();
+    CHECK_INT(asked[0].verb, WIRE_BOX_LIST);
+    struct wire_msg msg = asked[0];
+    memset(&msg.rows, 0, sizeof(msg.rows));
+    if (listed) {
+        msg.rows.count = 1;
+        memcpy(msg.rows.rows[0].id, listed, strlen(listed));
+        msg.rows.rows[0].state = BOX_RUNNING;
+    }
+    boxes_heard(boxes, &msg, NULL, 0);
+    for (unsigned i = 1; i < asked_count; i++)
+        if (asked[i].verb == WIRE_BOX_DESTROY)
+            answer_with(&asked[i], 0, false);
+    CHECK_INT(asked[asked_count - 1].verb, WIRE_DISK_LIST);
+    answer_with(&asked[--asked_count], ENOTSUP, false);
+    turn(20);
+}

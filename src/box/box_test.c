@@ -467,28 +467,6 @@ TEST(output_goes_after_the_row_that_promises_it)
 
 /* ---- restarts ---- */
 
-static void again(const char *listed)
-{
-    down();
-    up(false);
-    load_and_start();
-    CHECK_INT(asked[0].verb, WIRE_BOX_LIST);
-    struct wire_msg msg = asked[0];
-    memset(&msg.rows, 0, sizeof(msg.rows));
-    if (listed) {
-        msg.rows.count = 1;
-        memcpy(msg.rows.rows[0].id, listed, strlen(listed));
-        msg.rows.rows[0].state = BOX_RUNNING;
-    }
-    boxes_heard(boxes, &msg, NULL, 0);
-    for (unsigned i = 1; i < asked_count; i++)
-        if (asked[i].verb == WIRE_BOX_DESTROY)
-            answer_with(&asked[i], 0, false);
-    CHECK_INT(asked[asked_count - 1].verb, WIRE_DISK_LIST);
-    answer_with(&asked[--asked_count], ENOTSUP, false);
-    turn(20);
-}
-
 TEST(files_that_no_command_has_go_at_a_start)
 {
     static const char *const stay[] = { "ex01m7n8x30h9wc7rbxfx2jr41ey.out", "ends", "ex.out",

@@ -181,13 +181,27 @@ must_use int box_exec_type(struct box_exec *exec, struct str data, struct err *e
 /*
  * One writer at a time. Takes what there is room for, and says how much; the rest when `room` is
  * called, which also tells that all has arrived, or that nothing reads it any more (`over`).
+ *
+ * Every byte of input has a position, counted from the first one ever, which came with the wish
+ * perhaps. One that comes back says `at`, where its own begin: those that were taken already are
+ * taken again without effect.
  */
 struct box_input {
     struct box_exec *exec; /* NULL: not attached */
     void (*room)(struct box_input *input);
+    int64_t at;         /* -1: behind all that was taken */
+    uint64_t skip;      /* of what is put next, known already; ours */
     bool over, refused; /* refused: something of it was never read */
 };
+/* ERR_CONFLICT: not now, or its `at` is behind the input. ERR_UNAVAILABLE: with `at`, not yet. */
 must_use int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *err);
+/*
+ * The same for one that began before its init had said how far it is, as it may after a restart:
+ * to be asked whenever `room` was called.
+ */
+must_use int box_input_place(struct box_input *input, struct err *err);
+/* The position behind all that was taken. */
+uint64_t box_input_position(const struct box_exec *exec);
 size_t box_input_put(struct box_input *input, struct str data);
 void box_input_eof(struct box_input *input);        /* after what was put */
 bool box_input_idle(const struct box_input *input); /* everything has arrived */

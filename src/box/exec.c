@@ -71,7 +71,9 @@ void exec_end_input(struct box_exec *exec)
     struct box_input *input = exec->input;
 
     exec->in_closed = true;
-    exec->in_flight = false;
+    exec->in_flight = exec->in_unsure = false;
+    exec->in_at += exec->in.len;
+    exec->in_sent = 0;
     buf_free(&exec->in);
     exec->in = (struct buf){ 0 };
     if (!input)

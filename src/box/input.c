@@ -2,6 +2,11 @@
  * What is typed into a command: one queue, one frame under way to its init, the next when that was
  * passed on. A request has it to itself while it writes (box_input); keys of a terminal go between.
  *
+ * Every byte has a position. What was sent stays here until its init has confirmed it, so that a
+ * broken connection costs nothing: on the next one its init says how much it has, and the rest is
+ * sent again. After a kill of ours that same number is all that is left of the input, and whoever
+ * wrote comes back with the position of what was not answered.
+ *
  * Input that came with the wish is sent all at once: its init takes so much before anybody reads
  * it. The start is stored when nothing of it is here any more.
  */
@@ -12,6 +17,7 @@ _Static_assert(EXEC_STDIN_INLINE_MAX <= INIT_STDIN_QUEUE, "an init holds all of 
 
 #define INPUT_FRAME 32768
 #define INPUT_QUEUE 131072
+#define POSITION_MAX (UINT64_MAX / 4) /* of an init's word: nothing that is added makes it wrap */
 
 /* ---- input that came with the wish ---- */
 
@@ -62,6 +68,7 @@ void exec_feed(struct box_exec *exec)
         if (!link_send(exec->box, INIT_STDIN, exec->number, NULL, 0, exec->in.data, len, -1))
             break;
         exec->in_flight = true;
+        exec->in_at += len;
         buf_consume(&exec->in, len);
     }
     if (!exec->in.len && exec->in_eof && !exec->in_eof_sent)
@@ -75,6 +82,8 @@ void exec_feed(struct box_exec *exec)
 /* One frame at a time: the next when its init has passed this one on. */
 void exec_pump(struct box_exec *exec)
 {
+    if (exec->in_unsure)
+        return;
     if (exec->feeding) {
         exec_feed(exec);
         return;
@@ -91,26 +100,55 @@ void exec_pump(struct box_exec *exec)
         return;
     }
     exec->in_flight = true;
-    buf_consume(&exec->in, len);
+    exec->in_sent = len;
 }
 
-void exec_room(struct box_exec *exec, bool refused)
+/* The first bytes of what is here are with its init, and whoever waits for room has some. */
+static void confirmed(struct box_exec *exec, size_t len)
 {
-    if (refused) {
-        if (exec->input)
-            exec->input->refused = true;
-        exec_end_input(exec);
-        feed_over(exec);
-        return;
-    }
-    if (!exec->in_flight)
-        return;
+    buf_consume(&exec->in, len);
+    exec->in_at += len;
+    exec->in_sent = 0;
     exec->in_flight = false;
     exec_pump(exec);
     if (exec->input && !exec->input->over)
         exec->input->room(exec->input);
     if (exec->term && exec->in.len < INPUT_QUEUE)
         term_room(exec);
+}
+
+void exec_room(struct box_exec *exec, uint64_t taken)
+{
+    /* Of an earlier frame, where several were sent with the wish; or it is to be asked first. */
+    if (!exec->in_flight || exec->in_unsure || taken < exec->in_at + exec->in_sent)
+        return;
+    confirmed(exec, exec->in_sent);
+}
+
+void exec_deaf(struct box_exec *exec)
+{
+    if (exec->input)
+        exec->input->refused = true;
+    exec_end_input(exec);
+    feed_over(exec);
+}
+
+/*
+ * What was on its way is with its init, or is sent again. Behind a restart nothing was, and the
+ * position is whatever it says: one that lies counts wrongly for its own command.
+ */
+void exec_placed(struct box_exec *exec, uint64_t taken)
+{
+    size_t had = 0;
+
+    if (!exec->in_unsure)
+        return;
+    taken = MIN(taken, POSITION_MAX);
+    if (taken > exec->in_at)
+        had = (size_t)MIN(taken - exec->in_at, (uint64_t)exec->in_sent);
+    exec->in_unsure = false;
+    exec->in_at = taken - had;
+    confirmed(exec, had);
 }
 
 bool exec_typed(struct box_exec *exec, struct str data)
@@ -144,25 +182,54 @@ int box_input_begin(struct box_exec *exec, struct box_input *input, struct err *
                        exec->id);
     if (exec->in_closed || exec->in_eof)
         return err_set(err, ERR_CONFLICT, "the input of command %s is closed", exec->id);
-    if (exec->input)
-        return err_set(err, ERR_CONFLICT, "somebody else is writing to command %s", exec->id);
-    exec->input = input;
+    if (exec->input) /* who comes back after a break may meet itself, and is to come again */
+        return err_set(err, input->at < 0 ? ERR_CONFLICT : ERR_UNAVAILABLE,
+                       "somebody else is writing to command %s", exec->id);
     input->exec = exec;
     input->over = input->refused = false;
+    input->skip = 0;
+    if (box_input_place(input, err) < 0) {
+        input->exec = NULL;
+        return -1;
+    }
+    exec->input = input;
     return 0;
+}
+
+int box_input_place(struct box_input *input, struct err *err)
+{
+    const struct box_exec *exec = input->exec;
+
+    if (!exec || exec->in_unsure || input->at < 0)
+        return 0;
+    uint64_t position = box_input_position(exec);
+    if ((uint64_t)input->at > position)
+        return err_set(err, ERR_CONFLICT, "the input of command %s is at %llu", exec->id,
+                       (unsigned long long)position);
+    input->skip = position - (uint64_t)input->at;
+    input->at = -1;
+    return 0;
+}
+
+uint64_t box_input_position(const struct box_exec *exec)
+{
+    return exec->in_at + exec->in.len;
 }
 
 size_t box_input_put(struct box_input *input, struct str data)
 {
     struct box_exec *exec = input->exec;
 
-    if (!exec || input->over)
+    if (!exec || input->over || exec->in_unsure)
         return 0;
+    size_t known = (size_t)MIN(input->skip, (uint64_t)data.n);
+    input->skip -= known;
+    data = str_from(data, known);
     size_t room = exec->in.len < INPUT_QUEUE && !exec->feeding ? INPUT_QUEUE - exec->in.len : 0;
     size_t len = MIN(room, data.n);
     buf_append(&exec->in, data.p, len);
     exec_pump(exec);
-    return len;
+    return known + len;
 }
 
 void box_input_eof(struct box_input *input)
@@ -177,7 +244,7 @@ bool box_input_idle(const struct box_input *input)
 {
     const struct box_exec *exec = input->exec;
 
-    return !exec || (!exec->in_flight && exec->in.len == 0);
+    return !exec || (!exec->in_flight && !exec->in_unsure && exec->in.len == 0);
 }
 
 void box_input_end(struct box_input *input)

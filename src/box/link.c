@@ -179,13 +179,11 @@ static void take_stranger(struct box *box, const struct init_head *head, const c
     }
 }
 
-static bool in_list(const char *data, size_t count, uint32_t number)
+static bool in_list(const char *data, size_t count, uint32_t number, struct init_listed *row)
 {
     for (size_t i = 0; i < count; i++) {
-        struct init_listed row;
-
-        memcpy(&row, data + i * sizeof(row), sizeof(row));
-        if (number && row.exec == number)
+        memcpy(row, data + i * sizeof(*row), sizeof(*row));
+        if (number && row->exec == number)
             return true;
     }
     return false;
@@ -195,7 +193,8 @@ static void list_jobs(struct box *box, const char *data, size_t count)
 {
     list_each_safe (pos, &box->jobs) {
         struct box_job *job = list_entry(pos, struct box_job, node);
-        bool there = in_list(data, count, job->number);
+        struct init_listed row;
+        bool there = in_list(data, count, job->number, &row);
 
         if (there && !job->started)
             job_started(job, &(struct init_started){ .pid = 1 });
@@ -212,12 +211,15 @@ static void take_list(struct box *box, const char *data, size_t len)
     box->listed = true;
     list_each_safe (pos, &box->execs) {
         struct box_exec *exec = list_entry(pos, struct box_exec, node);
-        bool there = in_list(data, count, exec->number);
+        struct init_listed row;
+        bool there = in_list(data, count, exec->number, &row);
 
         if (exec->state == EXEC_STARTING && there)
             exec_started(exec, &(struct init_started){ .pid = 1 });
         else if (exec->state == EXEC_RUNNING && !there)
             exec_lost(exec);
+        if (there)
+            exec_placed(exec, row.taken);
     }
     list_jobs(box, data, count);
     for (size_t i = 0; i < count; i++) {
@@ -243,6 +245,7 @@ static void take_exec(struct box_exec *exec, const struct init_head *head, const
         struct init_output output;
         struct init_exited exited;
         struct init_error error;
+        struct init_room room;
     } args;
 
     memcpy(&args, body, MIN(head->len, sizeof(args)));
@@ -258,11 +261,11 @@ static void take_exec(struct box_exec *exec, const struct init_head *head, const
         exec_exited(exec, &args.exited);
         break;
     case INIT_STDIN_ROOM:
-        exec_room(exec, false);
+        exec_room(exec, args.room.taken);
         break;
     case INIT_ERROR:
         if (args.error.type == INIT_STDIN)
-            exec_room(exec, true);
+            exec_deaf(exec);
         break;
     default:
         strike(exec->box);
@@ -413,6 +416,11 @@ void link_open(struct box *box, int fd)
     box->link.fd = fd;
     box->link.events = EPOLLIN;
     box->listed = box->foreign = false;
+    list_each (pos, &box->execs) {
+        struct box_exec *exec = list_entry(pos, struct box_exec, node);
+
+        exec->in_unsure = exec->number && !exec->in_closed;
+    }
     if (loop_watch(box->boxes->loop, &box->link, &err) < 0) {
         close(fd);
         box->link.fd = -1;

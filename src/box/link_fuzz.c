@@ -2,7 +2,7 @@
  * Frames of an init that was taken over: any sequence of them may end its sandbox and nothing else.
  * The input is a list of records: a length (two bytes), then that many bytes of a datagram; a
  * record of length 0 says that a round is over. A sandbox with two commands and a file operation
- * listens.
+ * listens; the first of them was there before the connection, and has input.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -122,8 +122,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     box->spec.user = "agent";
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         abort();
+    struct box_exec *first = command(box, "ex1", EXEC_RUNNING);
     link_open(box, pair[1]);
-    command(box, "ex1", EXEC_RUNNING);
+    (void)exec_typed(first, STR("some input"));
     command(box, "ex2", EXEC_STARTING);
     operation(box);
     while (size >= 2) {

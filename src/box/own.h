@@ -249,8 +249,11 @@ struct box_exec {
     struct list readers, waits;
 
     /* input */
-    struct buf in;  /* not yet sent */
-    bool in_flight; /* a frame was sent that its init has not confirmed */
+    struct buf in;  /* what its init has not confirmed, but for input that came with the wish */
+    size_t in_sent; /* of these, on their way to it: one frame */
+    uint64_t in_at; /* position of their first byte in all input */
+    bool in_flight; /* something was sent that its init has not confirmed */
+    bool in_unsure; /* a connection was lost: its init says how much it has before more is sent */
     bool in_eof, in_eof_sent, in_closed;
     bool feeding; /* input came with the wish, and its init may not have all of it yet */
     struct box_input *input;
@@ -402,7 +405,10 @@ bool exec_ask_oom(struct box_exec *exec, const struct init_exited *end);
 void exec_pump(struct box_exec *exec); /* sends input that there is room for */
 must_use int exec_feed_take(struct box_exec *exec, const struct exec_spec *spec, struct err *err);
 void exec_feed(struct box_exec *exec); /* the input that came with the wish, behind EXEC */
-void exec_room(struct box_exec *exec, bool refused);
+void exec_room(struct box_exec *exec, uint64_t taken); /* its init has passed on so much */
+void exec_deaf(struct box_exec *exec);                 /* its init takes no more */
+/* On a new connection: so much of all input its init has. A number of somebody hostile. */
+void exec_placed(struct box_exec *exec, uint64_t taken);
 void exec_lost(struct box_exec *exec);
 void exec_end_input(struct box_exec *exec);   /* nothing reads it any more */
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */

@@ -605,12 +605,13 @@ TEST(after_a_restart_frames_sizes_and_screen_are_as_they_were)
 /* What the program was typed since the last look; it takes all of it. */
 static const char *typed(void)
 {
+    struct init_room room = { .taken = UINT64_MAX };
     static char got[64];
 
     memset(got, 0, sizeof(got));
     if (!heard(INIT_STDIN, NULL, got, sizeof(got) - 1))
         return "";
-    say(INIT_STDIN_ROOM, number, &(struct init_room){ 0 }, sizeof(struct init_room), NULL);
+    say(INIT_STDIN_ROOM, number, &room, sizeof(room), NULL);
     turn(10);
     return got;
 }

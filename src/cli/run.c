@@ -6,6 +6,11 @@
  * that restarts), the next one begins at the counts, and nothing is printed twice. A second thread
  * passes standard input and signals on, each as a request of its own, so that a slow reader of
  * output does not keep Ctrl-C from arriving.
+ *
+ * Input is counted too, by the server, whose answers say how far it is. A piece whose answer was
+ * lost is sent again with its position, and the server leaves out what the command has of it. Not
+ * so on a linked agent, whose input has no positions, and not from a terminal, where others may
+ * type as well and a person sees what came.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,6 +48,7 @@ struct running {
     bool threaded, input, tty;
     int signals, stop; /* descriptors */
     unsigned interrupts;
+    int64_t in_at;            /* how far its input is, by the last answer */
     _Atomic bool short_input; /* a piece of it was lost, or nobody knows whether it was */
     struct termios before;
     bool raw;
@@ -54,7 +60,28 @@ struct running {
 #define NOT_SENT (-1)
 #define UNSURE (-2)
 
-static int post(struct running *run, const char *what, struct str body)
+/* The position that an answer names, if it does. False: it was cut. */
+static bool read_position(struct client *client, int64_t *position)
+{
+    autoarena struct arena arena = { 0 };
+    struct json *reply;
+    char body[4096];
+    size_t len = 0;
+    ssize_t got = 1;
+    struct err err;
+
+    while (got > 0 && len < sizeof(body)) {
+        got = client_read(client, body + len, sizeof(body) - len, &err);
+        len += got > 0 ? (size_t)got : 0;
+    }
+    if (got < 0)
+        return false;
+    if (json_parse(&arena, (struct str){ body, len }, &reply, &err) == 0)
+        *position = json_num(reply, "position", *position);
+    return true;
+}
+
+static int post_for(struct running *run, const char *what, struct str body, int64_t *position)
 {
     struct client_options options = { .ca_file = run->cli->at.ca,
                                       .deadline_ms = clock_mono_ms() + 3600000 };
@@ -71,7 +98,14 @@ static int post(struct running *run, const char *what, struct str body)
         return NOT_SENT;
     if (client_start_on(&client, fd, &run->cli->at.target, &request, &options, &reply, &err) < 0)
         return UNSURE;
+    if (position && reply.status < 300 && !read_position(client, position))
+        return UNSURE;
     return reply.status;
+}
+
+static int post(struct running *run, const char *what, struct str body)
+{
+    return post_for(run, what, body, NULL);
 }
 
 /* Nobody answers, and somebody insists. */
@@ -101,26 +135,40 @@ static bool post_within(struct running *run, const char *what, struct str body, 
     return status < 300;
 }
 
-/*
- * Bytes of input: as above, but what a server took along when it went is not sent again, because
- * the command may have read it.
- */
-static bool post_bytes(struct running *run, struct str body)
+/* False: no more of it is to be sent. A person sees what came, and types on. */
+static bool input_short(struct running *run, const char *why)
 {
-    int64_t since = clock_mono_ms();
-    int status;
-
-    while ((status = post(run, "stdin", body)) == NOT_SENT || status == 503 || status == 429)
-        if (!again(run, since, RETRY_MAX_MS))
-            return false;
-    if (status != UNSURE)
-        return status < 300;
-    cli_note(run->cli, "the server went away while input was sent: the command may not have all "
-                       "of it");
+    cli_note(run->cli, "%s: the command may not have all of it", why);
     if (run->raw)
         (void)!write(run->cli->err_fd, "\r", 1);
     run->short_input = true;
-    return run->tty; /* a person sees what came, and types on; any other input must have no gap */
+    return run->tty; /* any other input must have no gap */
+}
+
+/*
+ * Bytes of input: as above, but what a server took along when it went is sent again only with its
+ * position, because the command may have read it.
+ */
+static bool post_bytes(struct running *run, struct str body)
+{
+    bool placed = !run->linked && !run->tty;
+    int64_t since = clock_mono_ms();
+    char what[48] = "stdin";
+    int status;
+
+    while ((status = post_for(run, what, body, placed ? &run->in_at : NULL)) < 0 || status == 503 ||
+           status == 429) {
+        if (status == UNSURE && !placed)
+            return input_short(run, "the server went away while input was sent");
+        if (status == UNSURE) { /* it was there until now, however long the command did not read */
+            snprintf(what, sizeof(what), "stdin?at=%lld", (long long)run->in_at);
+            since = clock_mono_ms();
+        }
+        if (!again(run, since, RETRY_MAX_MS))
+            return clock_mono_ms() - since > RETRY_MAX_MS &&
+                   input_short(run, "no server has taken input for too long");
+    }
+    return status < 300;
 }
 
 static void send_size(struct running *run)

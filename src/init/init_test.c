@@ -2,7 +2,7 @@
  * init: a seeded random walk against a naive model of its promise. Commands print and end,
  * connections break at any moment, acknowledgements come late or not at all: every byte arrives
  * exactly once and in order, the end is told with the right positions, and input is never taken
- * beyond what was promised.
+ * beyond what was promised, and goes on behind a break where it was.
  */
 #include "init/rig.h"
 
@@ -19,7 +19,8 @@ struct model {
     bool started, dead, exited, gone;
     uint64_t wrote[2], got[2];
     uint64_t in_sent, in_read;
-    bool in_wait; /* sent, and no room told yet */
+    bool in_wait;   /* sent, and no room told yet */
+    bool in_unsure; /* the connection was lost with what was sent: a list tells how far it is */
 };
 
 static struct model models[COMMANDS];
@@ -82,6 +83,24 @@ static void hear_exit(struct model *model, const char *body)
     model->exited = model->got[0] == end.end[0] && model->got[1] == end.end[1];
 }
 
+static unsigned places; /* where input went on behind what a connection had lost */
+
+static void hear_list(const char *body, size_t len)
+{
+    for (size_t at = 0; at < len; at += sizeof(struct init_listed)) {
+        struct init_listed row;
+
+        memcpy(&row, body + at, sizeof(row));
+        struct model *model = model_of(row.exec);
+        if (!model || !model->in_unsure)
+            continue;
+        CHECK(row.taken >= model->in_read && row.taken <= model->in_sent);
+        places += row.taken < model->in_sent;
+        model->in_sent = row.taken;
+        model->in_unsure = model->in_wait = false;
+    }
+}
+
 static void hear_one(const char *data, size_t len)
 {
     struct init_head head;
@@ -108,7 +127,7 @@ static void hear_one(const char *data, size_t len)
         struct init_room room;
 
         memcpy(&room, body, sizeof(room));
-        if (model) {
+        if (model && !model->in_unsure) {
             CHECK(room.taken <= model->in_sent);
             model->in_wait = room.taken < model->in_sent;
         }
@@ -123,6 +142,9 @@ static void hear_one(const char *data, size_t len)
             model->in_wait = true; /* closed */
         break;
     }
+    case INIT_LISTED:
+        hear_list(body, head.len);
+        break;
     default:
         break;
     }
@@ -166,7 +188,7 @@ static void type_some(struct model *model)
     static unsigned char data[50000];
     size_t len = 1 + test_rand(sizeof(data) - 1);
 
-    if (model->in_wait)
+    if (model->in_wait || model->in_unsure)
         return;
     for (size_t i = 0; i < len; i++)
         data[i] = byte_at(model->id, 2, model->in_sent + i);
@@ -196,10 +218,11 @@ static void reconnect(void)
         struct model *model = &models[i];
         struct init_attach attach = { { model->got[0], model->got[1] } };
 
-        model->in_wait = true; /* what was on its way may be lost: input is given up */
+        model->in_wait = model->in_unsure = true; /* what was on its way may be lost */
         if (model->started)
             tell(INIT_ATTACH, model->id, &attach, sizeof(attach), NULL, 0);
     }
+    tell(INIT_LIST, 0, NULL, 0, NULL, 0);
 }
 
 static void act(struct model *model)
@@ -293,7 +316,7 @@ TEST(nothing_is_lost_or_doubled)
         if (models[i].started && exec_find(models[i].id))
             CHECK(models[i].exited && models[i].got[0] == models[i].wrote[0] &&
                   models[i].got[1] == models[i].wrote[1]);
-    CHECK(bytes > 0);
+    CHECK(bytes > 0 && places > 0);
     rig_clear();
 }
 

@@ -132,7 +132,9 @@ static bool send_list(void)
 
         if (!exec->id)
             continue;
-        rows[count] = (struct init_listed){ .exec = exec->id, .running = !exec->ended };
+        rows[count] = (struct init_listed){ .exec = exec->id,
+                                            .running = !exec->ended,
+                                            .taken = exec->in_total };
         for (int s = 0; s < INIT_STREAMS; s++) {
             rows[count].begin[s] = exec->out[s].begin;
             rows[count].end[s] = exec->out[s].end;

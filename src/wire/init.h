@@ -11,6 +11,9 @@
  * when INIT_RING_SIZE bytes wait it stops reading, so the command blocks instead. An api that comes
  * back says ATTACH with the positions it has, and gets the rest. EXITED is said again after each
  * ATTACH until FORGET.
+ *
+ * Input has positions too. A frame of it is taken whole or refused, and LISTED says how much was
+ * taken: what an api had on its way when it was killed is in that count, or is lost for good.
  */
 #pragma once
 
@@ -28,7 +31,7 @@
  * heads and READY itself never change, so that any two versions can tell each other apart.
  */
 #ifndef INIT_VERSION /* a build for tests is of another release */
-#define INIT_VERSION 4
+#define INIT_VERSION 5
 #endif
 /*
  * What process 1 needs to serve as the workload's user and to look after it; the warden leaves it
@@ -260,6 +263,7 @@ struct init_exited {
 struct init_listed {
     uint32_t exec, running;
     uint64_t begin[INIT_STREAMS], end[INIT_STREAMS]; /* what is held */
+    uint64_t taken;                                  /* input so far */
 };
 
 struct init_error {

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import uuid
 
+import flaky
 import harness
 import pytest
 from agents import Client
@@ -127,6 +128,29 @@ def test_what_is_piped_in_arrives(server, client):
     done = begin(server, "exec", client.agent, "--", "cat", stdin=subprocess.PIPE)
     out, err = done.communicate(data, timeout=60 * harness.SLOW)
     assert out == data and err == b"" and done.returncode == 0
+
+
+def test_input_whose_answer_is_lost_is_not_sent_twice(server, client):
+    """It has no positions here: that the command may not have all of it is told, and its input ends."""
+    proxy = flaky.Flaky(server.port)
+    env = {**environment(server), "ATOLL_ADDR": proxy.address, "ATOLL_TOKEN": server.token}
+    done = subprocess.Popen([server.binary, "exec", client.agent, "--", "cat"], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    done.stdin.write(b"one\n")
+    done.stdin.flush()
+    assert done.stdout.readline() == b"one\n"
+    os.kill(client.process.pid, signal.SIGSTOP)  # nothing comes from there, so that only its answer can be cut
+    try:
+        proxy.cut(1)
+        done.stdin.write(b"two\n")
+        done.stdin.flush()
+        harness.wait_until(lambda: proxy.cuts == 0, 10, "the answer")
+    finally:
+        os.kill(client.process.pid, signal.SIGCONT)
+    out, said = done.communicate(b"three\n", timeout=40 * harness.SLOW)
+    assert b"the server went away while input was sent: the command may not have all of it" in said, said
+    assert out in (b"", b"two\n") and done.returncode == 1, out
+    proxy.close()
 
 
 def test_its_end_is_told(server, client):

@@ -99,6 +99,52 @@ def test_input_of_any_bytes(boxes):
     assert boxes.request("POST", path, body=b"late").status == 409
 
 
+def test_input_has_positions(boxes):
+    """Counted from the first byte ever; a body that was taken before is not taken again, not even in part."""
+    box = make(boxes)
+    exec_id = start(boxes, box, "cat", stdin="abc", stdin_open=True)["id"]
+    path = f"{BOXES}/{box}/execs/{exec_id}/stdin"
+
+    def put(body, query=""):
+        reply = boxes.request("POST", path + query, body=body)
+        return [reply.status, *(reply.json()[k] for k in ("bytes", "position", "eof"))]
+
+    assert put(b"de") == [200, 2, 5, False]
+    assert put(b"", "?at=5") == [200, 0, 5, False]
+    assert put(b"fg", "?at=5") == [200, 2, 7, False]
+    assert put(b"fg", "?at=5") == [200, 2, 7, False]
+    assert put(b"fghi", "?at=5") == [200, 4, 9, False]
+    assert put(b"a", "?at=0") == [200, 1, 9, False]
+    boxes.kill9_api()
+    boxes.wait_ready()
+    assert put(b"hijk", "?at=7") == [200, 4, 11, False]
+    assert put(b"l") == [200, 1, 12, False]
+    reply = boxes.request("POST", f"{path}?at=13", body=b"n")
+    assert reply.status == 409 and f"the input of command {exec_id} is at 12" in reply.error["message"], reply
+    for bad in ("-1", "x", "9223372036854775808"):
+        reply = boxes.request("POST", f"{path}?at={bad}", body=b"n")
+        assert reply.status == 400 and reply.error["field"] == "at", reply
+    assert put(b"lm", "?at=11&eof=1") == [200, 2, 13, True]
+    assert boxes.get(f"{BOXES}/{box}/execs/{exec_id}?wait=20000").json()["output"] == "abcdefghijklm"
+
+
+def test_input_of_who_left_stays_counted(boxes):
+    """What was taken of a body whose sender went away is in the input, and the position says so."""
+    box = make(boxes)
+    exec_id = start(boxes, box, "sh", "-c", "until test -e /tmp/go; do sleep 0.05; done; cat", stdin_open=True)["id"]
+    path = f"{BOXES}/{box}/execs/{exec_id}/stdin"
+    data = os.urandom(500_000)
+    with socket.create_connection(("127.0.0.1", boxes.port)) as peer:
+        peer.sendall((f"POST {path} HTTP/1.1\r\nHost: {boxes.host}\r\nAuthorization: Bearer {boxes.token}\r\n"
+                      "Content-Length: 500000\r\n\r\n").encode() + data[:400_000])
+        time.sleep(0.5)  # some of it is on its way to the command
+    assert run(boxes, box, "touch", "/tmp/go")["exit_code"] == 0
+    # Until the server has seen that it left, it is still its turn.
+    harness.wait_until(lambda: boxes.request("POST", f"{path}?at=0&eof=1", body=data).status == 200, 20, "its turn")
+    assert boxes.get(f"{BOXES}/{box}/execs/{exec_id}?wait=20000").json()["exit_code"] == 0
+    assert output(boxes, box, exec_id) == data
+
+
 def test_input_that_nobody_reads_is_refused(boxes):
     box = make(boxes)
     deaf = start(boxes, box, "sh", "-c", "exec 0<&-; sleep 1000", stdin_open=True)["id"]

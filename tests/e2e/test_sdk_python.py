@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 
 import pytest
 
@@ -210,6 +211,43 @@ def test_output_goes_on_over_a_kill_of_the_server(server, box):
     assert kills == 2
     assert got == b"".join(b"line %d\n" % i for i in range(3000))
     assert process.info.exit_code == 0
+
+
+def test_input_goes_on_over_a_kill_of_the_server(server, client, box):
+    """It waits to be read when the server dies, and arrives once: of who started the command, and of another."""
+    data = os.urandom(3_000_000)
+    for mine in (True, False):
+        process = box.spawn("until test -e go; do sleep 0.05; done; rm go; cat", stdin_open=True)
+        writer = process if mine else client.sandboxes.get(box.id).process(process.id)
+        feeder = threading.Thread(target=lambda: wrote.append(writer.write(data, eof=True)))
+        wrote = []
+        feeder.start()
+        for _ in range(2):
+            time.sleep(0.4)
+            server.kill9_api()
+            server.wait_ready()
+        box.files.write("go", b"")
+        assert process.wait(30).stdout == data
+        feeder.join(30)
+        assert wrote == [len(data)]
+
+
+def test_input_whose_answer_is_lost_arrives_once(server, box):
+    proxy = flaky.Flaky(server.port)
+    with contextlib.closing(proxy), atoll.Client(proxy.address, server.token) as broken:
+        process = broken.sandboxes.get(box.id).spawn("cat", stdin_open=True)
+        for piece in (b"one ", b"two ", b"three"):
+            proxy.cut(2)
+            assert process.write(piece) == len(piece)
+        proxy.cut(1)
+        process.close_stdin()
+        assert process.wait(10).text == "one two three"
+        # On a terminal others type, too: nobody knows whose bytes are whose.
+        process = broken.sandboxes.get(box.id).spawn("cat", tty=True)
+        proxy.cut(1)
+        with pytest.raises(atoll.ConnectionFailed):
+            process.write(b"one ")
+        process.kill()
 
 
 def test_waiting_goes_on_over_a_kill_of_the_server(server, box):

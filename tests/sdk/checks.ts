@@ -158,6 +158,38 @@ check("goes on over a kill of the server", inBox(async (box) => {
     assert.equal((await wait).text, "begun\ndone\n");
 }));
 
+check("input goes on over a kill of the server", inBox(async (box) => {
+    const data = new Uint8Array(randomBytes(3_000_000));
+    for (const mine of [true, false]) { // who started the command writes, or another
+        const cat = await box.spawn("until test -e go; do sleep 0.05; done; rm go; cat", { stdin_open: true });
+        const writer = mine ? cat : await (await client.sandboxes.get(box.id)).process(cat.id);
+        const writing = writer.write(data, { eof: true });
+        for (let kills = 0; kills < 2; kills++) {
+            await new Promise((done) => setTimeout(done, 400));
+            await harness("kill");
+        }
+        await box.files.write("go", "");
+        assert.equal(await writing, data.length);
+        assert.equal(sha256((await cat.wait(30_000)).stdout), sha256(data));
+    }
+}));
+
+check("input whose answer is lost arrives once", inBox(async (box) => {
+    const broken = await atoll.connect({ address: env("FLAKY"), token: env("TOKEN") }).sandboxes.get(box.id);
+    const cat = await broken.spawn("cat", { stdin_open: true });
+    for (const piece of ["one ", "two ", "three"]) {
+        await harness("cut 2");
+        assert.equal(await cat.write(piece), piece.length);
+    }
+    await harness("cut 1");
+    await cat.closeStdin();
+    assert.equal((await cat.wait(10_000)).text, "one two three");
+    const term = await broken.spawn("cat", { tty: true }); // others type there, too
+    await harness("cut 1");
+    await assert.rejects(term.write("one "), atoll.ConnectionFailed);
+    await term.kill();
+}));
+
 // ---- terminals ----
 
 check("a terminal", inBox(async (box) => {

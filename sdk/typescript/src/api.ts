@@ -288,8 +288,9 @@ export class Api extends Caller {
     }
 
     /** The body, of any type, to the command's input; with `eof`=1 that was all. Answered when the command's pipe
-     *  has taken it. */
-    execStdin(id: string, eid: string, query: { eof?: number }, body: Content,
+     *  has taken it. With `at` it begins at that position of all input: what was taken of it already is left out,
+     *  so that a body whose answer was lost can be sent again; 409 when the input is not as far. */
+    execStdin(id: string, eid: string, query: { eof?: number; at?: number }, body: Content,
         options?: Options): Promise<models.ExecStdinResult> {
         return this.json(operations["exec.stdin"], { id, eid }, query, body, options);
     }

@@ -575,8 +575,10 @@ export interface ExecInfo {
 }
 
 export interface ExecStdinResult {
-    /** Taken of this body */
+    /** Taken of this body, now or, with `at`, before */
     bytes: number;
+    /** Bytes of input from the first one ever, this body included; `at` of the next */
+    position: number;
     /** Whether that was the end of input */
     eof: boolean;
 }

@@ -2,16 +2,21 @@
 //
 // The server keeps what a command prints, by position, so a reader that lost its connection comes back and names
 // the position it had: no byte twice, none missing. Where the position is no longer kept, Gone says so.
+//
+// Input has positions too. A piece whose answer was lost is sent again with its position, and the server leaves out
+// what the command has of it.
 import type { Api } from "./api.js";
 import { CommandFailed, Conflict, ConnectionFailed, RequestTimeout, Unavailable } from "./errors.js";
-import type { ExecInfo } from "./models.js";
+import type { ExecInfo, ExecStdinResult } from "./models.js";
 import { events } from "./sse.js";
-import { type Content, type Options, Patience } from "./transport.js";
+import { type Content, Patience } from "./transport.js";
 
 export const WAIT_MS = 25_000;
 export const WAIT_SLACK_MS = 15_000;
 const STDIN_MS = 600_000;
 const STDIN_PIECE = 1 << 20;
+const STDIN_PATIENCE_MS = 60_000; // with a server that is away while input is sent
+const STDIN_LONG_MS = 5_000; // an attempt that lasted so long had found the server
 
 /** How many bytes of each stream have been read. */
 export interface Position {
@@ -94,7 +99,9 @@ async function* pieces(data: Content): AsyncGenerator<Uint8Array, void, undefine
 
 /** One command. `info` is what was last heard of it. */
 export class Process {
-    constructor(private readonly api: Api, readonly sandboxId: string, public info: ExecInfo) {}
+    /** inputAt: how far its input is, by the last answer; null when none was heard. */
+    constructor(private readonly api: Api, readonly sandboxId: string, public info: ExecInfo,
+                private inputAt: number | null = null) {}
 
     get id(): string {
         return this.info.id;
@@ -186,18 +193,46 @@ export class Process {
         if (rest) yield rest;
     }
 
-    /** To its standard input (stdin_open); settles when the command's pipe has taken all of it. */
+    /**
+     * To its standard input (stdin_open); settles when the command's pipe has taken all of it. What was on its way
+     * when a connection broke is sent again, and arrives once, as long as nobody else writes to the same command
+     * meanwhile. Not on a terminal: ConnectionFailed.
+     */
     async write(data: Content, { eof = false } = {}): Promise<number> {
-        const options: Options = { timeoutMs: STDIN_MS };
         let total = 0;
-        for await (const piece of pieces(data))
-            total += (await this.api.execStdin(this.sandboxId, this.id, {}, piece, options)).bytes;
+        for await (const piece of pieces(data)) {
+            // Another client started it: how far is it?
+            if (this.inputAt === null && !this.info.tty) await this.put(new Uint8Array(0));
+            total += (await this.put(piece)).bytes;
+        }
         if (eof) await this.closeStdin();
         return total;
     }
 
     async closeStdin(): Promise<void> {
-        await this.api.execStdin(this.sandboxId, this.id, { eof: 1 }, new Uint8Array(0), { timeoutMs: STDIN_MS });
+        await this.put(new Uint8Array(0), 1);
+    }
+
+    private async put(piece: Uint8Array, eof?: number): Promise<ExecStdinResult> {
+        const tries = new Patience(STDIN_PATIENCE_MS);
+        let at: number | undefined;
+        for (let again = false; ; again = true) {
+            const began = Date.now();
+            try {
+                const done = await this.api.execStdin(this.sandboxId, this.id, { eof, at }, piece,
+                                                      { timeoutMs: STDIN_MS });
+                this.inputAt = done.position;
+                return done;
+            } catch (error) {
+                const closed = again && piece.length === 0 && error instanceof Conflict; // by the first attempt
+                if (closed) return { bytes: 0, position: this.inputAt ?? 0, eof: true };
+                const away = error instanceof ConnectionFailed || error instanceof Unavailable;
+                if (!away || (this.info.tty && piece.length)) throw error;
+                if (Date.now() - began > STDIN_LONG_MS) tries.progress(); // it was there, and the command did not read
+                await tries.wait(error);
+                at = piece.length ? this.inputAt ?? undefined : undefined;
+            }
+        }
     }
 
     /** All of its input and the end of it. One that ends without reading it is no error. */

@@ -63,8 +63,9 @@ export class Sandbox {
     private async start_(command: Command, options: SpawnOptions, wait: number | undefined): Promise<Process> {
         const what = typeof command === "string" ? { command } : { argv: [...command] };
         const timeoutMs = (wait ?? 0) + WAIT_SLACK_MS + this.api.transport.timeoutMs;
-        return new Process(this.api, this.id,
-                           await this.api.execCreate(this.id, { wait }, { ...options, ...what }, { timeoutMs }));
+        const inputAt = options.stdin === undefined && options.stdin_base64 === undefined ? 0 : null;
+        const info = await this.api.execCreate(this.id, { wait }, { ...options, ...what }, { timeoutMs });
+        return new Process(this.api, this.id, info, inputAt);
     }
 
     /** Its commands that are kept, oldest first. */

@@ -308,11 +308,12 @@ class Api(Caller):
         return self.send(OPERATIONS["exec.output"], {"id": id, "eid": eid},
                          {"stream": stream, "from": from_, "follow": follow}, None, options)
 
-    def exec_stdin(self, id: str, eid: str, content: Content, *, eof: Optional[int] = None,
+    def exec_stdin(self, id: str, eid: str, content: Content, *, eof: Optional[int] = None, at: Optional[int] = None,
                    options: Optional[Options] = None) -> models.ExecStdinResult:
         """The body, of any type, to the command's input; with `eof`=1 that was all. Answered when the command's
-        pipe has taken it."""
-        return self._json(OPERATIONS["exec.stdin"], {"id": id, "eid": eid}, {"eof": eof}, content,
+        pipe has taken it. With `at` it begins at that position of all input: what was taken of it already is
+        left out, so that a body whose answer was lost can be sent again; 409 when the input is not as far."""
+        return self._json(OPERATIONS["exec.stdin"], {"id": id, "eid": eid}, {"eof": eof, "at": at}, content,
                           models.ExecStdinResult, options)
 
     def exec_signal(self, id: str, eid: str, *, signal: str, tree: Optional[bool] = None,

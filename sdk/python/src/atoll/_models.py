@@ -467,8 +467,10 @@ class ExecInfo(Model):
 
 @dataclass(frozen=True)
 class ExecStdinResult(Model):
-    # Taken of this body
+    # Taken of this body, now or, with `at`, before
     bytes: int = 0
+    # Bytes of input from the first one ever, this body included; `at` of the next
+    position: int = 0
     # Whether that was the end of input
     eof: bool = False
 

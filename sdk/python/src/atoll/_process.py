@@ -2,6 +2,9 @@
 
 The server keeps what a command prints, by position, so a reader that lost its connection comes back and
 names the position it had: no byte twice, none missing. Where the position is no longer kept, Gone says so.
+
+Input has positions too. A piece whose answer was lost is sent again with its position, and the server leaves
+out what the command has of it.
 """
 import base64
 import codecs
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Iterator, Literal, NamedTuple, Optional, Union, cast
 
 from ._errors import AtollError, CommandFailed, Conflict, ConnectionFailed, RequestTimeout, Unavailable
-from ._models import ExecInfo
+from ._models import ExecInfo, ExecStdinResult
 from ._sse import events
 from ._transport import PAUSE_FIRST, PAUSE_MAX, Content, Options
 
@@ -22,6 +25,7 @@ WAIT_MS = 25000  # of one request that waits
 WAIT_SLACK = 15.0  # seconds over that for the answer
 STDIN_PIECE = 1 << 20
 STDIN_SECONDS = 600.0  # a command may read slowly
+STDIN_PATIENCE = 60.0  # with a server that is away while input is sent
 ENDED = ("exited", "lost")
 
 
@@ -135,8 +139,9 @@ class Patience:
 class Process:
     """One command. `info` is what was last heard of it."""
 
-    def __init__(self, sandbox: "Sandbox", info: ExecInfo) -> None:
+    def __init__(self, sandbox: "Sandbox", info: ExecInfo, input_at: Optional[int] = None) -> None:
         self.sandbox, self.info = sandbox, info
+        self._input_at = input_at  # how far its input is, by the last answer
         self._api = sandbox.client.api
 
     @property
@@ -232,16 +237,43 @@ class Process:
     # ---- input, signals ----
 
     def write(self, data: Union[str, Content], eof: bool = False) -> int:
-        """To its standard input (stdin_open); returns when the command's pipe has taken all of it."""
-        total, options = 0, Options(timeout=STDIN_SECONDS)
+        """To its standard input (stdin_open); returns when the command's pipe has taken all of it.
+
+        What was on its way when a connection broke is sent again, and arrives once, as long as nobody else
+        writes to the same command meanwhile. Not on a terminal: ConnectionFailed.
+        """
+        total = 0
         for piece in pieces(data):
-            total += self._api.exec_stdin(self.sandbox.id, self.id, piece, options=options).bytes
+            if self._input_at is None and not self.info.tty:
+                self._put(b"")  # another client started it: how far is it?
+            total += self._put(piece).bytes
         if eof:
             self.close_stdin()
         return total
 
     def close_stdin(self) -> None:
-        self._api.exec_stdin(self.sandbox.id, self.id, b"", eof=1, options=Options(timeout=STDIN_SECONDS))
+        self._put(b"", eof=1)
+
+    def _put(self, piece: bytes, eof: Optional[int] = None) -> ExecStdinResult:
+        tries, at, again = Patience(STDIN_PATIENCE), None, False
+        while True:
+            began = time.monotonic()
+            try:
+                done = self._api.exec_stdin(self.sandbox.id, self.id, piece, eof=eof, at=at,
+                                            options=Options(timeout=STDIN_SECONDS))
+                self._input_at = done.position
+                return done
+            except (ConnectionFailed, Unavailable) as e:
+                if self.info.tty and piece:
+                    raise
+                if time.monotonic() - began > PAUSE_MAX:
+                    tries.progress()  # the server was there, and the command did not read
+                tries.wait(e)
+                at, again = self._input_at if piece else None, True
+            except Conflict:
+                if not again or piece:
+                    raise
+                return ExecStdinResult(position=self._input_at or 0, eof=True)  # it was closed by the first attempt
 
     def feed(self, data: Union[str, Content]) -> None:
         """All of its input and the end of it. One that ends without reading it is no error."""

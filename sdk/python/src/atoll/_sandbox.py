@@ -90,7 +90,7 @@ class Sandbox:
             tty=tty or None, stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
             stdin_base64=None if stdin is None else base64.b64encode(stdin).decode(),
             options=Options(timeout=wait / 1000 + self.client.timeout + WAIT_SLACK))
-        return Process(self, info)
+        return Process(self, info, input_at=0 if stdin is None else None)
 
     def processes(self) -> List[Process]:
         """Its commands that are kept, oldest first."""
