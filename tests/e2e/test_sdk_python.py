@@ -498,7 +498,9 @@ def test_a_life(client):
         box.start()
         assert box.exec("cat state").text == "one\n"
         box.update(memory=128 << 20, labels={"job": "44"})
-        assert box.info.memory == 128 << 20 and box.info.labels == {"job": "44"}
+        assert box.info.memory == 128 << 20 and box.info.labels == {"job": "44"} and box.info.idle
+        box.update(idle=atoll.NOTHING)
+        assert box.info.idle is None and box.info.memory == 128 << 20
         assert box.stats().pids >= 1 and box.applied()
         box.allow("a.test")
         box.deny("b.test")

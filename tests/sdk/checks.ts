@@ -372,6 +372,10 @@ check("a life", async () => {
         await box.start();
         await box.update({ memory: 128 << 20 });
         assert.equal(box.info.memory, 128 << 20);
+        await box.update({ idle: { after_ms: 600_000, action: "pause" } });
+        assert.equal(box.info.idle?.action, "pause");
+        await box.update({ idle: null });
+        assert.equal(box.info.idle, null);
         assert.ok((await box.stats()).pids >= 1 && (await box.applied()));
         assert.ok((await box.ps()).some((p) => p.pid === 1));
         assert.deepEqual(await box.ports(), []);

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from ._endpoint import Endpoint
 from ._errors import BY_CODE, ApiError, AtollError, ConnectionFailed, RequestTimeout
-from ._model import M
+from ._model import NOTHING, M
 from ._websocket import Refused, WebSocket
 
 VERSION = "0.1.0"
@@ -362,7 +362,8 @@ class Caller:
         headers = self._headers()
         if isinstance(body, dict):
             headers["Content-Type"] = "application/json"
-            body = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+            said = {k: None if v is NOTHING else v for k, v in body.items() if v is not None}
+            body = json.dumps(said).encode()
         elif body is not None:
             headers["Content-Type"] = "application/octet-stream"
         if operation.creates:
