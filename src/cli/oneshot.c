@@ -311,7 +311,7 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
     if (check_signal(shot, err) < 0 || watch_begin(shot, AT_ONCE, err) < 0)
         return -1;
     if (shot->workspace.root >= 0 && workspace_send(shot->cli, &shot->workspace, shot->id, err) < 0)
-        return err_wrap(err, "copy the workspace");
+        return err_wrap(err, "copy the workspace into the sandbox");
     int rc = run_command(shot, err);
     if (shot->workspace.root < 0 || cli_has(shot->cli, "detach") ||
         (rc < 0 && err->code == ERR_GONE))
