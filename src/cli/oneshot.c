@@ -206,8 +206,7 @@ static int call_aside(struct cli *cli, const char *method, struct str body, cons
 /* Somebody else has removed it, or is about to. */
 static bool is_gone(const struct err *err)
 {
-    return err->code == ERR_NOT_FOUND ||
-           (err->code == ERR_CONFLICT && strstr(err->msg, "being deleted"));
+    return err->code == ERR_NOT_FOUND || err->reason == REASON_DELETING;
 }
 
 static void remove_sandbox(struct oneshot *shot)

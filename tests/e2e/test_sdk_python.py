@@ -570,9 +570,10 @@ def test_tokens_and_who_one_is(server, client):
     assert "sdk-tok" in [t.name for t in client.tokens.list()]
     with atoll.Client(server.url, made.token) as viewer:
         assert viewer.whoami().role == "viewer" and viewer.whoami().expires_at
-        with pytest.raises(atoll.Forbidden):
+        with pytest.raises(atoll.Forbidden) as refused:
             viewer.sandboxes.create()
         assert client.tokens.revoke("sdk-tok").revoked_at
+        assert refused.value.reason == "role"
         with pytest.raises(atoll.Unauthenticated) as caught:
             viewer.whoami()
     assert isinstance(caught.value, atoll.AuthError) and caught.value.request_id

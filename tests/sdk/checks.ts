@@ -419,7 +419,8 @@ check("the other nouns", async () => {
     const token = await client.tokens.create({ name: "ts-tok", role: "viewer" });
     assert.ok((await client.tokens.list()).some((t) => t.name === "ts-tok"));
     const viewer = atoll.connect({ address: env("ADDRESS"), token: token.token! });
-    await assert.rejects(viewer.sandboxes.create(), atoll.Forbidden);
+    await assert.rejects(viewer.sandboxes.create(),
+                         (error) => error instanceof atoll.Forbidden && error.reason === "role");
     await client.tokens.revoke("ts-tok");
     await assert.rejects(viewer.whoami(), (e) => e instanceof atoll.Unauthenticated && e instanceof atoll.AuthError);
 });

@@ -319,7 +319,7 @@ def error_from(status: int, headers: Mapping[str, str], text: bytes) -> ApiError
         error, code, message = {}, "", text[:200].decode("utf-8", "replace") or f"status {status}"
     kind = BY_CODE.get(code, ApiError)
     return kind(status, code, message, error.get("field"), error.get("request_id") or headers.get("x-request-id"),
-                _retry_after(headers))
+                _retry_after(headers), error.get("reason"))
 
 
 def text_of(value: Any) -> str:
