@@ -181,7 +181,10 @@ static int mount_of(struct boxes *boxes, const char *tenant, const struct sandbo
         out->flags |= BOX_MOUNT_AS_ROOT;
     snprintf(field, sizeof(field), "%s[%zu].path", volume ? "volumes" : "binds", i);
     if (!box_mount_ok(out))
-        return err_field(err, field, "a plain absolute path, not in /proc, /sys or /dev");
+        return err_field(err, field,
+                         "%s: nothing can be mounted there; a plain absolute path, not in /proc, "
+                         "/sys or /dev",
+                         path);
     return 0;
 }
 

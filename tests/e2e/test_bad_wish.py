@@ -76,6 +76,19 @@ def test_an_image_whose_workspace_is_none(boxes, tmp_path):
         boxes.delete(f"{IMAGES}/odd")
 
 
+def test_what_is_wrong_is_named(boxes, tmp_path):
+    """Among several files and mounts the error says which."""
+    text = tmp_path / "text.tar"
+    text.write_text("no archive")
+    refused(boxes, "image", "import", "--name", "text", str(text), words=[f"import {text}: "])
+    if boxes.post("/api/v1/volumes", {"name": "named", "bytes": 1 << 20}).status == 501:
+        pytest.skip("no disks here")
+    try:
+        refused(boxes, "create", "--volume", "named:/proc/x", words=["/proc/x: nothing can be mounted there"])
+    finally:
+        assert boxes.delete("/api/v1/volumes/named").status == 200
+
+
 def test_a_workspace_that_is_not_there(boxes, tmp_path):
     none, file = tmp_path / "none", tmp_path / "file"
     file.write_text("x")
