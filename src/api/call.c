@@ -166,6 +166,7 @@ void api_error_body(enum surface surface, const struct err *err, const char *req
     } else {
         json_open(&json, '{');
         json_kv_text(&json, "code", err_info(err->code)->name);
+        json_kv_text(&json, "reason", err_reason_name(err->reason));
         json_kv_text(&json, "message", error_text(err));
         json_kv_text(&json, "field", err->field[0] ? err->field : NULL);
         json_kv_text(&json, "request_id", request_id);

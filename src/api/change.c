@@ -49,7 +49,7 @@ static int sandbox_patch(struct call *call, struct err *err)
     if (call_box(call, &box, err) < 0 || call_decode_patch(call, &patch, &present, err) < 0)
         return -1;
     if (patch.egress && !(call->who.role & ROLE_STEER))
-        return err_set(err, ERR_FORBIDDEN, "only an operator may change what it may reach");
+        return err_role(err, "only an operator may change what it may reach");
     if (egress_may(call, patch.egress, "egress.", err) < 0)
         return -1;
     return box_patch(box, &patch, present, call_op(call), err);

@@ -56,13 +56,11 @@ int egress_may(struct call *call, const struct egress_spec *spec, const char *pr
     if (!spec)
         return 0;
     if (!(call->who.role & ROLE_STEER) && !egress_spec_narrows(spec))
-        return err_set(
-            err, ERR_FORBIDDEN,
-            "only an operator may allow hosts, choose packs or projects, use secrets, or "
-            "set a mode other than deny");
+        return err_role(
+            err, "only an operator may allow hosts, choose packs or projects, use secrets, or "
+                 "set a mode other than deny");
     if (egress_spec_has_addr(spec) && !owner(call))
-        return err_set(err, ERR_FORBIDDEN,
-                       "rules that allow addresses are for operators of the whole server");
+        return err_role(err, "rules that allow addresses are for operators of the whole server");
     for (size_t i = 0; spec->packs && spec->packs[i]; i++)
         if (!gate_pack_known(call->api->gate, call->who.tenant, spec->packs[i])) {
             snprintf(field, sizeof(field), "%spacks[%zu]", prefix, i);

@@ -370,7 +370,7 @@ static int rule_post(struct call *call, struct err *err)
         return own_submit(call, box, &change, err);
     if (strcmp(wish.level, "node") == 0) {
         if (strcmp(call->who.tenant, TENANT_OWNER) != 0)
-            return err_set(err, ERR_FORBIDDEN, "the node's layer is for the tenant that owns it");
+            return err_role(err, "the node's layer is for the tenant that owns it");
         return layer_submit(call, LEVEL_NODE, "", &change, err);
     }
     if (strcmp(wish.level, "tenant") == 0)

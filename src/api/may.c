@@ -59,14 +59,13 @@ int may_role(struct running *run)
     struct err err = { 0 };
 
     if (!(route->roles & call->who.role) || !principal_scope(&call->who, route->name)) {
-        err_set(&err, ERR_FORBIDDEN, "role %s may not do %s", role_name(call->who.role),
-                route->name);
+        err_role(&err, "role %s may not do %s", role_name(call->who.role), route->name);
         running_refuse_audited(run, &err, WHY_FORBIDDEN);
         return 1;
     }
     if ((route->flags & ROUTE_NODE) && strcmp(call->who.tenant, TENANT_OWNER) != 0) {
-        err_set(&err, ERR_FORBIDDEN, "%s is about the whole server; tenant %s may not", route->name,
-                call->who.tenant);
+        err_role(&err, "%s is about the whole server; tenant %s may not", route->name,
+                 call->who.tenant);
         running_refuse_audited(run, &err, WHY_FORBIDDEN);
         return 1;
     }

@@ -203,6 +203,7 @@ static const char error_components[] =
     "wrong\",\"content\":{\"application/json\":{\"schema\":"
     "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
     "\"required\":[\"code\",\"message\"],\"properties\":{\"code\":{\"type\":\"string\"},"
+    "\"reason\":{\"type\":[\"string\",\"null\"]},"
     "\"message\":{\"type\":\"string\"},"
     "\"field\":{\"type\":[\"string\",\"null\"]},\"request_id\":{\"type\":[\"string\",\"null\"]}}}}}"
     "}}}}}";
@@ -277,12 +278,16 @@ static void put_role_words(const struct route *route, struct buf *out)
 
 void api_reference(struct buf *out)
 {
-    buf_puts(out, "# API reference\n\nMade from the route tables by `make docs`; do not edit.\n\n"
-                  "Errors are `{\"error\":{\"code\",\"message\",\"field\",\"request_id\"}}`. "
-                  "Unknown fields and query parameters,\n"
-                  "wrong types and values over a limit are 400 with the field's name. Every `POST` "
-                  "that creates takes an\n"
-                  "`Idempotency-Key`, kept for 24 hours.\n\n");
+    buf_puts(out,
+             "# API reference\n\nMade from the route tables by `make docs`; do not edit.\n\n"
+             "Errors are `{\"error\":{\"code\",\"reason\",\"message\",\"field\",\"request_id\"}}`. "
+             "`reason` tells some apart\nthat have the same code, and is null otherwise: `role` "
+             "(403: another role, scope or tenant might),\n`deleting` (409: the sandbox is being "
+             "deleted). "
+             "Unknown fields and query parameters,\n"
+             "wrong types and values over a limit are 400 with the field's name. Every `POST` "
+             "that creates takes an\n"
+             "`Idempotency-Key`, kept for 24 hours.\n\n");
     for (const struct route *const *table = api_tables; *table; table++)
         for (const struct route *route = *table; route->name; route++) {
             if (route->flags & ROUTE_HIDDEN)

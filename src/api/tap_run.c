@@ -39,7 +39,7 @@ int tap_may_use(const struct hub *hub, struct err *err)
 {
     if (may_type(&hub->socket.who))
         return 0;
-    return err_set(err, ERR_FORBIDDEN, "this credential may watch and nothing else");
+    return err_role(err, "this credential may watch and nothing else");
 }
 
 /* ---- starting ---- */

@@ -83,8 +83,7 @@ static int may_reach(const struct call *call, const char *tenant, struct err *er
     if (strcmp(tenant, call->who.tenant) == 0 ||
         (call->who.role == ROLE_ADMIN && strcmp(call->who.tenant, TENANT_OWNER) == 0))
         return 0;
-    return err_set(err, ERR_FORBIDDEN,
-                   "tokens of another tenant are for admins of tenant " TENANT_OWNER);
+    return err_role(err, "tokens of another tenant are for admins of tenant " TENANT_OWNER);
 }
 
 /* The tenant that the query names, or the caller's own. */
@@ -136,11 +135,10 @@ static int wish_to_row(struct call *call, const struct token_wish *wish, struct 
     if (may_reach(call, tenant, err) < 0)
         return -1;
     if (row->role > call->who.role)
-        return err_set(err, ERR_FORBIDDEN, "role %s may not make a token with role %s",
-                       role_name(call->who.role), wish->role);
+        return err_role(err, "role %s may not make a token with role %s", role_name(call->who.role),
+                        wish->role);
     if (call->who.scopes[0])
-        return err_set(err, ERR_FORBIDDEN,
-                       "a token that is itself limited by scopes may not make tokens");
+        return err_role(err, "a token that is itself limited by scopes may not make tokens");
     snprintf(row->name, sizeof(row->name), "%s", wish->name);
     snprintf(row->tenant, sizeof(row->tenant), "%s", tenant);
     row->signing = wish->signing;
@@ -228,8 +226,8 @@ static int token_delete(struct call *call, struct err *err)
     if (token_revoke(call->db, tenant, call_param(call, "id"), row, err) < 0)
         return -1;
     if (row->role > call->who.role)
-        return err_set(err, ERR_FORBIDDEN, "role %s may not revoke a token with role %s",
-                       role_name(call->who.role), role_name(row->role));
+        return err_role(err, "role %s may not revoke a token with role %s",
+                        role_name(call->who.role), role_name(row->role));
     if (token_event(call, "token.revoked", row, err) < 0)
         return -1;
     call->state = row;
@@ -401,7 +399,7 @@ static int session_tenant_post(struct call *call, struct err *err)
     if (call->who.via != VIA_COOKIE)
         return err_set(err, ERR_NOT_FOUND, "this caller has no browser session");
     if (!principal_visits(&call->who))
-        return err_set(err, ERR_FORBIDDEN, "other tenants are for admins of tenant " TENANT_OWNER);
+        return err_role(err, "other tenants are for admins of tenant " TENANT_OWNER);
     if (session_move(call->db, &call->who, wish.tenant, row, cookie, err) < 0)
         return -1;
     session_csrf(row, csrf);

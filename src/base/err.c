@@ -1,6 +1,7 @@
 /*
- * Every error code's meaning on each surface stands in one table here. Messages are cut, never
- * overflowed: the newest context is what a reader needs first, so the tail is what gets cut.
+ * Every error code's meaning on each surface stands in one table here, and the reasons' in another.
+ * Messages are cut, never overflowed: the newest context is what a reader needs first, so the tail
+ * is what gets cut.
  */
 #define ERR_OWN /* this file defines what err.h wraps for analyzers */
 #include "base/err.h"
@@ -39,6 +40,24 @@ static const struct err_info infos[ERR_CODES] = {
     [ERR_CANCELLED]       = { "cancelled",            499,  1,  1 },
 };
 /* clang-format on */
+
+static const char *const reasons[REASONS] = {
+    [REASON_ROLE] = "role",
+    [REASON_DELETING] = "deleting",
+};
+
+const char *err_reason_name(enum err_reason reason)
+{
+    return (unsigned)reason < REASONS ? reasons[reason] : NULL;
+}
+
+enum err_reason err_reason_from(const char *name)
+{
+    for (int i = REASON_NONE + 1; i < REASONS; i++)
+        if (strcmp(reasons[i], name) == 0)
+            return (enum err_reason)i;
+    return REASON_NONE;
+}
 
 const struct err_info *err_info(enum err_code code)
 {
@@ -92,6 +111,18 @@ int err_field(struct err *err, const char *field, const char *fmt, ...)
     snprintf(made.field, sizeof(made.field), "%s", field);
     va_start(args, fmt);
     put(err, made, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int err_role(struct err *err, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!err)
+        return -1;
+    va_start(args, fmt);
+    put(err, (struct err){ .code = ERR_FORBIDDEN, .reason = REASON_ROLE }, fmt, args);
     va_end(args);
     return -1;
 }

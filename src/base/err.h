@@ -38,11 +38,23 @@ enum err_code {
     ERR_CODES        /* how many there are */
 };
 
+/*
+ * What a program may have to tell apart within one code, since words are for people and change.
+ * Most errors have none; a new one is a line in the table of err.c.
+ */
+enum err_reason {
+    REASON_NONE = 0,
+    REASON_ROLE,     /* forbidden by role, scope or tenant of who asks: another token might */
+    REASON_DELETING, /* in conflict with a deletion: it will be gone in a moment */
+    REASONS          /* how many there are */
+};
+
 #define ERR_MSG_SIZE 512
 #define ERR_FIELD_SIZE 64
 
 struct err {
     enum err_code code;
+    enum err_reason reason;
     int sys;         /* errno behind it, or 0 */
     int retry_after; /* seconds, with ERR_RATE and ERR_UNAVAILABLE; 0 means unsaid */
     char field[ERR_FIELD_SIZE];
@@ -61,19 +73,25 @@ const struct err_info *err_info(enum err_code code);
 /* The code whose name or HTTP status this is; ERR_INTERNAL when none fits. */
 enum err_code err_from_name(const char *name);
 enum err_code err_from_http(int status);
+/* As the API shows it; NULL when there is none. And back: what is not known is none. */
+const char *err_reason_name(enum err_reason reason);
+enum err_reason err_reason_from(const char *name);
 
 /* Each returns -1. err may be NULL where the caller does not care why. */
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) printf_like(3, 4);
 int err_field(struct err *err, const char *field, const char *fmt, ...) printf_like(3, 4);
+/* ERR_FORBIDDEN for REASON_ROLE. */
+int err_role(struct err *err, const char *fmt, ...) printf_like(2, 3);
 /* From errno: ENOSPC and EDQUOT are ERR_NO_SPACE, everything else ERR_INTERNAL. */
 int err_sys(struct err *err, const char *fmt, ...) printf_like(2, 3);
-/* Puts "context: " before the message; code, field and errno stay. */
+/* Puts "context: " before the message; code, reason, field and errno stay. */
 int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
 #if (defined(__clang_analyzer__) || defined(ATOLL_ANALYZE)) && !defined(ERR_OWN)
 /* What the functions promise, told to analyzers that do not look across files. */
 #define err_set(...) __extension__({ (void)err_set(__VA_ARGS__), -1; })
 #define err_field(...) __extension__({ (void)err_field(__VA_ARGS__), -1; })
+#define err_role(...) __extension__({ (void)err_role(__VA_ARGS__), -1; })
 #define err_sys(...) __extension__({ (void)err_sys(__VA_ARGS__), -1; })
 #define err_wrap(...) __extension__({ (void)err_wrap(__VA_ARGS__), -1; })
 #endif

@@ -23,6 +23,22 @@ TEST(every_code_has_a_name_and_a_status_of_its_own)
     CHECK_INT(err_from_http(599), ERR_INTERNAL);
 }
 
+TEST(every_reason_has_a_name_of_its_own)
+{
+    struct err err = { 0 };
+
+    for (int i = REASON_NONE + 1; i < REASONS; i++)
+        CHECK_INT(err_reason_from(err_reason_name((enum err_reason)i)), i);
+    CHECK(!err_reason_name(REASON_NONE) && !err_reason_name((enum err_reason)999));
+    CHECK_INT(err_reason_from("whatever"), REASON_NONE);
+    CHECK_INT(err_role(&err, "role %s may not", "user"), -1);
+    CHECK(err.code == ERR_FORBIDDEN && err.reason == REASON_ROLE);
+    err_wrap(&err, "there");
+    CHECK(err.reason == REASON_ROLE);
+    err_set(&err, ERR_FORBIDDEN, "a file");
+    CHECK(err.reason == REASON_NONE);
+}
+
 TEST(setting_replaces_everything)
 {
     struct err err = { 0 };

@@ -208,7 +208,7 @@ static int may_control(const struct attach *attach, struct err *err)
 {
     if (attach->may_control)
         return 0;
-    return err_set(err, ERR_FORBIDDEN, "this credential may watch terminals and not type");
+    return err_role(err, "this credential may watch terminals and not type");
 }
 
 int attach_control(struct attach *attach, bool take, struct err *err)

@@ -127,7 +127,7 @@ void job_lost(struct box_job *job, enum err_code code, const char *why)
 
     /* Where somebody ends the sandbox nothing has failed, and to ask again is no use. */
     if (box_is_ending(job->box))
-        err_set(&err, ERR_CONFLICT, "sandbox %s is %s", job->box->id, job->box->busy);
+        (void)box_refuse(job->box, &err);
     else
         err_set(&err, code, "%s", why);
     job_end(job, &err);
@@ -189,8 +189,7 @@ int box_job_start(struct box *box, struct box_job *job, const struct box_job_spe
     bool root = strcmp(user, "root") == 0;
 
     if (box->state != SANDBOX_RUNNING || box->busy)
-        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
-                       box->busy ? box->busy : sandbox_state_name(box->state));
+        return box_refuse(box, err);
     if (root && !spec->ours && strcmp(box->spec.user, "root") != 0)
         return err_field(err, "user", "this sandbox was made for user agent");
     unsigned files = box->jobs_count - box->conns_count;

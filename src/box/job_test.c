@@ -329,6 +329,7 @@ TEST(an_operation_whose_sandbox_is_deleted_says_so)
         struct box *box = made();
         uint32_t number = begin(box, &asker, false);
         CHECK_OK(box_delete(box, &caller.op, &err), &err);
+        CHECK(box_delete(box, &caller.op, &err) < 0 && err.reason == REASON_DELETING);
         if (killed_first) { /* its init outlives it, and tells */
             say_exited(number, -9, 0, 0);
             turn(10);
@@ -339,6 +340,7 @@ TEST(an_operation_whose_sandbox_is_deleted_says_so)
         CHECK(asker.done == 1 && asker.failed && caller.done == 1 && !caller.failed);
         CHECK_INT(asker.err.code, ERR_CONFLICT);
         CHECK(strstr(asker.err.msg, "is being deleted"));
+        CHECK_INT(asker.err.reason, REASON_DELETING);
         down();
     }
 }

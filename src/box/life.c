@@ -139,11 +139,8 @@ bool box_is_ending(const struct box *box)
 
 int box_may_begin(struct box *box, enum sandbox_state to, const char *busy, struct err *err)
 {
-    if (box->busy)
-        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id, box->busy);
-    if (!sandbox_may(box->state, to))
-        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
-                       sandbox_state_name(box->state));
+    if (box->busy || !sandbox_may(box->state, to))
+        return box_refuse(box, err);
     if (box->boxes->stopping)
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
     box->busy = busy;
@@ -374,7 +371,7 @@ static int begin_delete(struct box *box, struct box_op *op, struct err *err)
 
     if (box->state == SANDBOX_DELETED) { /* its row or its box could not be deleted then */
         if (box->busy)
-            return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id, box->busy);
+            return box_refuse(box, err);
         box->state = SANDBOX_FAILED;
     }
     if (box_may_begin(box, SANDBOX_DELETED, box_busy_deleted, err) < 0)

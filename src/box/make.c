@@ -181,7 +181,10 @@ static int mount_of(struct boxes *boxes, const char *tenant, const struct sandbo
         out->flags |= BOX_MOUNT_AS_ROOT;
     snprintf(field, sizeof(field), "%s[%zu].path", volume ? "volumes" : "binds", i);
     if (!box_mount_ok(out))
-        return err_field(err, field, "a plain absolute path, not in /proc, /sys or /dev");
+        return err_field(err, field,
+                         "%s: nothing can be mounted there; a plain absolute path, not in /proc, "
+                         "/sys or /dev",
+                         path);
     return 0;
 }
 
@@ -249,8 +252,9 @@ static void mounted(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
                   msg->status == EBUSY ? "was used already" : "is too old or unknown");
         err.code = ERR_UNPROCESSABLE;
     } else if (msg && (msg->status == ELOOP || msg->status == ENOTDIR)) {
-        err_field(&err, volume ? "volumes" : "binds", "%s: %s on the way", ask->msg.mount.target,
-                  msg->status == ELOOP ? "a symbolic link is" : "what is no directory is");
+        err_field(&err, volume ? "volumes" : "binds",
+                  "%s: a symbolic link%s is there or on the way, and a mount needs a directory",
+                  ask->msg.mount.target, msg->status == ELOOP ? "" : " or a file");
         err.code = ERR_UNPROCESSABLE;
     } else if (msg && !volume &&
                (msg->status == EINVAL || msg->status == EPERM || msg->status == ENOTSUP)) {

@@ -303,6 +303,17 @@ extern const char box_busy_changed[];
 /* Likewise those that end what runs in it, each by somebody's wish. */
 extern const char box_busy_stopped[], box_busy_deleted[], box_busy_rolled_back[];
 bool box_is_ending(const struct box *box);
+/* Why it cannot be had now: what is being done to it, or the state it is in. Returns -1. */
+static inline int box_refuse(const struct box *box, struct err *err)
+{
+    bool deleting = box->busy == box_busy_deleted || box->state == SANDBOX_DELETED;
+
+    err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
+            box->busy ? box->busy : sandbox_state_name(box->state));
+    if (err && deleting)
+        err->reason = REASON_DELETING;
+    return -1;
+}
 /* Busy with `busy` from now on, or a refusal. */
 must_use int box_may_begin(struct box *box, enum sandbox_state to, const char *busy,
                            struct err *err);

@@ -243,8 +243,7 @@ int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t prese
     if (wish_fits(&spec, err) < 0)
         return -1;
     if (box->busy || box->state == SANDBOX_DELETED)
-        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
-                       box->busy ? box->busy : sandbox_state_name(box->state));
+        return box_refuse(box, err);
     if (box->boxes->stopping)
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
     struct patching *p = xnew(struct patching);

@@ -271,8 +271,7 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
     char id[ID_SIZE];
 
     if (box->state != SANDBOX_RUNNING || box->busy)
-        return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
-                       box->busy ? box->busy : sandbox_state_name(box->state));
+        return box_refuse(box, err);
     if (image && !settled.cwd)
         settled.cwd = *image->told.config->workdir ? image->told.config->workdir : "/";
     if (exec_spec_settle(&settled, box->spec.user, err) < 0)

@@ -71,19 +71,6 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
              cli->at.how ? cli->at.how : "");
 }
 
-/* A file that may not be read in a sandbox is forbidden as well, and no role helps there. */
-static bool about_role(struct str message)
-{
-    static const char *const begins[] = { "role ",         "only an operator ", "a token that ",
-                                          "tokens of ",    "this credential ",  "rules that allow ",
-                                          "other tenants " };
-
-    for (size_t i = 0; i < ARRAY_LEN(begins); i++)
-        if (str_starts(message, str_of(begins[i])))
-            return true;
-    return false;
-}
-
 static void hint_refused(struct cli *cli, const struct err *err)
 {
     switch (err->code) {
@@ -95,7 +82,7 @@ static void hint_refused(struct cli *cli, const struct err *err)
                  cli->at.how);
         break;
     case ERR_FORBIDDEN:
-        if (about_role(str_of(err->msg)))
+        if (err->reason == REASON_ROLE) /* no role helps with a file that may not be read */
             hint(cli, "`atoll whoami` shows the role and scopes you have");
         break;
     case ERR_MISDIRECTED:
@@ -124,6 +111,16 @@ static enum err_code code_of(struct str name, int status)
     return code;
 }
 
+/* An older server says none. */
+static enum err_reason reason_of(struct str name)
+{
+    char text[64] = "";
+
+    if (name.p && name.n < sizeof(text))
+        memcpy(text, name.p, name.n);
+    return err_reason_from(text);
+}
+
 int cli_refused(struct cli *cli, const struct client_reply *reply, struct str body, struct err *err)
 {
     struct json *root = NULL;
@@ -147,6 +144,7 @@ int cli_refused(struct cli *cli, const struct client_reply *reply, struct str bo
         err_set(err, err_from_http(reply->status), "the server answered with status %d",
                 reply->status);
     snprintf(err->field, sizeof(err->field), "%.*s", STR_FMT(field));
+    err->reason = reason_of(json_text(error, "reason"));
     snprintf(cli->request_id, sizeof(cli->request_id), "%.*s",
              (int)MIN(id.n, sizeof(cli->request_id) - 1), id.p ? id.p : "");
     if (!cli->request_id[0])

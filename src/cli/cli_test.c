@@ -80,9 +80,11 @@ TEST(usage_as_json)
     autoran struct ran ran = run("--json tokn"), bare = run("--json");
 
     CHECK_INT(ran.rc, EXIT_USAGE);
-    CHECK_STR(ran.err, "{\"error\":{\"code\":\"usage\",\"message\":\"there is no command 'tokn'\","
-                       "\"field\":null,\"request_id\":null,"
-                       "\"hint\":\"did you mean `atoll token create`?\"}}\n");
+    CHECK_STR(
+        ran.err,
+        "{\"error\":{\"code\":\"usage\",\"reason\":null,\"message\":\"there is no command 'tokn'\","
+        "\"field\":null,\"request_id\":null,"
+        "\"hint\":\"did you mean `atoll token create`?\"}}\n");
     CHECK_INT(bare.rc, EXIT_USAGE);
     CHECK_HAS(bare.err, "\"message\":\"a command is missing\"");
 }
@@ -230,18 +232,20 @@ TEST(errors_of_the_server_choose_the_exit_status)
 TEST(the_role_is_pointed_to_where_it_is_about_that)
 {
     static const struct {
-        const char *message;
+        const char *reason, *message;
         bool role;
     } cases[] = {
-        { "role viewer may not do token.list", true },
-        { "a token that is itself limited by scopes may not make tokens", true },
-        { "/etc/x: Permission denied", false },
-        { "/etc/role x: Read-only file system", false },
+        { "\"role\"", "whatever the words are", true },
+        { "null", "/etc/x: Permission denied", false },
+        { "null", "role x: Permission denied", false },
+        { "\"of a newer server\"", "no", false },
+        { "7", "no", false },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         autofree char *body =
-            xprintf("{\"error\":{\"code\":\"forbidden\",\"message\":\"%s\"}}", cases[i].message);
+            xprintf("{\"error\":{\"code\":\"forbidden\",\"reason\":%s,\"message\":\"%s\"}}",
+                    cases[i].reason, cases[i].message);
         autofree char *answer =
             xprintf("HTTP/1.1 403 x\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
         autofake struct fake fake = { .answers = { answer } };

@@ -146,7 +146,9 @@ static int import_run(struct cli *cli, struct err *err)
     if (begin(&upload, cli, fd, name ? name : name_from(cli, file), err) < 0 ||
         (layout ? put_layout(&upload, fd, err) : upload_fd(&upload, fd, file, err)) < 0)
         return -1;
-    return show_imported(cli, &upload, err);
+    if (show_imported(cli, &upload, err) < 0)
+        return err_wrap(err, "import %s", from_stdin ? "standard input" : file);
+    return 0;
 }
 
 static const struct cli_flag import_flags[] = {

@@ -206,8 +206,7 @@ static int call_aside(struct cli *cli, const char *method, struct str body, cons
 /* Somebody else has removed it, or is about to. */
 static bool is_gone(const struct err *err)
 {
-    return err->code == ERR_NOT_FOUND ||
-           (err->code == ERR_CONFLICT && strstr(err->msg, "being deleted"));
+    return err->code == ERR_NOT_FOUND || err->reason == REASON_DELETING;
 }
 
 static void remove_sandbox(struct oneshot *shot)
@@ -311,7 +310,7 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
     if (check_signal(shot, err) < 0 || watch_begin(shot, AT_ONCE, err) < 0)
         return -1;
     if (shot->workspace.root >= 0 && workspace_send(shot->cli, &shot->workspace, shot->id, err) < 0)
-        return err_wrap(err, "copy the workspace");
+        return err_wrap(err, "copy the workspace into the sandbox");
     int rc = run_command(shot, err);
     if (shot->workspace.root < 0 || cli_has(shot->cli, "detach") ||
         (rc < 0 && err->code == ERR_GONE))

@@ -229,6 +229,7 @@ static void error_json(const struct cli *cli, const struct err *err, struct buf 
     json_key(&json, "error");
     json_open(&json, '{');
     json_kv_text(&json, "code", cli->usage ? "usage" : err_info(err->code)->name);
+    json_kv_text(&json, "reason", err_reason_name(err->reason));
     json_kv_text(&json, "message", err->msg);
     json_kv_text(&json, "field", err->field[0] ? err->field : NULL);
     json_kv_text(&json, "request_id", cli->request_id[0] ? cli->request_id : NULL);

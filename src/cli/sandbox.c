@@ -223,6 +223,30 @@ int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, con
     return 0;
 }
 
+/* 0 takes back what is there, as with --ttl. */
+static int put_new_idle(struct cli *cli, struct json_out *json, struct err *err)
+{
+    if (!cli_has(cli, "idle") || strcmp(cli_text(cli, "idle"), "0") != 0)
+        return put_idle(cli, json, err);
+    json_key(json, "idle");
+    json_put_null(json);
+    return 0;
+}
+
+/* They replace those that are there, so that a single '' leaves none. */
+static int put_new_labels(struct cli *cli, struct json_out *json, struct err *err)
+{
+    size_t at = 0;
+    const char *first = cli_next(cli, "label", &at);
+
+    if (!first || *first || cli_next(cli, "label", &at))
+        return sandbox_put_pairs(cli, json, "label", "labels", err);
+    json_key(json, "labels");
+    json_open(json, '{');
+    json_close(json, '}');
+    return 0;
+}
+
 /* New limits of one that is there. */
 static int set_run(struct cli *cli, struct err *err)
 {
@@ -235,8 +259,8 @@ static int set_run(struct cli *cli, struct err *err)
     if (put_bytes(cli, &json, "memory", err) < 0 || put_bytes(cli, &json, "disk", err) < 0 ||
         put_count(cli, &json, "pids", "pids", err) < 0 ||
         put_count(cli, &json, "cpu", "cpu_percent", err) < 0 || put_rates(cli, &json, err) < 0 ||
-        put_count(cli, &json, "inodes", "inodes", err) < 0 || put_idle(cli, &json, err) < 0 ||
-        sandbox_put_pairs(cli, &json, "label", "labels", err) < 0)
+        put_count(cli, &json, "inodes", "inodes", err) < 0 || put_new_idle(cli, &json, err) < 0 ||
+        put_new_labels(cli, &json, err) < 0)
         return -1;
     if (cli_has(cli, "ttl") && strcmp(cli_text(cli, "ttl"), "0") != 0 &&
         cli_ms(cli, "ttl", 0, &ttl_ms, err) < 0)
@@ -264,8 +288,8 @@ static const struct cli_flag set_flags[] = {
     { "io-ops", "N", "Operations a second, likewise; 0 for no limit" },
     { "ttl", "TIME", "Lifetime from now, such as 1h; 0 for none" },
     { "idle", "TIME[:ACTION]",
-      "When nobody uses it for so long: pause, stop or delete it (pause)" },
-    { "label", "NAME=VALUE", "Instead of those it has; may repeat" },
+      "When nobody uses it for so long: pause, stop or delete it (pause); 0 for none" },
+    { "label", "NAME=VALUE", "Instead of those it has; may repeat; '' for none" },
     { 0 },
 };
 

@@ -445,6 +445,15 @@ static bool is_mount_point(const struct image_name *name)
     return false;
 }
 
+/*
+ * Where files and commands of a sandbox go unless they say otherwise. A link is left alone, because
+ * what it leads to may be in another layer, and such images work; a file leads nowhere.
+ */
+static bool is_workspace(const struct image_name *name)
+{
+    return !*name->dir && strcmp(name->base, "workspace") == 0;
+}
+
 static int place(struct layer *tree, struct image_stream *stream, int dir,
                  const struct image_name *name, struct archive_entry *entry, struct err *err)
 {
@@ -458,6 +467,9 @@ static int place(struct layer *tree, struct image_stream *stream, int dir,
     if (is_mount_point(name) && guard(mount_point))
         return err_set(err, ERR_UNPROCESSABLE, "/%s is %s; every sandbox needs a directory there",
                        name->base, type == AE_IFLNK ? "a symbolic link" : "no directory");
+    if (is_workspace(name) && (hardlink || type != AE_IFLNK))
+        return err_set(err, ERR_UNPROCESSABLE, "/%s is no directory; every sandbox needs one there",
+                       name->base);
     if (hardlink)
         return add_hardlink(tree, dir, name->base, hardlink, err);
     switch (type) {

@@ -466,6 +466,28 @@ TEST(mount_points_must_be_directories)
     refused(&rig, ERR_UNPROCESSABLE, "is no directory");
 }
 
+TEST(a_workspace_may_be_a_link_and_no_file)
+{
+    static const char *const spellings[] = { "workspace", "./workspace", "/workspace" };
+    autorig struct rig rig;
+    struct stat st;
+
+    rig_init(&rig);
+    rig_file(&rig.tar, "srv/workspace", "deeper ones are nobody's affair");
+    rig_link(&rig.tar, '2', "workspace", "/srv");
+    CHECK_OK(unpack(&rig), &rig.err);
+    CHECK(there(&rig, "workspace", &st) && S_ISLNK(st.st_mode));
+    for (size_t i = 0; i < ARRAY_LEN(spellings); i++) {
+        rig_again(&rig);
+        rig_file(&rig.tar, spellings[i], "x");
+        refused(&rig, ERR_UNPROCESSABLE, "/workspace is no directory");
+        rig_again(&rig);
+        rig_file(&rig.tar, "f", "x");
+        rig_link(&rig.tar, '1', spellings[i], "f");
+        refused(&rig, ERR_UNPROCESSABLE, "/workspace is no directory");
+    }
+}
+
 TEST(a_directory_with_entries_is_not_replaced)
 {
     autorig struct rig rig;

@@ -28,9 +28,9 @@ const struct field sandbox_patch_fields[] = {
                         .help = "Lifetime from now, in milliseconds; 0 until it is deleted"),
     [PATCH_LABELS] =
         FIELD(sandbox_patch, labels, F_MAP, 0, .max = 64, .help = "Instead of those it has"),
-    [PATCH_IDLE] =
-        FIELD(sandbox_patch, idle, F_OBJECT, 0, .of = idle_fields,
-              .of_size = sizeof(struct idle_policy), .help = "What happens when nobody uses it"),
+    [PATCH_IDLE] = FIELD(sandbox_patch, idle, F_OBJECT, F_NULL, .of = idle_fields,
+                         .of_size = sizeof(struct idle_policy),
+                         .help = "What happens when nobody uses it; null: nothing any more"),
     [PATCH_EGRESS] = FIELD(sandbox_patch, egress, F_OBJECT, 0, .of = sandbox_egress_fields,
                            .of_size = sizeof(struct egress_spec),
                            .help = "Its own layer of what it may reach, instead of the one it has; "

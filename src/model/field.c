@@ -230,8 +230,11 @@ static int take_list(const struct decoder *d, const struct place *place, const s
 static int take_nested(const struct decoder *d, const struct place *place, const struct json *value,
                        const struct field *field, void **out)
 {
+    if (value->type == JSON_NULL && (field->flags & F_NULL)) {
+        *out = NULL;
+        return 0;
+    }
     void *nested = arena_alloc(d->arena, field->of_size);
-
     if (take_object(d, place, value, field->of, nested, NULL) < 0)
         return -1;
     *out = nested;

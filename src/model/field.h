@@ -10,7 +10,8 @@
  *
  * Decoding refuses unknown fields, wrong types, missing required ones and anything outside min/max
  * or choices, as ERR_INVALID with err.field naming the path ("limits.memory", "argv[3]"). A null is
- * a wrong type; who wants nothing leaves the field out. Lengths count bytes.
+ * a wrong type, because who wants nothing leaves the field out; but where leaving it out means that
+ * it stays as it is (PATCH), F_NULL lets a null take it back. Lengths count bytes.
  */
 #pragma once
 
@@ -36,6 +37,7 @@ enum field_flag {
     F_REQUIRED = 1,
     F_READONLY = 2, /* server-owned: in a request it is an unknown field */
     F_SECRET = 4,   /* never logged, audited or kept */
+    F_NULL = 8,     /* F_OBJECT: null is taken, as NULL; `present` tells it from nothing said */
 };
 
 struct field_pair {

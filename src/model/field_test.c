@@ -74,6 +74,35 @@ static int decode(struct arena *arena, const char *text, struct spec *spec, uint
     return field_decode(spec_fields, json, spec, arena, present, err);
 }
 
+/* What may be taken back, and what may only be left out. */
+static const struct field change_fields[] = {
+    FIELD(spec, limits, F_OBJECT, F_NULL, .of = limits_fields, .of_size = sizeof(struct limits)),
+    FIELD(spec, name, F_STRING, 0),
+    { 0 },
+};
+
+TEST(a_null_takes_back_where_it_may)
+{
+    autoarena struct arena arena = { 0 };
+    struct json *json;
+    struct limits before = { 0 };
+    struct spec spec = { .limits = &before };
+    uint64_t present = 0;
+    struct err err;
+
+    CHECK_OK(json_parse(&arena, STR("{\"limits\":null}"), &json, &err), &err);
+    CHECK_OK(field_decode(change_fields, json, &spec, &arena, &present, &err), &err);
+    CHECK(!spec.limits && present == 1);
+    CHECK_OK(json_parse(&arena, STR("{\"name\":null}"), &json, &err), &err);
+    CHECK(field_decode(change_fields, json, &spec, &arena, &present, &err) < 0);
+
+    autobuf struct buf schema = { 0 };
+    struct json_out out = json_to(&schema);
+    field_schema(change_fields, true, &out);
+    CHECK(strstr(buf_cstr(&schema), "\"limits\":{\"type\":[\"object\",\"null\"]") != NULL);
+    CHECK(strstr(buf_cstr(&schema), "\"name\":{\"type\":\"string\"") != NULL);
+}
+
 TEST(every_type_is_read)
 {
     autoarena struct arena arena = { 0 };

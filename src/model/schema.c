@@ -1,8 +1,8 @@
 /*
  * Field tables as OpenAPI 3.1, that is JSON Schema 2020-12. A request schema says what field_decode
- * takes: nothing unknown, no null, bounds. A reply schema says what field_encode writes: every
- * field, some of them null; it sets no bounds and may grow fields. JSON Schema counts characters
- * where we count bytes, so its maxLength is the looser.
+ * takes: nothing unknown, no null but where one takes something back, bounds. A reply schema says
+ * what field_encode writes: every field, some of them null; it sets no bounds and may grow fields.
+ * JSON Schema counts characters where we count bytes, so its maxLength is the looser.
  */
 #include "model/field.h"
 
@@ -102,7 +102,7 @@ static void put_field_type(struct json_out *out, const struct field *field, bool
         put_bounds(out, field, request, "minProperties", "maxProperties", FIELD_ITEMS_MAX);
         break;
     case F_OBJECT:
-        put_object(out, field->of, request, !request);
+        put_object(out, field->of, request, !request || (field->flags & F_NULL));
         break;
     case F_LIST:
         put_type(out, "array", false);

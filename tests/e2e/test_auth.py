@@ -231,6 +231,19 @@ def test_scopes_narrow_a_role(server):
     assert server.post("/api/v1/notes", {"text": "x"}, token=made).status == 403
 
 
+def test_a_refusal_says_whether_it_is_about_the_role(server):
+    viewer, scoped = server.new_token("viewer")["token"], server.new_token("admin", scopes=["token.*"])["token"]
+    wish = {"name": "x", "role": "viewer"}
+    for reply in (server.post("/api/v1/notes", {"text": "x"}, token=viewer), server.get("/api/v1/events", token=scoped),
+                  server.post("/api/v1/tokens", wish, token=scoped)):
+        assert reply.status == 403 and reply.error["reason"] == "role", reply
+    other = server.get("/api/v1/whoami", headers={"Origin": "http://evil.example"})
+    assert other.status == 403 and other.error["reason"] is None
+    assert server.get("/api/v1/sandboxes/none").error["reason"] is None
+    done = server.cli("token", "create", "x", "--role", "viewer", ATOLL_ADDR=server.url, ATOLL_TOKEN=scoped)
+    assert done.returncode == 4 and "atoll whoami" in done.stderr, done
+
+
 def test_a_tenant_is_a_wall(server):
     theirs = server.new_token("admin", tenant="walled")
     mine = server.new_token("viewer")

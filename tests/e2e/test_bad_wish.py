@@ -48,6 +48,47 @@ def test_an_image_whose_dev_is_a_link(boxes, tmp_path):
     assert boxes.get(IMAGES).json()["items"] == []
 
 
+def test_an_image_whose_workspace_is_none(boxes, tmp_path):
+    def load(*entries):
+        return boxes.request("POST", f"{IMAGES}?name=odd", body=images.tar(images.folder("srv"), *entries), timeout=40,
+                             headers={"content-type": "application/octet-stream"})
+    reply = load(images.entry("workspace", "x"))
+    if reply.status == 501:
+        pytest.skip("no disks here")
+    assert reply.status == 422 and "/workspace is no directory" in reply.error["message"], reply
+    assert boxes.get(IMAGES).json()["items"] == []
+    # A link is as good as what it leads to, but for mounts.
+    try:
+        assert load(images.symlink("workspace", "/srv")).status == 201
+        box = boxes.post(BOXES, {"storage": "memory", "image": "odd", "user": "root"}).json()["id"]
+        there = f"{BOXES}/{box}/files"
+        assert boxes.request("PUT", f"{there}?path=/workspace/a", body=b"x").status in (200, 201)
+        assert boxes.get(f"{there}?path=/srv/a").body == b"x"
+        assert boxes.delete(f"{BOXES}/{box}").status == 200
+        refused(boxes, "run", "--image", "odd", "--bind", str(tmp_path), "--", "true",
+                words=["/workspace: a symbolic link", "needs a directory"])
+        assert boxes.delete(f"{IMAGES}/odd").status == 200
+        assert load(images.symlink("workspace", "/nowhere")).status == 201
+        refused(boxes, "run", "--image", "odd", "--copy", str(tmp_path), "--", "true",
+                words=["into the sandbox: /workspace: No such file"])
+        assert boxes.get(BOXES).json()["items"] == []
+    finally:
+        boxes.delete(f"{IMAGES}/odd")
+
+
+def test_what_is_wrong_is_named(boxes, tmp_path):
+    """Among several files and mounts the error says which."""
+    text = tmp_path / "text.tar"
+    text.write_text("no archive")
+    refused(boxes, "image", "import", "--name", "text", str(text), words=[f"import {text}: "])
+    if boxes.post("/api/v1/volumes", {"name": "named", "bytes": 1 << 20}).status == 501:
+        pytest.skip("no disks here")
+    try:
+        refused(boxes, "create", "--volume", "named:/proc/x", words=["/proc/x: nothing can be mounted there"])
+    finally:
+        assert boxes.delete("/api/v1/volumes/named").status == 200
+
+
 def test_a_workspace_that_is_not_there(boxes, tmp_path):
     none, file = tmp_path / "none", tmp_path / "file"
     file.write_text("x")

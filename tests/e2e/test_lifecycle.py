@@ -121,6 +121,33 @@ def test_the_command_line_knows_idle(boxes):
     assert stop.returncode == 3 and "memory" in stop.stderr
 
 
+def test_an_idle_policy_is_taken_back(start_server):
+    server = start_server()
+    hour = {"after_ms": 3600000, "action": "delete"}
+    box = make(server, storage="memory", idle=hour)
+    path = f"{BOXES}/{box}"
+
+    def change(**what):
+        return server.request("PATCH", path, what)
+    for wrong in (0, {}, "off", []):
+        assert change(idle=wrong).status == 400
+    reply = change(idle=None)
+    assert reply.status == 200 and reply.json()["idle"] is None, reply
+    assert change(pids=77).json()["idle"] is None
+    # The same by the command line, and what was not named stays.
+    assert change(idle=hour).status == 200
+    assert json.loads(server.cli("set", box, "--pids", "78", "--json", check=True).stdout)["idle"] == hour
+    shown = json.loads(server.cli("set", box, "--idle", "0", "--json", check=True).stdout)
+    assert shown["idle"] is None and shown["pids"] == 78
+    assert change(labels={"a": "b", "c": "d"}).json()["labels"]
+    assert server.cli("set", box, "--label", "", "--label", "x=y").returncode == 64
+    assert json.loads(server.cli("set", box, "--label", "", "--json", check=True).stdout)["labels"] == {}
+    server.kill9_api()
+    harness.wait_until(server.is_ready, 10, "ready")
+    assert server.get(path).json()["idle"] is None
+    assert server.delete(path).status == 200
+
+
 # ---- on disk ----
 
 @pytest.fixture

@@ -957,7 +957,7 @@ def test_a_workspace_that_does_not_fit(atoll, work):
     (work / "large").write_bytes(bytes(30 << 20))
     done = sh(atoll, "true", "--disk", "10M")
     assert done.returncode != 0
-    assert b"copy the workspace: large: No space left on device" in done.stderr
+    assert b"copy the workspace into the sandbox: large: No space left on device" in done.stderr
     assert b"\n  --disk gives it more room" in done.stderr
 
 

@@ -536,7 +536,9 @@ def test_a_life(client):
         box.start()
         assert box.exec("cat state").text == "one\n"
         box.update(memory=128 << 20, labels={"job": "44"})
-        assert box.info.memory == 128 << 20 and box.info.labels == {"job": "44"}
+        assert box.info.memory == 128 << 20 and box.info.labels == {"job": "44"} and box.info.idle
+        box.update(idle=atoll.NOTHING)
+        assert box.info.idle is None and box.info.memory == 128 << 20
         assert box.stats().pids >= 1 and box.applied()
         box.allow("a.test")
         box.deny("b.test")
@@ -606,9 +608,10 @@ def test_tokens_and_who_one_is(server, client):
     assert "sdk-tok" in [t.name for t in client.tokens.list()]
     with atoll.Client(server.url, made.token) as viewer:
         assert viewer.whoami().role == "viewer" and viewer.whoami().expires_at
-        with pytest.raises(atoll.Forbidden):
+        with pytest.raises(atoll.Forbidden) as refused:
             viewer.sandboxes.create()
         assert client.tokens.revoke("sdk-tok").revoked_at
+        assert refused.value.reason == "role"
         with pytest.raises(atoll.Unauthenticated) as caught:
             viewer.whoami()
     assert isinstance(caught.value, atoll.AuthError) and caught.value.request_id

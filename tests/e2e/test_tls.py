@@ -112,7 +112,8 @@ def test_plain_http_on_the_same_port_is_told_to_use_https(tls_server):
         reply = harness.read_all(sock)
     assert reply.startswith(b"HTTP/1.1 400 ")
     assert json.loads(reply.split(b"\r\n\r\n")[1])["error"] == {
-        "code": "invalid", "message": "this address speaks TLS: use https://", "field": None, "request_id": None}
+        "code": "invalid", "reason": None, "message": "this address speaks TLS: use https://", "field": None,
+        "request_id": None}
 
 
 def test_garbage_instead_of_a_handshake(tls_server):

@@ -404,6 +404,10 @@ check("a life", async () => {
         await box.start();
         await box.update({ memory: 128 << 20 });
         assert.equal(box.info.memory, 128 << 20);
+        await box.update({ idle: { after_ms: 600_000, action: "pause" } });
+        assert.equal(box.info.idle?.action, "pause");
+        await box.update({ idle: null });
+        assert.equal(box.info.idle, null);
         assert.ok((await box.stats()).pids >= 1 && (await box.applied()));
         assert.ok((await box.ps()).some((p) => p.pid === 1));
         assert.deepEqual(await box.ports(), []);
@@ -447,7 +451,8 @@ check("the other nouns", async () => {
     const token = await client.tokens.create({ name: "ts-tok", role: "viewer" });
     assert.ok((await client.tokens.list()).some((t) => t.name === "ts-tok"));
     const viewer = atoll.connect({ address: env("ADDRESS"), token: token.token! });
-    await assert.rejects(viewer.sandboxes.create(), atoll.Forbidden);
+    await assert.rejects(viewer.sandboxes.create(),
+                         (error) => error instanceof atoll.Forbidden && error.reason === "role");
     await client.tokens.revoke("ts-tok");
     await assert.rejects(viewer.whoami(), (e) => e instanceof atoll.Unauthenticated && e instanceof atoll.AuthError);
 });

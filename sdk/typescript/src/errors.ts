@@ -11,6 +11,8 @@ export class AtollError extends Error {
 export interface ApiErrorDetails {
     status: number;
     code: string;
+    /** A word that tells some of one code apart: "role", "deleting". */
+    reason?: string | null;
     message: string;
     /** What in the request was wrong. */
     field: string | null;
@@ -26,6 +28,7 @@ export interface ApiErrorDetails {
 export class ApiError extends AtollError {
     readonly status: number;
     readonly code: string;
+    readonly reason: string | null;
     readonly field: string | null;
     readonly requestId: string | null;
     readonly retryAfter: number | null;
@@ -35,6 +38,7 @@ export class ApiError extends AtollError {
         super(details.message);
         this.status = details.status;
         this.code = details.code;
+        this.reason = details.reason ?? null;
         this.field = details.field;
         this.requestId = details.requestId;
         this.retryAfter = details.retryAfter;

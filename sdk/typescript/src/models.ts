@@ -449,8 +449,8 @@ export interface SandboxChange {
     ttl_ms?: number;
     /** Instead of those it has */
     labels?: Record<string, string>;
-    /** What happens when nobody uses it */
-    idle?: IdlePolicy;
+    /** What happens when nobody uses it; null: nothing any more */
+    idle?: IdlePolicy | null;
     /** Its own layer of what it may reach, instead of the one it has; operators only */
     egress?: EgressSpec;
 }

@@ -183,7 +183,8 @@ export function errorFrom(status: number, headers: Headers, text: string): ApiEr
         } else {
             const { error } = whole;
             Object.assign(details, { code: String(error.code), message: String(error.message) });
-            Object.assign(details, { field: error.field ?? null, requestId: error.request_id ?? details.requestId });
+            Object.assign(details, { reason: error.reason ?? null, field: error.field ?? null });
+            Object.assign(details, { requestId: error.request_id ?? details.requestId });
         }
     } catch {
         // not one of ours: a proxy's, say

@@ -10,6 +10,7 @@ from ._client import Client, Event
 from ._errors import *  # noqa: F401,F403
 from ._errors import ApiError, AtollError
 from ._files import Change, Files, Watch
+from ._model import NOTHING
 from ._models import *  # noqa: F401,F403
 from ._process import ExecResult, Output, Position, Process
 from ._sandbox import Sandbox
@@ -20,8 +21,8 @@ from ._tree import UnpackedTree
 from ._websocket import Closed, WebSocket
 
 __all__ = [
-    "ApiError", "AtollError", "Attachment", "Change", "Client", "Closed", "Event", "ExecResult", "Files", "Options",
-    "Output", "Page", "Position", "Process", "Sandbox", "Stream", "Terminal", "TerminalEvent", "TerminalOutput",
-    "UnpackedTree", "Watch", "WebSocket", "__version__",
+    "ApiError", "AtollError", "Attachment", "Change", "Client", "Closed", "Event", "ExecResult", "Files", "NOTHING",
+    "Options", "Output", "Page", "Position", "Process", "Sandbox", "Stream", "Terminal", "TerminalEvent",
+    "TerminalOutput", "UnpackedTree", "Watch", "WebSocket", "__version__",
     *_models.__all__, *_errors.__all__,
 ]

@@ -1,7 +1,8 @@
 """One method for each operation of the API. Made by tools/gen-sdk from the route tables; do not edit."""
-from typing import Any, Dict, Literal, Mapping, Optional, Sequence
+from typing import Any, Dict, Literal, Mapping, Optional, Sequence, Union
 
 from . import _models as models
+from ._model import Nothing
 from ._transport import Caller, Content, Operation, Options, Page, Stream
 from ._websocket import WebSocket
 
@@ -241,7 +242,8 @@ class Api(Caller):
                        cpu_percent: Optional[int] = None, io_bytes: Optional[int] = None,
                        io_ops: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
                        ttl_ms: Optional[int] = None, labels: Optional[Mapping[str, str]] = None,
-                       idle: Optional[models.IdlePolicy] = None, egress: Optional[models.EgressSpec] = None,
+                       idle: Union[models.IdlePolicy, Nothing, None] = None,
+                       egress: Optional[models.EgressSpec] = None,
                        options: Optional[Options] = None) -> models.SandboxInfo:
         """Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
         stays."""

@@ -15,11 +15,13 @@ class ApiError(AtollError):
     """The server refused or failed."""
 
     def __init__(self, status: int, code: str, message: str, field: Optional[str] = None,
-                 request_id: Optional[str] = None, retry_after: Optional[float] = None) -> None:
+                 request_id: Optional[str] = None, retry_after: Optional[float] = None,
+                 reason: Optional[str] = None) -> None:
         super().__init__(f"{message} ({code}{', request ' + request_id if request_id else ''})")
         self.status = status
         self.code = code
         self.message = message
+        self.reason = reason  # a word that tells some of one code apart: "role", "deleting"
         self.field = field
         self.request_id = request_id
         self.retry_after = retry_after  # seconds, where the server says when to come back

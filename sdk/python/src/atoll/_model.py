@@ -5,10 +5,19 @@ value, so that a client and a server of neighbouring releases understand each ot
 """
 from dataclasses import fields
 from datetime import datetime
+from enum import Enum
 from typing import Any, ClassVar, Dict, Mapping, Type, TypeVar
 
 M = TypeVar("M", bound="Model")
 Special = Dict[str, type]
+
+
+class Nothing(Enum):
+    """What takes a value back where None leaves it as it is: `box.update(idle=atoll.NOTHING)`."""
+    NOTHING = None
+
+
+NOTHING = Nothing.NOTHING
 
 
 def parse_time(text: str) -> datetime:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, List, Literal, Mapping, Optional, Sequenc
 from . import _models as models
 from ._errors import NotFound
 from ._files import Files
+from ._model import Nothing
 from ._process import WAIT_MS, WAIT_SLACK, ExecResult, Process
 from ._terminal import Terminal
 from ._transport import Content, Options
@@ -149,9 +150,10 @@ class Sandbox:
     def update(self, *, memory: Optional[int] = None, pids: Optional[int] = None, cpu_percent: Optional[int] = None,
                io_bytes: Optional[int] = None, io_ops: Optional[int] = None,
                disk: Optional[int] = None, inodes: Optional[int] = None, ttl_ms: Optional[int] = None,
-               labels: Optional[Mapping[str, str]] = None, idle: Optional[models.IdlePolicy] = None,
+               labels: Optional[Mapping[str, str]] = None, idle: Union[models.IdlePolicy, Nothing, None] = None,
                egress: Optional[models.EgressSpec] = None) -> None:
-        """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays."""
+        """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays. An idle
+        policy is taken back by `NOTHING`."""
         self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent,
                                              io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
                                              ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress)

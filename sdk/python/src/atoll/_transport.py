@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from ._endpoint import Endpoint
 from ._errors import BY_CODE, ApiError, AtollError, ConnectionFailed, RequestTimeout
-from ._model import M
+from ._model import NOTHING, M
 from ._websocket import Refused, WebSocket
 
 VERSION = "0.1.0"
@@ -319,7 +319,7 @@ def error_from(status: int, headers: Mapping[str, str], text: bytes) -> ApiError
         error, code, message = {}, "", text[:200].decode("utf-8", "replace") or f"status {status}"
     kind = BY_CODE.get(code, ApiError)
     return kind(status, code, message, error.get("field"), error.get("request_id") or headers.get("x-request-id"),
-                _retry_after(headers))
+                _retry_after(headers), error.get("reason"))
 
 
 def text_of(value: Any) -> str:
@@ -362,7 +362,8 @@ class Caller:
         headers = self._headers()
         if isinstance(body, dict):
             headers["Content-Type"] = "application/json"
-            body = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+            said = {k: None if v is NOTHING else v for k, v in body.items() if v is not None}
+            body = json.dumps(said).encode()
         elif body is not None:
             headers["Content-Type"] = "application/octet-stream"
         if operation.creates:
