@@ -86,14 +86,14 @@ void boxes_woken(const struct pollfd *waits, unsigned count)
     }
 }
 
-bool boxes_reap(void)
+pid_t boxes_reap(void)
 {
     for (;;) {
         siginfo_t info = { 0 };
         int status;
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
-            return true;
+            return 0;
         struct box *box = table_find_child(info.si_pid);
         if (!box && jobs_own(info.si_pid)) {
             if (waitpid(info.si_pid, &status, 0) == info.si_pid)
@@ -106,7 +106,7 @@ bool boxes_reap(void)
             continue;
         }
         if (!box)
-            return false; /* somebody else's; behind it there may be more */
+            return info.si_pid; /* somebody else's; behind it there may be more */
         if (box->state == BOX_CREATING && box->report >= 0)
             life_report(box); /* it may have said why */
         if (waitpid(info.si_pid, &status, 0) == info.si_pid)
@@ -321,8 +321,8 @@ void boxes_close(void)
     while (table_pending())
         life_failed(table_pending_at(0), ECANCELED, BOX_STEP_TIME);
     for (int i = 0; i < 2000; i++) { /* those under way are taken back; the others go on */
-        while (!boxes_reap() && i < 2000)
-            i++;
+        for (pid_t other; i < 2000 && (other = boxes_reap()); i++)
+            waitpid(other, NULL, WNOHANG); /* nobody else is left who would wait for it */
         boxes_run_due();
         if (!any_ending())
             break;
