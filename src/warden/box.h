@@ -264,6 +264,8 @@ struct process_who {
 must_use int process_who(int pidfd, pid_t pid, struct process_who *out);
 /* In the second way, as every record of earlier builds has it. */
 must_use int process_who_by_number(pid_t pid, struct process_who *out);
+/* The first line of its "uid_map" or "gid_map", as ids of ours. */
+must_use int process_map(pid_t pid, const char *name, uint32_t *first, uint32_t *count);
 /* Its mount or user namespace: CLONE_NEWNS, CLONE_NEWUSER. */
 must_use int process_namespace(int pidfd, pid_t pid, int which);
 

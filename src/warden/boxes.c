@@ -160,6 +160,23 @@ static int dir_make(int at, const char *name)
     return openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
+/*
+ * The setting uid_base may be another than when it was made. Which ids it has is asked of the
+ * kernel: so it holds for boxes of every earlier build.
+ */
+static void adopt_ids(struct box *box)
+{
+    uint32_t first, count;
+
+    if (process_map(box->pid, "uid_map", &first, &count) < 0)
+        return; /* it has just ended: they are nobody's */
+    table_set_ids(box, first, count);
+    if (!box_host.rootless && first < box_host.uid_first &&
+        (uint64_t)first + count > box_host.uid_first - BOX_UIDS)
+        log_warn("uid_base is among the user ids of a sandbox that runs: end it, or choose another",
+                 kv_str("box", box->id), kv_int("first", first), kv_int("count", count));
+}
+
 /* Taken over if its process 1 is the one that was recorded. */
 static void adopt(const struct box_record *record)
 {
@@ -173,6 +190,7 @@ static void adopt(const struct box_record *record)
     }
     table_take(box, record->id, BOX_RUNNING);
     table_set_pid(box, record->pid);
+    adopt_ids(box);
     box->landlock_abi = record->landlock_abi;
     box->frozen = true;
     box->nested = record->nested;
