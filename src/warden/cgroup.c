@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -374,6 +375,7 @@ static int open_one(struct hierarchy *h, bool make)
     h->fd = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (h->fd < 0)
         return make || errno != ENOENT ? -1 : 0;
+    (void)!flock(h->fd, LOCK_SH | LOCK_NB); /* a warden lives: host_sweep leaves it alone */
     say_owner(h);
     return h->v2 ? enable_v2(h) : 0;
 }

@@ -670,3 +670,29 @@ def test_who_knocks_keeps_nobody_waiting(fresh_server):
     finally:
         knocker.kill()
         knocker.communicate()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a sandbox")
+def test_groups_of_a_server_that_is_gone_for_good_are_removed_by_another():
+    def groups():
+        return [path for path, _, _ in os.walk("/sys/fs/cgroup") if path.endswith("/" + mark)]
+
+    killed, other = harness.Server(), harness.Server()
+    try:
+        killed.start()
+        harness.make_box(killed, storage="memory")
+        st = killed.state.stat()
+        mark = f"atoll-{st.st_dev:x}-{st.st_ino:x}"
+        harness.delete_boxes(killed)
+        killed.kill9_all()
+        assert groups()
+        other.start()  # the directory is still there: somebody may come back
+        wait_until(lambda: (other.state / "data" / "doctor.json").exists(), 30, "a look at the machine")
+        assert groups()
+        other.stop(remove=False)
+        shutil.rmtree(killed.state)
+        other.start()
+        wait_until(lambda: not groups(), 30, "empty groups are removed")
+    finally:
+        other.stop()
+        killed.stop(check=False)
