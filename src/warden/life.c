@@ -129,10 +129,6 @@ void life_died(struct box *box, int status)
         end_try(box);
         return;
     }
-    if (box->state == BOX_CREATING && !box->error) { /* a report would have been read before */
-        box->error = ECHILD;
-        box->step = BOX_STEP_INIT;
-    }
     read_last(box);
     end_begin(box);
 }
