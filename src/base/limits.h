@@ -155,6 +155,11 @@
 #define DISKS_SIZE_MIN (1ull << 30) /* …and at least this */
 #define DOOR_WAIT_MS 1000           /* for a caller at the door to say what it wants… */
 #define DOOR_WAIT_SHORT_MS 50       /* …when others wait */
+#define DOOR_PLACES 32              /* callers at the door, heard or waiting */
+#define DOOR_PLACES_EACH 16         /* …of one user who is neither root nor the server's owner */
+#define DOOR_KNOCKS_PER_SECOND 20   /* of such a user */
+#define DOOR_REFUSED 64             /* of whom the warden has to let go, at once… */
+#define DOOR_REFUSED_MS 200         /* …and how often */
 #define SERVE_ARGS_MAX 256          /* words after `atoll` */
 #define SETTINGS_MAX 1048576        /* bytes that serve hands to the api process */
 #define TLS_FILE_MAX 262144         /* certificate chain, or key */

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "host/leaks.h"
 #include "host/probe.h"
 #include "wire/layout.h"
 
@@ -65,7 +66,9 @@ static _Noreturn void look(const char *state_dir, int data_fd, int64_t owner)
     size_t count = host_probe(state_dir, results, PROBES_MAX);
     struct json_out json = json_to(&text);
     probe_json(&json, results, count, now);
-    _exit(put(buf_view(&text), owner) < 0);
+    int rc = put(buf_view(&text), owner);
+    host_sweep(state_dir);
+    _exit(rc < 0);
 }
 
 void report_begin(const char *state_dir, int data_fd, int64_t owner)

@@ -2,8 +2,8 @@
  * leaks - anything of ours on this machine that no live server owns.
  *
  * Looks only at what the kernel shows (/proc, mountinfo, cgroupfs, the state directory), so it
- * works when every process of ours is gone, and changes nothing. A server is live when its lock is
- * held.
+ * works when every process of ours is gone, and changes nothing but by host_sweep. A server is live
+ * when its lock is held.
  */
 #pragma once
 
@@ -36,3 +36,9 @@ must_use int host_leaks(const char *state_dir, leak_fn fn, void *ctx, struct err
  * lock cannot be looked at. Does not take the lock.
  */
 must_use int host_lock_holder(const char *state_dir, struct err *err);
+
+/*
+ * Removes the cgroups in which nobody is and whose state directory is gone: of a server that was
+ * killed and will never start again, so that nobody else comes back for them. How many.
+ */
+int host_sweep(const char *state_dir);

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -207,24 +208,38 @@ static void know_wardens(struct leak_search *search)
         state_of(live, mark)->verdict = search->holder ? STATE_RUNS : STATE_WAITS;
 }
 
-/* What a group says about its state directory. */
-static void know_group(struct leak_live *live, const char *path, const char *name)
+/* Where a group says that its state directory is; false: it says nothing. */
+static bool group_says(const char *path, char dir[4096])
 {
     static const char *const names[] = { "trusted." CGROUP_OWNER, "user." CGROUP_OWNER };
-    char dir[4096], mark[MARK_SIZE];
-    struct state *state = state_of(live, name);
 
-    for (size_t i = 0; i < ARRAY_LEN(names) && !state->dir; i++) {
-        ssize_t len = getxattr(path, names[i], dir, sizeof(dir) - 1);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        ssize_t len = getxattr(path, names[i], dir, 4095);
 
         if (len > 0 && dir[0] == '/') {
             dir[len] = 0;
-            state->dir = xstrdup(dir);
+            return true;
         }
     }
+    return false;
+}
+
+static bool is_there(const char *dir, const char *name)
+{
+    char mark[MARK_SIZE];
+
+    return mark_of(dir, mark) && strcmp(mark, name) == 0;
+}
+
+static void know_group(struct leak_live *live, const char *path, const char *name)
+{
+    struct state *state = state_of(live, name);
+    char dir[4096];
+
+    if (!state->dir && group_says(path, dir))
+        state->dir = xstrdup(dir);
     if (state->verdict == STATE_UNKNOWN && state->dir)
-        state->verdict =
-            mark_of(state->dir, mark) && strcmp(mark, name) == 0 ? STATE_WAITS : STATE_GONE;
+        state->verdict = is_there(state->dir, name) ? STATE_WAITS : STATE_GONE;
 }
 
 bool leak_dir_gone(const struct leak_search *search, const char *dir)
@@ -355,6 +370,8 @@ static void judge_group(struct leak_search *search, const char *path, const char
     if (is_mark(name)) {
         const char *why = why_gone(live, name);
 
+        if (why && state_of(live, name)->verdict == STATE_GONE && !group_in_use(path, depth))
+            why = "its state directory is gone; the next server that starts removes it";
         if (why) {
             leak_report(search, LEAK_CGROUP, 0, why, "%s", path);
             return;
@@ -425,6 +442,61 @@ void leak_find_live(struct leak_search *search)
     host_mounts(know_groups, search);
     judge_processes(search);
     host_mounts(judge_groups, search);
+}
+
+/* ---- removing ---- */
+
+/* What is in it are groups of boxes; the kernel removes none that somebody is in. */
+static bool remove_group(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)))
+        if (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+    if (dir)
+        closedir(dir);
+    return rmdir(path) == 0;
+}
+
+/*
+ * A warden that lives has its groups locked: one whose state directory was moved, or that is where
+ * neither its process nor its directory can be seen from here. And the number of a directory that
+ * is gone may be another's by now, whose server begins just then: so what it says is read again.
+ */
+static void sweep_group(struct leak_search *search, const char *path, const char *name, int depth)
+{
+    char dir[4096];
+
+    if (!is_mark(name) || state_of(search->live, name)->verdict != STATE_GONE ||
+        group_in_use(path, depth))
+        return;
+    autoclose int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && group_says(path, dir) &&
+        !is_there(dir, name) && remove_group(path))
+        search->found++;
+}
+
+static bool sweep_groups(void *ctx, const struct host_mount *mount)
+{
+    if (is_cgroup(mount))
+        groups_in(ctx, mount->point, CGROUP_DEPTH, sweep_group);
+    return true;
+}
+
+int host_sweep(const char *state_dir)
+{
+    struct leak_search search = { .dir = state_dir, .live = xnew(struct leak_live) };
+
+    walk(search.live);
+    know_wardens(&search);
+    host_mounts(know_groups, &search);
+    if (!search.live->closed)
+        host_mounts(sweep_groups, &search);
+    leak_live_free(&search);
+    return search.found;
 }
 
 void leak_live_free(struct leak_search *search)

@@ -370,6 +370,54 @@ TEST(sandboxes_whose_state_directory_is_gone)
     CHECK(gone && other);
 }
 
+/* True: it is gone, or something in it. Others of this machine that are nobody's go with it. */
+static bool swept(const char *base, const char *in)
+{
+    host_sweep(base);
+    return access(group, F_OK) < 0 || access(in, F_OK) < 0;
+}
+
+TEST(an_empty_group_whose_state_directory_is_gone_is_removed_and_no_other)
+{
+    const char *base = test_dir(); /* once: the next may get the number of one that is gone */
+    autofree char *dir = xprintf("%s/other", base), *moved = xprintf("%s/moved", base);
+    struct left left = { .dir = dir };
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    CHECK(mkdir(dir, 0700) == 0);
+    leave(&left);
+    autofree char *box = xprintf("%s/box", group), *spare = xprintf("%s/.ahead0", group);
+    CHECK(mkdir(box, 0755) == 0 && mkdir(spare, 0755) == 0);
+    CHECK(rename(dir, moved) == 0);
+    bool busy = swept(base, box); /* somebody is in it */
+    end(left.init);
+    CHECK(rename(moved, dir) == 0);
+    bool there = swept(base, box); /* a server may come back */
+    CHECK(rename(dir, moved) == 0);
+    pid_t warden = start_warden(moved);
+    bool runs = swept(base, box);
+    end(warden);
+    int lock = open(group, O_RDONLY | O_CLOEXEC);
+    CHECK(lock >= 0 && flock(lock, LOCK_SH) == 0);
+    bool locked = swept(base, box); /* a warden that cannot be seen from here */
+    close(lock);
+    look(base);
+    const struct leak *leak = with(LEAK_CGROUP, group);
+    bool told = leak && strstr(leak->why, "the next server that starts removes it");
+    host_sweep(base);
+    bool gone = access(group, F_OK) < 0;
+    if (!gone)
+        CHECK(rmdir(box) == 0 && rmdir(spare) == 0 && rmdir(group) == 0);
+    CHECK(!busy && !there && !runs && !locked && told && gone);
+    left.dir = NULL; /* one that says nothing is nobody's to remove */
+    leave(&left);
+    end(left.init);
+    bool silent = swept(base, group);
+    CHECK(silent || rmdir(group) == 0);
+    CHECK(!silent);
+}
+
 TEST(sandboxes_that_no_server_knows)
 {
     const char *base = test_dir();

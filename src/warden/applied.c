@@ -90,13 +90,6 @@ static int read_namespaces(pid_t pid, struct box_applied *out)
     return 0;
 }
 
-static bool read_map(pid_t pid, const char *name, uint32_t *first, uint32_t *count)
-{
-    unsigned inside;
-
-    return read_proc(pid, name) && sscanf(text, " %u %u %u", &inside, first, count) == 3;
-}
-
 /* "36 35 98:0 / /mnt rw,nosuid - ext3 …": the options stand before the dash. */
 static void count_mounts(struct box_applied *out)
 {
@@ -202,8 +195,8 @@ static int read_all(pid_t pid, const char *id, struct box_applied *out)
     if (read_namespaces(pid, out) < 0 || !read_proc(pid, "status"))
         return -1;
     read_status(out);
-    if (!read_map(pid, "uid_map", &out->uid_first, &out->uid_count) ||
-        !read_map(pid, "gid_map", &out->gid_first, &out->gid_count) ||
+    if (process_map(pid, "uid_map", &out->uid_first, &out->uid_count) < 0 ||
+        process_map(pid, "gid_map", &out->gid_first, &out->gid_count) < 0 ||
         !read_proc(pid, "mountinfo")) {
         errno = EPROTO;
         return -1;

@@ -264,6 +264,8 @@ struct process_who {
 must_use int process_who(int pidfd, pid_t pid, struct process_who *out);
 /* In the second way, as every record of earlier builds has it. */
 must_use int process_who_by_number(pid_t pid, struct process_who *out);
+/* The first line of its "uid_map" or "gid_map", as ids of ours. */
+must_use int process_map(pid_t pid, const char *name, uint32_t *first, uint32_t *count);
 /* Its mount or user namespace: CLONE_NEWNS, CLONE_NEWUSER. */
 must_use int process_namespace(int pidfd, pid_t pid, int which);
 
@@ -319,7 +321,10 @@ must_use int boxes_open(int state_fd, uint32_t uid_base, boxes_say_fn *say, void
 void boxes_tool(int fd);
 /* How large the image of all disks will be, if there is none yet; 0: most of what is free. */
 void disks_size(uint64_t bytes);
-/* The boxes go on; their cgroups stay as long as they do. */
+/*
+ * The boxes go on; their cgroups stay as long as they do. Whoever else has ended is waited for: who
+ * wants to know about a child of his own has asked before.
+ */
 void boxes_close(void);
 /* A request; false when it is none. */
 bool boxes_hear(const struct wire_msg *msg);
@@ -328,10 +333,10 @@ void boxes_forget_asker(void);
 unsigned boxes_waits(struct pollfd waits[BOXES_WAITS]);
 void boxes_woken(const struct pollfd *waits, unsigned count);
 /*
- * SIGCHLD came: takes the ends of boxes, and of no other process. False: another child's end is in
- * the way; call again when that was waited for.
+ * SIGCHLD came: takes the ends of boxes, and of no other process. 0, or the number of another child
+ * whose end is in the way: call again when that was waited for.
  */
-bool boxes_reap(void);
+pid_t boxes_reap(void);
 /* How many pairs of namespaces to have ready, 4 at most (and at first). */
 void boxes_pool(unsigned size);
 /* Retries, deadlines, the pool. */

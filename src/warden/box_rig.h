@@ -49,7 +49,7 @@ static inline void rig_say(void *owner, const struct wire_msg *msg, const int *f
         CHECK((heard->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3)) >= 0);
 }
 
-static inline void rig_open_at(const char *dir)
+static inline void rig_open_with(const char *dir, uint32_t uid_base)
 {
     const char *what = NULL;
 
@@ -59,8 +59,13 @@ static inline void rig_open_at(const char *dir)
     rig_state = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     CHECK(rig_state >= 0);
     sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL);
-    if (boxes_open(rig_state, RIG_UID_BASE, rig_say, NULL, &what) < 0)
+    if (boxes_open(rig_state, uid_base, rig_say, NULL, &what) < 0)
         test_fail(__FILE__, __LINE__, "%s: %s", what, strerror(errno));
+}
+
+static inline void rig_open_at(const char *dir)
+{
+    rig_open_with(dir, RIG_UID_BASE);
 }
 
 static inline void rig_close(void)

@@ -86,14 +86,14 @@ void boxes_woken(const struct pollfd *waits, unsigned count)
     }
 }
 
-bool boxes_reap(void)
+pid_t boxes_reap(void)
 {
     for (;;) {
         siginfo_t info = { 0 };
         int status;
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
-            return true;
+            return 0;
         struct box *box = table_find_child(info.si_pid);
         if (!box && jobs_own(info.si_pid)) {
             if (waitpid(info.si_pid, &status, 0) == info.si_pid)
@@ -106,7 +106,7 @@ bool boxes_reap(void)
             continue;
         }
         if (!box)
-            return false; /* somebody else's; behind it there may be more */
+            return info.si_pid; /* somebody else's; behind it there may be more */
         if (box->state == BOX_CREATING && box->report >= 0)
             life_report(box); /* it may have said why */
         if (waitpid(info.si_pid, &status, 0) == info.si_pid)
@@ -160,6 +160,23 @@ static int dir_make(int at, const char *name)
     return openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
+/*
+ * The setting uid_base may be another than when it was made. Which ids it has is asked of the
+ * kernel: so it holds for boxes of every earlier build.
+ */
+static void adopt_ids(struct box *box)
+{
+    uint32_t first, count;
+
+    if (process_map(box->pid, "uid_map", &first, &count) < 0)
+        return; /* it has just ended: they are nobody's */
+    table_set_ids(box, first, count);
+    if (!box_host.rootless && first < box_host.uid_first &&
+        (uint64_t)first + count > box_host.uid_first - BOX_UIDS)
+        log_warn("uid_base is among the user ids of a sandbox that runs: end it, or choose another",
+                 kv_str("box", box->id), kv_int("first", first), kv_int("count", count));
+}
+
 /* Taken over if its process 1 is the one that was recorded. */
 static void adopt(const struct box_record *record)
 {
@@ -173,6 +190,7 @@ static void adopt(const struct box_record *record)
     }
     table_take(box, record->id, BOX_RUNNING);
     table_set_pid(box, record->pid);
+    adopt_ids(box);
     box->landlock_abi = record->landlock_abi;
     box->frozen = true;
     box->nested = record->nested;
@@ -321,8 +339,8 @@ void boxes_close(void)
     while (table_pending())
         life_failed(table_pending_at(0), ECANCELED, BOX_STEP_TIME);
     for (int i = 0; i < 2000; i++) { /* those under way are taken back; the others go on */
-        while (!boxes_reap() && i < 2000)
-            i++;
+        for (pid_t other; i < 2000 && (other = boxes_reap()); i++)
+            waitpid(other, NULL, WNOHANG); /* nobody else is left who would wait for it */
         boxes_run_due();
         if (!any_ending())
             break;

@@ -25,6 +25,7 @@ struct box {
     bool gone;     /* its process 1 has ended and was waited for */
     bool frozen;   /* perhaps: it was asked to be, or nobody knows */
     pid_t pid;
+    uint32_t uid_first;   /* of its user ids: those of its index, unless it was made elsewhere */
     int pidfd;            /* while it is made, and of an adopted one; else -1 */
     int link, report;     /* while it is made; else -1 */
     int mounts;           /* while it ends: its mount namespace, or -1 */
@@ -65,6 +66,8 @@ void table_reserve(const struct box *box, bool reserved);
 void table_take(struct box *box, const char *id, enum box_state state);
 /* Once each, after it was taken. */
 void table_set_pid(struct box *box, pid_t pid);
+/* Where its ids are not those of its index: no other gets one of them as long as it lives. */
+void table_set_ids(struct box *box, uint32_t first, uint32_t count);
 void table_set_upper(struct box *box, uint64_t disk);
 /* Closes what it holds. */
 void table_leave(struct box *box);

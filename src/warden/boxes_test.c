@@ -569,3 +569,25 @@ TEST(a_record_that_cannot_be_kept_undoes_the_box)
     rig_check_left(state, before);
     rig_close();
 }
+
+/* Where the warden is process 1, or a script became it, a child may end that nobody waits for. */
+TEST(a_child_that_is_nobodys_keeps_no_end_waiting)
+{
+    const char *state = rig_open();
+    siginfo_t info;
+    pid_t stranger = fork();
+
+    CHECK(stranger >= 0);
+    if (stranger == 0)
+        _exit(0);
+    CHECK(waitid(P_PID, (id_t)stranger, &info, WEXITED | WNOWAIT) == 0);
+    for (int i = 0; i < 4; i++) {
+        struct wire_msg spec = rig_spec((const char *[]){ "a", "b", "c", "d" }[i]);
+
+        spec.number = ++rig_number;
+        CHECK(boxes_hear(&spec));
+    }
+    rig_close();
+    CHECK_INT(rig_child(false), 0);
+    CHECK_INT(rig_left(state).dirs, 0);
+}

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -344,9 +345,12 @@ static int enable_v2(struct hierarchy *h)
     if (!(h->controllers >> C_IO & 1))
         return -1;
     h->controllers &= ~(1u << C_IO); /* the one that a box can be without */
+    if (control_text(h, '+', text) && cgroup_write(h->fd, "cgroup.subtree_control", text) < 0) {
+        h->controllers |= 1u << C_IO; /* it is not what was in the way */
+        return -1;
+    }
     where[C_IO] = -1;
-    return control_text(h, '+', text) == 0 ? 0
-                                           : cgroup_write(h->fd, "cgroup.subtree_control", text);
+    return 0;
 }
 
 void cgroup_owner(int state_fd)
@@ -374,8 +378,15 @@ static int open_one(struct hierarchy *h, bool make)
     h->fd = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (h->fd < 0)
         return make || errno != ENOENT ? -1 : 0;
+    (void)!flock(h->fd, LOCK_SH | LOCK_NB); /* a warden lives: host_sweep leaves it alone */
     say_owner(h);
-    return h->v2 ? enable_v2(h) : 0;
+    if (!h->v2 || enable_v2(h) == 0)
+        return 0;
+    int error = errno; /* EBUSY while others are in the group above: the next box tries again */
+    close(h->fd);
+    h->fd = -1;
+    errno = error;
+    return -1;
 }
 
 /* May we make groups there? The way to find out is to make one. */

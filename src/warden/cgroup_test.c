@@ -424,6 +424,28 @@ TEST(a_missing_controller_is_named)
     cgroup_close(false);
 }
 
+/* As while a stranger is in the group above. */
+TEST(controllers_that_cannot_be_had_now_are_tried_for_again)
+{
+    struct box_spec none = { .memory = 0 };
+
+    top = test_dir();
+    dir("v2");
+    dir("v2/svc");
+    put("v2/svc/cgroup.controllers", "memory cpu pids io\n");
+    FILES("v2/svc", "cgroup.subtree_control", "cgroup.procs");
+    put("self", "0::/svc\n");
+    make_blocks();
+    CHECK_INT(open_with(v2_mount(), false), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(cgroup_make("box1", &none), -1);
+    CHECK(!(cgroup_lost() & BOX_LOST_IO)); /* nothing was given up for it */
+    FILES("v2/svc/ours", "cgroup.subtree_control");
+    CHECK_INT(cgroup_make("box1", &none), 0);
+    CHECK_STR(saw("v2/svc/ours/cgroup.subtree_control"), "+memory +cpu +pids +io");
+    cgroup_close(false);
+}
+
 TEST(a_user_without_any_group_has_none)
 {
     make_v2("cpu memory pids\n");

@@ -18,7 +18,9 @@
 
 /* ---- jobs.c ---- */
 
-#define DOOR_CALLERS 8
+#define DOOR_CALLERS 8        /* heard at once… */
+#define DOOR_CALLERS_EACH 4   /* …of one user who is neither root nor the owner… */
+#define DOOR_CALLERS_OTHERS 6 /* …and of all of those */
 #define JOBS_MAX (16 + DOOR_CALLERS)
 
 /*
@@ -123,3 +125,7 @@ struct door_dir {
 };
 /* 0, or EBUSY, ETIMEDOUT. A ticket is good once. */
 must_use int door_take(const uint8_t ticket[16], struct door_dir *out);
+#ifdef ATOLL_FAULTS
+bool door_busy(void); /* somebody is heard, waits, or is to be let go of */
+void door_forget_knocks(void);
+#endif

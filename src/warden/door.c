@@ -11,7 +11,13 @@
  * file system of its own making, a socket that lingers). So each caller is heard by a child, which
  * is killed when its time is over; what comes back from there is a detached copy of the mount below
  * the directory. It is made in the caller's own mount namespace, where the warden need not be. A
- * caller that stays silent holds up itself: when all places are taken, patience is short.
+ * caller that stays silent holds up itself: when others wait, patience is short.
+ *
+ * A child is a fork of the warden, so nobody gets as many as they like. Root and the owner of the
+ * server share the door with everybody else, and everybody else with one another: of children,
+ * places to wait, tickets and knocks in a second each user has a part, and all together leave some.
+ * Who is over it is told so at once (EAGAIN). To let go of those, who may have sent something too,
+ * there is one child for many of them now and then: who exits waits for no socket that lingers.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +36,7 @@
 #include "base/log.h"
 #include "warden/disk.h"
 #include "warden/mount.h"
+#include "warden/warden.h"
 
 #define DEPTH_MAX 256
 #define BACKLOG 64
@@ -45,14 +52,65 @@ struct ticket {
 
 struct caller {
     int fd;
-    int64_t since_ms; /* 0: free */
-    bool killed;
+    bool used, killed;
+    uid_t uid;
+    int64_t since_ms; /* it is heard; 0: it waits */
+};
+
+/* How many there are: all, those of others than root and the owner, those of one user. */
+struct count {
+    unsigned all, others, its;
 };
 
 static int listen_fd = -1;
 static struct stat state_dir;
 static struct ticket tickets[DOOR_TICKETS_MAX];
-static struct caller callers[DOOR_CALLERS];
+static struct caller callers[DOOR_PLACES];
+static struct wire_budget knocks[16]; /* by uid: one who has many of them has these at most */
+static int refused_fds[DOOR_REFUSED];
+static unsigned refused_count, going; /* those that a child has, too: the first so many */
+static int64_t refused_ms;            /* when the first of them was */
+
+/* ---- whose turn ---- */
+
+static bool is_other(uid_t uid)
+{
+    return uid != 0 && uid != state_dir.st_uid;
+}
+
+static void count_one(struct count *count, uid_t whose, uid_t uid)
+{
+    count->all++;
+    count->others += is_other(whose);
+    count->its += whose == uid;
+}
+
+static struct count callers_of(uid_t uid, bool heard)
+{
+    struct count count = { 0 };
+
+    for (unsigned i = 0; i < DOOR_PLACES; i++)
+        if (callers[i].used && (!heard || callers[i].since_ms))
+            count_one(&count, callers[i].uid, uid);
+    return count;
+}
+
+static struct count tickets_of(uid_t uid)
+{
+    struct count count = { 0 };
+
+    for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++)
+        if (tickets[i].until_ms)
+            count_one(&count, tickets[i].dir.uid, uid);
+    return count;
+}
+
+static bool has_room(const struct count *count, uid_t uid, unsigned all, unsigned others,
+                     unsigned each)
+{
+    return count->all < all &&
+           (!is_other(uid) || !guard(door_share) || (count->others < others && count->its < each));
+}
 
 /* ---- what may be left ---- */
 
@@ -123,6 +181,10 @@ static void ticket_free(struct ticket *ticket)
 
 static int ticket_make(const struct ucred *who, int tree, uint8_t key[16])
 {
+    struct count count = tickets_of(who->uid);
+
+    if (!has_room(&count, who->uid, DOOR_TICKETS_MAX, DOOR_TICKETS_OTHERS, DOOR_TICKETS_EACH))
+        return EAGAIN;
     for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++) {
         struct ticket *ticket = &tickets[i];
 
@@ -254,58 +316,130 @@ static int caller_child(struct wire_msg *msg, int *fd)
 
 /* ---- callers ---- */
 
-static unsigned places_free(void)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < DOOR_CALLERS; i++)
-        count += !callers[i].since_ms;
-    return count;
-}
-
 static void caller_end(struct caller *caller)
 {
     close_one(&caller->fd);
     *caller = (struct caller){ .fd = -1 };
 }
 
+static void caller_answer(int fd, const struct door_left *left)
+{
+    (void)!send(fd, left, sizeof(*left), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* There is room: whoever would be refused is not accepted before. */
+static void refuse(int fd)
+{
+    const struct door_left full = { .magic = DOOR_MAGIC, .error = EAGAIN };
+
+    caller_answer(fd, &full);
+    if (!refused_count)
+        refused_ms = clock_mono_ms();
+    refused_fds[refused_count++] = fd;
+}
+
+/* ---- letting go ---- */
+
+static int go_child(struct wire_msg *msg, int *fd)
+{
+    (void)msg;
+    (void)fd;
+    return 0;
+}
+
+static void gone(struct wire_msg *answer, int fd)
+{
+    (void)fd;
+    for (unsigned i = 0; !answer->status && i < going; i++)
+        close(refused_fds[i]);
+    if (!answer->status) {
+        refused_count -= going;
+        memmove(refused_fds, refused_fds + going, refused_count * sizeof(*refused_fds));
+    }
+    going = 0;
+    refused_ms = clock_mono_ms();
+}
+
+static void refused_go(int64_t now_ms)
+{
+    if (going || !refused_count || refused_ms + DOOR_REFUSED_MS > now_ms)
+        return;
+    going = refused_count;
+    refused_ms = now_ms;
+    if (job_own(0, go_child, gone) < 0)
+        going = 0;
+}
+
+/* ---- being heard ---- */
+
+static void caller_heard(struct wire_msg *answer, int tree);
+
+/* Those whose turn it is, from the first on. */
+static void callers_start(void)
+{
+    for (unsigned i = 0; i < DOOR_PLACES; i++) {
+        struct caller *caller = &callers[i];
+        struct count heard = callers_of(caller->uid, true);
+
+        if (!caller->used || caller->since_ms ||
+            !has_room(&heard, caller->uid, DOOR_CALLERS, DOOR_CALLERS_OTHERS, DOOR_CALLERS_EACH))
+            continue;
+        caller->since_ms = clock_mono_ms();
+        if (job_own(i, caller_child, caller_heard) < 0)
+            caller->since_ms = 0; /* in a moment */
+    }
+}
+
 static void caller_heard(struct wire_msg *answer, int tree)
 {
-    struct caller *caller = &callers[answer->number % DOOR_CALLERS];
+    struct caller *caller = &callers[answer->number % DOOR_PLACES];
     struct door_left left = { .magic = DOOR_MAGIC, .error = answer->status };
     struct ucred who;
     socklen_t size = sizeof(who);
 
-    if (!caller->since_ms)
+    if (!caller->used)
         return;
     if (!left.error && (getsockopt(caller->fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0 ||
                         who.uid == (uid_t)-1 || who.gid == (gid_t)-1))
         left.error = EPERM;
     if (!left.error)
         left.error = tree < 0 ? EPROTO : ticket_make(&who, tree, left.ticket);
-    (void)!send(caller->fd, &left, sizeof(left), MSG_NOSIGNAL | MSG_DONTWAIT);
+    caller_answer(caller->fd, &left);
     caller_end(caller);
+}
+
+static bool may_knock(uid_t uid)
+{
+    struct count count = callers_of(uid, false);
+
+    return has_room(&count, uid, DOOR_PLACES, DOOR_PLACES - 1, DOOR_PLACES_EACH) &&
+           (!is_other(uid) || !guard(door_rate) ||
+            wire_budget_take(&knocks[uid % ARRAY_LEN(knocks)], DOOR_KNOCKS_PER_SECOND,
+                             clock_mono_ms()));
 }
 
 static void accept_one(void)
 {
-    int fd = places_free() ? accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct ucred who;
+    socklen_t size = sizeof(who);
 
-    for (unsigned i = 0; fd >= 0 && i < DOOR_CALLERS; i++) {
-        if (callers[i].since_ms)
-            continue;
-        callers[i] = (struct caller){ .fd = fd, .since_ms = clock_mono_ms() };
-        if (job_own(i, caller_child, caller_heard) < 0)
-            caller_end(&callers[i]);
+    if (fd < 0)
         return;
-    }
+    bool may = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && may_knock(who.uid);
+    for (unsigned i = 0; may && i < DOOR_PLACES; i++)
+        if (!callers[i].used) {
+            callers[i] = (struct caller){ .fd = fd, .used = true, .uid = who.uid };
+            return;
+        }
+    refuse(fd);
 }
 
 /* ---- the wait ---- */
 
 unsigned door_waits(struct pollfd waits[DOOR_WAITS])
 {
-    if (listen_fd < 0 || !places_free())
+    if (listen_fd < 0 || refused_count == DOOR_REFUSED)
         return 0;
     waits[0] = (struct pollfd){ .fd = listen_fd, .events = POLLIN };
     return 1;
@@ -321,16 +455,20 @@ bool door_woken(int fd)
 
 static int64_t caller_due(const struct caller *caller)
 {
-    if (!caller->since_ms || caller->killed)
+    bool wait = callers_of(0, true).all < callers_of(0, false).all;
+
+    if (!caller->used || caller->killed)
         return 0;
-    return caller->since_ms + (places_free() ? DOOR_WAIT_MS : DOOR_WAIT_SHORT_MS);
+    if (!caller->since_ms)
+        return clock_mono_ms() + DOOR_WAIT_SHORT_MS; /* its turn is looked for again */
+    return caller->since_ms + (wait ? DOOR_WAIT_SHORT_MS : DOOR_WAIT_MS);
 }
 
 int64_t door_due_ms(void)
 {
-    int64_t first = 0;
+    int64_t first = refused_count && !going ? refused_ms + DOOR_REFUSED_MS : 0;
 
-    for (unsigned i = 0; i < DOOR_CALLERS; i++)
+    for (unsigned i = 0; i < DOOR_PLACES; i++)
         if (caller_due(&callers[i]) && (!first || caller_due(&callers[i]) < first))
             first = caller_due(&callers[i]);
     for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++)
@@ -341,8 +479,10 @@ int64_t door_due_ms(void)
 
 void door_run_due(int64_t now_ms)
 {
-    for (unsigned i = 0; i < DOOR_CALLERS; i++)
-        if (caller_due(&callers[i]) && caller_due(&callers[i]) <= now_ms) {
+    callers_start();
+    refused_go(now_ms);
+    for (unsigned i = 0; i < DOOR_PLACES; i++)
+        if (callers[i].since_ms && caller_due(&callers[i]) && caller_due(&callers[i]) <= now_ms) {
             callers[i].killed = true;  /* its end is heard like any other */
             close_one(&callers[i].fd); /* while the child has it: who closes it last may wait */
             job_kill(caller_child, i);
@@ -357,7 +497,7 @@ int door_open(int state_fd)
     struct sockaddr_un name = { .sun_family = AF_UNIX };
     autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    for (unsigned i = 0; i < DOOR_CALLERS; i++)
+    for (unsigned i = 0; i < DOOR_PLACES; i++)
         callers[i] = (struct caller){ .fd = -1 };
     for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++)
         tickets[i] = (struct ticket){ .dir.fd = -1 };
@@ -380,8 +520,23 @@ void door_close(int state_fd)
         return;
     close_one(&listen_fd);
     unlinkat(state_fd, DOOR_SOCKET, 0);
-    for (unsigned i = 0; i < DOOR_CALLERS; i++)
-        caller_end(&callers[i]);
+    /* Of whom no child has a copy, the process lets go by its end: that waits for nothing. */
+    for (unsigned i = 0; i < DOOR_PLACES; i++)
+        if (callers[i].since_ms)
+            caller_end(&callers[i]);
+    refused_count = going = 0;
     for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++)
         ticket_free(&tickets[i]);
 }
+
+#ifdef ATOLL_FAULTS
+bool door_busy(void)
+{
+    return refused_count || callers_of(0, false).all;
+}
+
+void door_forget_knocks(void)
+{
+    memset(knocks, 0, sizeof(knocks));
+}
+#endif

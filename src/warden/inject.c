@@ -142,7 +142,7 @@ static void start(const struct box *box, const struct wire_msg *request, job_fn 
 
     todo.pid = box->pid;
     todo.pidfd = pidfd;
-    todo.first = box_uid_first(&box_host, table_slot(box));
+    todo.first = box->uid_first;
     if (pidfd < 0)
         say_status(request, errno);
     else

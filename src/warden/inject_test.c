@@ -1,4 +1,7 @@
 /* Mounts into boxes that run, with a box that does its best to have them elsewhere; the door. */
+#include <sys/prctl.h>
+
+#include "base/limits.h"
 #include "warden/disk_rig.h"
 
 TEST(a_volume_is_shared_by_two_boxes)
@@ -240,13 +243,13 @@ TEST(a_directory_left_at_the_door_is_the_agents)
     rig_close();
 }
 
-/* Another user of the machine at the door. */
-static void leave_as(const char *state, const char *dir, uid_t uid, uint8_t ticket[16])
+/* Another user of the machine at the door; what is answered there. */
+static int leave_as(const char *state, const char *dir, uid_t uid, uint8_t ticket[16])
 {
     int ends[2], status = 0;
     struct door_left left = { .error = -1 };
 
-    CHECK(pipe(ends) == 0);
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
     pid_t pid = fork();
     if (pid == 0) {
         struct door_leave leave = { .magic = DOOR_MAGIC };
@@ -254,6 +257,7 @@ static void leave_as(const char *state, const char *dir, uid_t uid, uint8_t tick
             setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0 ? -1 : door_connect(state);
         int open_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         if (fd >= 0 && open_dir >= 0) {
             door_say(fd, &leave, sizeof(leave), &open_dir, 1);
             (void)!recv(fd, &left, sizeof(left), 0);
@@ -269,11 +273,16 @@ static void leave_as(const char *state, const char *dir, uid_t uid, uint8_t tick
 
         poll(waits, count, 5);
         boxes_woken(waits, count);
+        boxes_run_due();
     }
     close(ends[0]);
+    kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
-    CHECK_INT(left.error, 0);
-    memcpy(ticket, left.ticket, 16);
+    while (!jobs_idle()) /* which nobody has waited for meanwhile */
+        rig_pump(1);
+    if (ticket)
+        memcpy(ticket, left.ticket, 16);
+    return left.error;
 }
 
 TEST(what_others_own_stays_theirs)
@@ -294,7 +303,7 @@ TEST(what_others_own_stays_theirs)
     autoclose int next = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     CHECK(next >= 0 && fchown(next, uid + 1, uid + 1) == 0); /* the map has one user, not some */
     struct rig_box box = rig_create(rig_spec("box"), "box");
-    leave_as(state, dir, uid, ticket);
+    CHECK_INT(leave_as(state, dir, uid, ticket), 0);
     CHECK_INT(mount_ticket("box", ticket, "/bind", 0), 0);
     check_sh(&box,
              "cat /bind/roots && ! cat /bind/closed && ! sh -c 'echo x > /bind/roots' &&"
@@ -374,6 +383,143 @@ TEST(silent_callers_hold_up_nobody)
     CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(silent); i++)
         close(silent[i]);
+    rig_close();
+}
+
+/* Connections of another user, who says nothing; those that were refused are answered so. */
+static int knock_as(const char *state, uid_t uid)
+{
+    /* Who connects is what counts, and a child would be somebody to wait for. */
+    CHECK(seteuid(uid) == 0);
+    int fd = door_connect(state);
+    CHECK(seteuid(0) == 0);
+    return fd;
+}
+
+static unsigned knocks_refused(const char *state, uid_t uid, unsigned count)
+{
+    static int fds[128];
+    struct door_left left;
+    unsigned answered = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        CHECK((fds[i] = knock_as(state, uid)) >= 0);
+        struct pollfd waits[BOXES_WAITS];
+        unsigned n = boxes_waits(waits);
+
+        boxes_woken(waits, poll(waits, n, 0) > 0 ? n : 0);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (recv(fds[i], &left, sizeof(left), MSG_DONTWAIT) == (ssize_t)sizeof(left)) {
+            CHECK_INT(left.error, EAGAIN);
+            answered++;
+        }
+        close(fds[i]);
+    }
+    for (int i = 0; i < test_patience(400) && (door_busy() || !jobs_idle()); i++)
+        rig_pump(5);
+    CHECK(!door_busy());
+    return answered;
+}
+
+TEST(a_user_has_a_part_of_the_door_and_not_all_of_it)
+{
+    const char *state = rig_open();
+    const uid_t uid = 54321;
+
+    CHECK(chmod(state, 0711) == 0);
+    rig_settle();
+    int fds = rig_entries("/proc/self/fd");
+    CHECK_INT(knocks_refused(state, uid, DOOR_PLACES_EACH), 0);
+    CHECK_INT(knocks_refused(state, uid + 1, DOOR_PLACES_EACH + 1), 1);
+    CHECK_INT(knocks_refused(state, 0, DOOR_PLACES), 0); /* root's own */
+    CHECK_INT(knocks_refused(state, 0, DOOR_PLACES + 1), 1);
+    rig_without("door_share");
+    CHECK_INT(knocks_refused(state, uid + 2, DOOR_PLACES_EACH + 1), 0);
+    rig_without("");
+    rig_settle();
+    CHECK_INT(rig_entries("/proc/self/fd"), fds); /* of those that were refused nothing is left */
+    rig_close();
+}
+
+/* Silent ones of this user; how many of all are heard by a child then. */
+static unsigned heard_with(const char *state, uid_t uid, unsigned count, int *fds)
+{
+    struct pollfd waits[BOXES_WAITS];
+
+    for (unsigned i = 0; i < count; i++) {
+        CHECK((fds[i] = knock_as(state, uid)) >= 0);
+        unsigned n = boxes_waits(waits);
+
+        boxes_woken(waits, poll(waits, n, 0) > 0 ? n : 0);
+    }
+    door_run_due(0);
+    return jobs_waits(waits);
+}
+
+TEST(a_user_is_heard_by_some_children_and_not_by_all)
+{
+    const char *state = rig_open();
+    const uid_t uid = 54330;
+    int fds[32];
+
+    CHECK(chmod(state, 0711) == 0);
+    rig_settle();
+    CHECK_INT(heard_with(state, uid, DOOR_CALLERS_EACH, fds), DOOR_CALLERS_EACH);
+    CHECK_INT(heard_with(state, uid, 1, fds + 4), DOOR_CALLERS_EACH);
+    CHECK_INT(heard_with(state, uid + 1, 2, fds + 5), DOOR_CALLERS_OTHERS);
+    CHECK_INT(heard_with(state, uid + 1, 1, fds + 7), DOOR_CALLERS_OTHERS);
+    CHECK_INT(heard_with(state, 0, 2, fds + 8), DOOR_CALLERS);
+    CHECK_INT(heard_with(state, 0, 1, fds + 10), DOOR_CALLERS);
+    for (int i = 0; i < 11; i++)
+        close(fds[i]);
+    for (int i = 0; i < test_patience(400) && (door_busy() || !jobs_idle()); i++)
+        rig_pump(5);
+    CHECK(!door_busy()); /* each had its turn */
+    rig_close();
+}
+
+TEST(a_user_knocks_so_often_in_a_second_and_no_more)
+{
+    const char *state = rig_open();
+    const uid_t uid = 54320;
+    unsigned refused = 0;
+
+    CHECK(chmod(state, 0711) == 0);
+    for (int guarded = 1; guarded >= 0; guarded--) {
+        for (int tries = 0; tries < 20; tries++) { /* until all were in one second */
+            int64_t second = clock_mono_ms() / 1000;
+
+            refused = 0;
+            if (guarded)
+                rig_without("door_share");
+            else
+                rig_without("door_share,door_rate");
+            refused = knocks_refused(state, uid, DOOR_KNOCKS_PER_SECOND + 1);
+            if (second == clock_mono_ms() / 1000)
+                break;
+        }
+        CHECK_INT(refused, guarded);
+    }
+    rig_without("");
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, NULL), 0);
+    rig_close();
+}
+
+TEST(others_leave_some_tickets)
+{
+    const char *state = rig_open();
+    const uid_t uid = 54400;
+
+    CHECK(chmod(state, 0711) == 0);
+    for (int i = 0; i < DOOR_TICKETS_OTHERS; i++) {
+        if (i == DOOR_TICKETS_EACH)
+            CHECK_INT(leave_as(state, "/usr", uid, NULL), EAGAIN);
+        door_forget_knocks();
+        CHECK_INT(leave_as(state, "/usr", uid + (i >= DOOR_TICKETS_EACH), NULL), 0);
+    }
+    CHECK_INT(leave_as(state, "/usr", uid + 2, NULL), EAGAIN);
+    CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, NULL), 0);
     rig_close();
 }
 

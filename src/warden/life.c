@@ -64,7 +64,7 @@ static void say_created(struct box *box, const int *fds, unsigned count)
     struct wire_msg msg = { .created = { .step = box->step,
                                          .slot = table_slot(box),
                                          .pid = box->error ? 0 : box->pid,
-                                         .uid_first = box_uid_first(&box_host, table_slot(box)),
+                                         .uid_first = box->uid_first,
                                          .lost = box_host.lost } };
 
     say_answer(box, &msg, box->error, fds, count);
@@ -128,10 +128,6 @@ void life_died(struct box *box, int status)
     if (box->state == BOX_ENDING) {
         end_try(box);
         return;
-    }
-    if (box->state == BOX_CREATING && !box->error) { /* a report would have been read before */
-        box->error = ECHILD;
-        box->step = BOX_STEP_INIT;
     }
     read_last(box);
     end_begin(box);

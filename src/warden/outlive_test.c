@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 
 #include "seccomp/seccomp.h"
-#include "warden/box_rig.h"
 #include "warden/cgroup.h"
+#include "warden/disk_rig.h"
 
 /* ---- user namespaces ---- */
 
@@ -230,6 +230,49 @@ TEST(a_box_that_an_earlier_build_made_is_taken_over)
     CHECK_INT(rig_sh(&box, "exit 6", 0)->code, 6);
     rig_destroy(&box);
     CHECK_INT(rig_left(state).dirs, 0);
+    rig_close();
+}
+
+static struct box_applied applied_of(const char *id)
+{
+    return rig_name(WIRE_BOX_APPLIED, id).msg.applied;
+}
+
+/* Its ids are those it was made with, and nobody else gets one of them while it lives. */
+TEST(a_box_of_another_uid_base_keeps_its_ids_to_itself)
+{
+    static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    const char *state = rig_open(), *dir = test_dir();
+    uint8_t ticket[16];
+    struct rig_box boxes[ARRAY_LEN(names)];
+    pid_t maker = fork();
+
+    CHECK(maker >= 0);
+    if (maker == 0) {
+        (void)rig_create(rig_spec("stays"), "stays");
+        raise(SIGKILL);
+    }
+    waitpid(maker, NULL, 0);
+    rig_close();
+    rig_open_with(state, RIG_UID_BASE - BOX_UIDS + 100); /* each range lies across two of before */
+    struct box_applied old = applied_of("stays");
+    CHECK(old.uid_first > RIG_UID_BASE && (old.uid_first - RIG_UID_BASE) % BOX_UIDS == 0);
+    CHECK_INT(rig_name(WIRE_BOX_OPEN, "stays").msg.created.uid_first, old.uid_first);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        boxes[i] = rig_create(rig_spec(names[i]), names[i]);
+        struct box_applied it = applied_of(names[i]);
+
+        CHECK_INT((it.uid_first - RIG_UID_BASE) % BOX_UIDS, 100);
+        CHECK(it.uid_first >= old.uid_first + BOX_UIDS || it.uid_first + BOX_UIDS <= old.uid_first);
+    }
+    struct rig_box box = taken_over();
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("stays", ticket, "/made/mnt", 0), 0);
+    check_sh(&box, "[ -O /made/mnt ] && [ $(stat -c %u /made) = 0 ]", 0);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        rig_destroy(&boxes[i]);
+    rig_destroy(&box);
+    CHECK(table_free() != NULL);
     rig_close();
 }
 

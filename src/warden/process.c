@@ -38,6 +38,17 @@ int process_namespace(int pidfd, pid_t pid, int which)
     return fd >= 0 ? fd : open_below_proc(pid, mounts ? "ns/mnt" : "ns/user");
 }
 
+int process_map(pid_t pid, const char *name, uint32_t *first, uint32_t *count)
+{
+    char text[256];
+    unsigned inside;
+    autoclose int fd = open_below_proc(pid, name);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    text[got < 0 ? 0 : got] = 0;
+    return sscanf(text, " %u %u %u", &inside, first, count) == 3 ? 0 : -1;
+}
+
 /* Since 6.9 each process has an inode, and no other ever has its number until the machine ends. */
 static bool inode_of(int pidfd, uint64_t *out)
 {

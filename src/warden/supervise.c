@@ -556,14 +556,20 @@ static int signals_open(void)
 /* ---- the wait ---- */
 
 /* One that was somebody else's: we are process 1, or were started by an exec. False: it is ours. */
-static bool reap_stranger(const struct warden *w)
+static bool reap_stranger(const struct warden *w, pid_t pid)
 {
-    siginfo_t info = { 0 };
-
-    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
-        info.si_pid == w->api.pid || info.si_pid == w->resolve.pid || info.si_pid == egress_pid())
+    if (pid == w->api.pid || pid == w->resolve.pid || pid == egress_pid())
         return false;
-    return waitpid(info.si_pid, NULL, WNOHANG) == info.si_pid;
+    return waitpid(pid, NULL, WNOHANG) == pid;
+}
+
+/* True: the end of one of our own is in the way, which its descriptor tells about. */
+static bool reap(const struct warden *w)
+{
+    for (pid_t other; (other = boxes_reap());)
+        if (!reap_stranger(w, other))
+            return true;
+    return false;
 }
 
 static void once(struct warden *w)
@@ -596,8 +602,8 @@ static void once(struct warden *w)
         resolved(w);
     if (waits[API].revents && w->api.pid)
         api_died(w);
-    while (w->reap && (w->reap = !boxes_reap()) && reap_stranger(w))
-        ;
+    if (w->reap)
+        w->reap = reap(w);
     run_due(w);
     boxes_run_due();
     egress_run_due();
@@ -625,10 +631,10 @@ int supervise(const struct warden_args *args)
     while (!w.over)
         once(&w);
     egress_end();
-    boxes_close();
     if (w.resolve.pid) {
         child_kill(&w.resolve);
         child_end(&w.resolve);
     }
+    boxes_close();
     return w.exit_status;
 }

@@ -17,6 +17,7 @@ enum key { BY_ID, BY_PID, BY_UPPER };
 static struct box boxes[BOX_SLOTS];
 static uint16_t chains[TABLE_KEYS][BUCKETS]; /* index + 1 of the first; 0: none */
 static uint64_t busy[WORDS];                 /* a bit per index: in use, or reserved */
+static uint64_t closed[WORDS];               /* likewise: an adopted box has some of its ids */
 static uint32_t top;                         /* all at and above are free */
 static uint16_t due[BOX_SLOTS];              /* those that have a due_ms, in no order */
 static unsigned due_count;
@@ -108,8 +109,8 @@ struct box *table_upper(uint64_t disk)
 struct box *table_free(void)
 {
     for (uint32_t i = 0; i < WORDS; i++)
-        if (~busy[i]) {
-            uint32_t slot = i * 64 + (uint32_t)__builtin_ctzll(~busy[i]);
+        if (~(busy[i] | closed[i])) {
+            uint32_t slot = i * 64 + (uint32_t)__builtin_ctzll(~(busy[i] | closed[i]));
 
             return slot < box_host.slots ? &boxes[slot] : NULL;
         }
@@ -137,6 +138,7 @@ void table_reserve(const struct box *box, bool reserved)
 void table_take(struct box *box, const char *id, enum box_state state)
 {
     *box = (struct box){ .state = (uint8_t)state,
+                         .uid_first = box_uid_first(&box_host, table_slot(box)),
                          .pidfd = -1,
                          .link = -1,
                          .report = -1,
@@ -153,6 +155,22 @@ void table_set_pid(struct box *box, pid_t pid)
 {
     box->pid = pid;
     chain_in(box, BY_PID);
+}
+
+void table_set_ids(struct box *box, uint32_t first, uint32_t count)
+{
+    uint64_t end = (uint64_t)first + count;
+
+    box->uid_first = first;
+    if (box_host.uids == 1 ||
+        (count == box_host.uids && first == box_uid_first(&box_host, table_slot(box))))
+        return;
+    for (uint32_t slot = 0; slot < box_host.slots; slot++) {
+        uint64_t start = box_uid_first(&box_host, slot);
+
+        if (start < end && first < start + box_host.uids)
+            closed[slot / 64] |= UINT64_C(1) << slot % 64;
+    }
 }
 
 void table_set_upper(struct box *box, uint64_t disk)
@@ -187,6 +205,8 @@ void table_leave(struct box *box)
     *box = (struct box){ .pidfd = -1, .link = -1, .report = -1, .mounts = -1, .users = -1 };
     while (top && boxes[top - 1].state == BOX_FREE)
         top--;
+    if (!top)
+        memset(closed, 0, sizeof(closed)); /* nobody is left who has them */
 }
 
 /* ---- deadlines ---- */

@@ -154,3 +154,26 @@ TEST(the_last_index_is_used_and_there_is_none_after_it)
         leave(slot);
     CHECK(table_free() == table_at(0));
 }
+
+/* The ids of a box that was made under another base lie across two of ours. */
+TEST(an_index_whose_ids_another_has_is_not_given_out)
+{
+    char id[BOX_ID_SIZE];
+    struct box *box = table_at(9);
+
+    box_host.uid_first = 1000000;
+    name(id, 1);
+    table_take(box, id, BOX_RUNNING);
+    CHECK_INT(box->uid_first, 1000000 + 9 * BOX_UIDS);
+    table_set_ids(box, box->uid_first, BOX_UIDS); /* its own */
+    CHECK(table_free() == table_at(0));
+    table_set_ids(box, 1000000 - 1, BOX_UIDS);
+    CHECK(table_free() == table_at(1));
+    table_set_ids(box, 1000000 + BOX_UIDS + 1, BOX_UIDS);
+    CHECK(table_free() == table_at(3));
+    table_set_ids(box, 1000000 + 8191 * BOX_UIDS + 1, BOX_UIDS); /* the last, and beyond */
+    CHECK(table_free() == table_at(3));
+    table_leave(box);
+    CHECK(table_free() == table_at(0));
+    box_host.uid_first = 0;
+}

@@ -35,7 +35,7 @@ static void on_open(struct box *box, const struct wire_msg *request)
     }
     msg.created = (struct box_created){ .slot = table_slot(box),
                                         .pid = box->pid,
-                                        .uid_first = box_uid_first(&box_host, table_slot(box)) };
+                                        .uid_first = box->uid_first };
     say(&msg, (int[]){ pidfd, link }, 2);
 }
 

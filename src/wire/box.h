@@ -308,6 +308,8 @@ bool disk_wish_ok(const struct disk_wish *wish);
 #define DOOR_SOCKET "door.sock"
 #define DOOR_TICKET_MS 60000
 #define DOOR_TICKETS_MAX 64
+#define DOOR_TICKETS_EACH 24   /* of one user who is neither root nor the server's owner… */
+#define DOOR_TICKETS_OTHERS 48 /* …and of all of those */
 struct door_leave {
     uint32_t magic, zero;
 };

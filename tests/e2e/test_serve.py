@@ -633,7 +633,7 @@ KNOCKER = """
 import array, socket, struct, sys
 there = socket.create_server(("127.0.0.1", 0))
 kept = []
-for _ in range(8):
+for _ in range(int(sys.argv[2])):
     slow = socket.create_connection(there.getsockname())
     kept.append(there.accept())
     slow.setblocking(False)
@@ -644,11 +644,14 @@ for _ in range(8):
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
     door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     door.connect(sys.argv[1])
-    door.send(b"junk")
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slow.fileno()]))
-    door.sendmsg([b"more"], [rights])
-    slow.close()
     door.settimeout(1)
+    try:
+        door.send(b"junk")
+        door.sendmsg([b"more"], [rights])
+    except OSError:  # answered before all was said: then it is ours alone
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+    slow.close()
     try:
         door.recv(100)
     except OSError:
@@ -660,9 +663,10 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a sandbox")
-def test_who_knocks_keeps_nobody_waiting(fresh_server):
-    knocker = subprocess.Popen([sys.executable, "-c", KNOCKER, str(fresh_server.state / "door.sock")],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+@pytest.mark.parametrize("user, times", [(0, 8), (54321, 60)])  # another user is refused most of the times
+def test_who_knocks_keeps_nobody_waiting(fresh_server, user, times):
+    knocker = subprocess.Popen([sys.executable, "-c", KNOCKER, str(fresh_server.state / "door.sock"), str(times)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user)
     try:
         assert knocker.stdout.readline() == b"done\n"
         box = harness.make_box(fresh_server, storage="memory")
@@ -670,3 +674,29 @@ def test_who_knocks_keeps_nobody_waiting(fresh_server):
     finally:
         knocker.kill()
         knocker.communicate()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a sandbox")
+def test_groups_of_a_server_that_is_gone_for_good_are_removed_by_another():
+    def groups():
+        return [path for path, _, _ in os.walk("/sys/fs/cgroup") if path.endswith("/" + mark)]
+
+    killed, other = harness.Server(), harness.Server()
+    try:
+        killed.start()
+        harness.make_box(killed, storage="memory")
+        st = killed.state.stat()
+        mark = f"atoll-{st.st_dev:x}-{st.st_ino:x}"
+        harness.delete_boxes(killed)
+        killed.kill9_all()
+        assert groups()
+        other.start()  # the directory is still there: somebody may come back
+        wait_until(lambda: (other.state / "data" / "doctor.json").exists(), 30, "a look at the machine")
+        assert groups()
+        other.stop(remove=False)
+        shutil.rmtree(killed.state)
+        other.start()
+        wait_until(lambda: not groups(), 30, "empty groups are removed")
+    finally:
+        other.stop()
+        killed.stop(check=False)
