@@ -126,8 +126,8 @@ static int group_make(const struct cgroup_place *place, const char *id)
 {
     int from = cgroup_pids_place().fd, moved = 1;
 
-    if (mkdirat(place->fd, id, 0755) < 0)
-        return errno == EEXIST ? 0 : -1;
+    if (mkdirat(place->fd, id, 0755) < 0 && errno != EEXIST)
+        return -1; /* one that is there may not have all of them: an earlier try gave up */
     for (int i = 0; i < MOVES && from >= 0 && moved > 0; i++)
         moved = move_some(place->fd, from, id);
     if (moved > 0)

@@ -1,5 +1,6 @@
 /* Disks by their verbs, and boxes on them: real ones, as root. */
 #include "base/mem.h"
+#include "warden/cgroup.h"
 #include "warden/disk_rig.h"
 
 /* ---- the verbs ---- */
@@ -685,6 +686,32 @@ TEST(io_is_held_back_from_the_start_or_later)
     rig_settle();
     before.fds++; /* the directory of such groups is open from the first one on */
     rig_check_left(state, before);
+    rig_close();
+}
+
+/* Children of those who have not been moved yet are not in it either, and nobody stops for that. */
+TEST(io_is_held_back_also_of_those_who_are_born_meanwhile)
+{
+    static char all[65536], in[65536];
+
+    rig_open();
+    if (box_host.lost & BOX_LOST_IO || cgroup_io_place().v2)
+        test_skip("no group of its own for io here");
+    struct rig_box box = rig_create(rig_spec("storm"), "storm");
+    const char *texts[] = { "/tmp/probe", "storm", "20", "A=b", "/tmp" };
+    int64_t until = clock_mono_ms() + test_patience(10000);
+    int status;
+
+    rig_bring_probe(&box);
+    rig_start(&box, texts, 3, 1, 0);
+    while ((status = set_io("storm", MIB, 0)) == EAGAIN && clock_mono_ms() < until)
+        ;
+    CHECK_INT(status, 0);
+    CHECK_INT(rig_name(WIRE_BOX_FREEZE, "storm").msg.status, 0);
+    CHECK(cgroup_read(cgroup_pids_place().fd, "storm/cgroup.procs", all, sizeof(all)) > 0);
+    CHECK(cgroup_read(cgroup_io_place().fd, "storm/cgroup.procs", in, sizeof(in)) > 0);
+    CHECK_STR(in, all);
+    rig_destroy(&box);
     rig_close();
 }
 
