@@ -283,7 +283,7 @@ void api_reference(struct buf *out)
              "Errors are `{\"error\":{\"code\",\"reason\",\"message\",\"field\",\"request_id\"}}`. "
              "`reason` tells some apart\nthat have the same code, and is null otherwise: `role` "
              "(403: another role, scope or tenant might),\n`deleting` (409: the sandbox is being "
-             "deleted). "
+             "deleted), `paused` and\n`stopped` (409: it must be resumed, or started). "
              "Unknown fields and query parameters,\n"
              "wrong types and values over a limit are 400 with the field's name. Every `POST` "
              "that creates takes an\n"

@@ -44,6 +44,8 @@ static const struct err_info infos[ERR_CODES] = {
 static const char *const reasons[REASONS] = {
     [REASON_ROLE] = "role",
     [REASON_DELETING] = "deleting",
+    [REASON_PAUSED] = "paused",
+    [REASON_STOPPED] = "stopped",
 };
 
 const char *err_reason_name(enum err_reason reason)

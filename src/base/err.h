@@ -46,6 +46,8 @@ enum err_reason {
     REASON_NONE = 0,
     REASON_ROLE,     /* forbidden by role, scope or tenant of who asks: another token might */
     REASON_DELETING, /* in conflict with a deletion: it will be gone in a moment */
+    REASON_PAUSED,   /* in conflict with a state that is left by resume… */
+    REASON_STOPPED,  /* …or by start */
     REASONS          /* how many there are */
 };
 

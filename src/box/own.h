@@ -306,12 +306,17 @@ bool box_is_ending(const struct box *box);
 /* Why it cannot be had now: what is being done to it, or the state it is in. Returns -1. */
 static inline int box_refuse(const struct box *box, struct err *err)
 {
-    bool deleting = box->busy == box_busy_deleted || box->state == SANDBOX_DELETED;
+    enum err_reason reason = box->busy == box_busy_deleted || box->state == SANDBOX_DELETED
+                                 ? REASON_DELETING
+                             : box->busy                     ? REASON_NONE
+                             : box->state == SANDBOX_PAUSED  ? REASON_PAUSED
+                             : box->state == SANDBOX_STOPPED ? REASON_STOPPED
+                                                             : REASON_NONE;
 
     err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
             box->busy ? box->busy : sandbox_state_name(box->state));
-    if (err && deleting)
-        err->reason = REASON_DELETING;
+    if (err)
+        err->reason = reason;
     return -1;
 }
 /* Busy with `busy` from now on, or a refusal. */

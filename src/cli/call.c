@@ -85,6 +85,12 @@ static void hint_refused(struct cli *cli, const struct err *err)
         if (err->reason == REASON_ROLE) /* no role helps with a file that may not be read */
             hint(cli, "`atoll whoami` shows the role and scopes you have");
         break;
+    case ERR_CONFLICT:
+        if (err->reason == REASON_PAUSED)
+            hint(cli, "`atoll resume` lets it go on");
+        if (err->reason == REASON_STOPPED)
+            hint(cli, "`atoll start` starts it again");
+        break;
     case ERR_MISDIRECTED:
         hint(cli, "the server's setting `host` must list %s", cli->at.target.host);
         break;

@@ -67,6 +67,8 @@ static int leave(int door, int dir, struct door_left *out, struct err *err)
         return err_set(err, ERR_INTERNAL, "the server's door answered with something else");
     if (!out->error)
         return 0;
+    if (out->error == EAGAIN)
+        return err_set(err, ERR_RATE, "too many directories are handed over at once; try again");
     errno = out->error;
     return err_sys(err, "the server does not take this directory");
 }

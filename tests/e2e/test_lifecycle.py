@@ -94,7 +94,9 @@ def test_contents_wait_until_it_is_awake(boxes, storage, action, asleep):
 def test_a_pause_by_hand_is_not_undone(boxes):
     box = make(boxes, storage="memory", idle={"after_ms": 60000, "action": "pause"})
     assert boxes.post(f"{BOXES}/{box}/pause").status == 200
-    assert boxes.post(f"{BOXES}/{box}/execs", {"argv": ["true"]}).status == 409
+    refused = boxes.post(f"{BOXES}/{box}/execs", {"argv": ["true"]})
+    assert (refused.status, refused.json()["error"]["reason"]) == (409, "paused")
+    assert "`atoll resume`" in boxes.cli("exec", box, "--", "true").stderr
     assert boxes.post(f"{BOXES}/{box}/resume").status == 200
 
 
@@ -177,7 +179,9 @@ def test_files_survive_stop_and_start(disks):
     stopped = disks.post(f"{BOXES}/keeper/stop").json()
     assert stopped["state"] == "stopped" and "stopped by" in stopped["reason"]
     assert disks.get(f"{BOXES}/{box}/execs/{going}").json()["state"] == "lost"
-    assert disks.post(f"{BOXES}/{box}/execs", {"argv": ["true"]}).status == 409
+    refused = disks.post(f"{BOXES}/{box}/execs", {"argv": ["true"]})
+    assert (refused.status, refused.json()["error"]["reason"]) == (409, "stopped")
+    assert "`atoll start`" in disks.cli("exec", box, "--", "true").stderr
     for _ in range(3):
         started = disks.post(f"{BOXES}/{box}/start").json()
         assert (started["id"], started["state"], started["reason"]) == (box, "running", None)
