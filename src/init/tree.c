@@ -200,9 +200,14 @@ static void held_kill(const struct exec *exec, int signal)
     for (size_t i = 0; i < proc_count; i++)
         if (procs[i].still && !procs[i].dead)
             before[count++] = procs[i].pid;
-    kill(-1, SIGSTOP);
+    if (getpid() == 1) /* as ever; anywhere else "everybody" would be the whole machine */
+        kill(-1, SIGSTOP);
     for (int looks = 0; !all_still() && looks < HOLD_LOOKS; looks++)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    if (!look_at_all() || proc_count == PROCS_MAX) {
+        kill(-1, SIGCONT); /* who cannot be seen could not be sent on */
+        return;
+    }
     (void)find_members(exec, 0);
     for (size_t i = proc_count; i-- > 0;) {
         if (procs[i].member)
