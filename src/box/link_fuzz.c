@@ -5,6 +5,7 @@
  * listens; the first of them was there before the connection, and has input.
  */
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,12 +24,23 @@ static int nowhere(void *ctx, const struct wire_msg *msg)
     return 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void leave(void)
+{
+    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static void set_up(void)
 {
     static char path[64];
     struct err err;
 
-    if (!mkdtemp(dir) || loop_new(&loop, &err) < 0)
+    if (!mkdtemp(dir) || atexit(leave) != 0 || loop_new(&loop, &err) < 0)
         abort();
     snprintf(path, sizeof(path), "%s/fuzz.db", dir);
     if (store_open(&store, loop, &(struct store_options){ .path = path }, &err) < 0)
