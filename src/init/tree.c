@@ -196,12 +196,13 @@ static void held_kill(const struct exec *exec, int signal)
     static pid_t before[PROCS_MAX];
     size_t count = 0;
 
+    if (getpid() != 1)
+        return; /* it is, always; anywhere else "everybody" would be the whole machine */
     look_at_all();
     for (size_t i = 0; i < proc_count; i++)
         if (procs[i].still && !procs[i].dead)
             before[count++] = procs[i].pid;
-    if (getpid() == 1) /* as ever; anywhere else "everybody" would be the whole machine */
-        kill(-1, SIGSTOP);
+    kill(-1, SIGSTOP);
     for (int looks = 0; !all_still() && looks < HOLD_LOOKS; looks++)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     if (!look_at_all() || proc_count == PROCS_MAX) {

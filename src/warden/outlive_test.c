@@ -207,11 +207,9 @@ static void write_as_earlier(const struct box_record *record)
     CHECK(record_write(&records, &earlier) == 0);
 }
 
-/* Builds and kernels that know no inode of a process say when it began. */
-TEST(a_box_that_an_earlier_build_made_is_taken_over)
+/* A box "stays" whose warden was killed. */
+static void leave_stays(void)
 {
-    const char *state = rig_open();
-    char path[4096];
     pid_t maker = fork();
 
     CHECK(maker >= 0);
@@ -221,6 +219,15 @@ TEST(a_box_that_an_earlier_build_made_is_taken_over)
     }
     waitpid(maker, NULL, 0);
     rig_close();
+}
+
+/* Builds and kernels that know no inode of a process say when it began. */
+TEST(a_box_that_an_earlier_build_made_is_taken_over)
+{
+    const char *state = rig_open();
+    char path[4096];
+
+    leave_stays();
     snprintf(path, sizeof(path), "%s/records", state);
     records.records_fd = open(path, O_RDWR | O_CLOEXEC);
     records_each(&records, write_as_earlier);
@@ -245,15 +252,8 @@ TEST(a_box_of_another_uid_base_keeps_its_ids_to_itself)
     const char *state = rig_open(), *dir = test_dir();
     uint8_t ticket[16];
     struct rig_box boxes[ARRAY_LEN(names)];
-    pid_t maker = fork();
 
-    CHECK(maker >= 0);
-    if (maker == 0) {
-        (void)rig_create(rig_spec("stays"), "stays");
-        raise(SIGKILL);
-    }
-    waitpid(maker, NULL, 0);
-    rig_close();
+    leave_stays();
     rig_open_with(state, RIG_UID_BASE - BOX_UIDS + 100); /* each range lies across two of before */
     struct box_applied old = applied_of("stays");
     CHECK(old.uid_first > RIG_UID_BASE && (old.uid_first - RIG_UID_BASE) % BOX_UIDS == 0);
