@@ -86,8 +86,8 @@ int builtin_ps(struct builtin *job)
         char *end;
         long pid = strtol(entry->d_name, &end, 10);
 
-        if (pid < 1 || *end || pid == getpid())
-            continue;
+        if (pid < 1 || *end || pid == getpid() || pid == spawn_spare())
+            continue; /* ours, and nobody's yet */
         autoclose int dir = openat(dirfd(all), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (dir >= 0)
             rc = tell(job, dir, (pid_t)pid);

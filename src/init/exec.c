@@ -25,6 +25,8 @@
 #define EXEC_GRACE_MS 100
 #define LOOK_MS 5 /* between two looks at a tree that was felled */
 #define FEW_TEXTS 64
+#define QUIET_MS 1     /* without any event, after the end of a command: nobody waits */
+#define SPARE_MS 60000 /* a process that waits for the next command waits so long */
 
 struct exec execs[INIT_EXECS_MAX];
 size_t exec_top;
@@ -141,11 +143,13 @@ static char *read_texts(int fd, size_t len)
 /* ---- descriptors ---- */
 
 /*
- * Pipes are made ahead, for one command: when the end of the last one was told nobody waits. Before
- * the first there are none, so that who never runs anything holds none.
+ * Pipes are made ahead, for one command, and a process that has them as its output: some time after
+ * the end of the last one, when nobody waits. Before the first there are none, so that who never
+ * runs anything holds none.
  */
 static int ahead[INIT_STREAMS][2] = { { -1, -1 }, { -1, -1 } };
 static bool ahead_due;
+static int64_t spare_ms; /* until then it is kept */
 
 /* Our end of it, the `ours`-th, does not block. */
 static bool pipe_make(int pair[2], int ours)
@@ -158,21 +162,14 @@ static bool pipe_make(int pair[2], int ours)
     return true;
 }
 
-static bool pipe_take(int stream, int pair[2])
+/* Those of a process that waits are for whoever it becomes, and for nobody else. */
+static bool pipe_take(int stream, int pair[2], bool spare)
 {
-    if (ahead[stream][0] < 0)
+    if (ahead[stream][0] < 0 || (!spare && spawn_spare()))
         return pipe_make(pair, 0);
     memcpy(pair, ahead[stream], sizeof(ahead[stream]));
     ahead[stream][0] = ahead[stream][1] = -1;
     return true;
-}
-
-void exec_ahead(void)
-{
-    for (int s = 0; ahead_due && s < INIT_STREAMS; s++)
-        if (ahead[s][0] < 0)
-            (void)pipe_make(ahead[s], 0);
-    ahead_due = false;
 }
 
 /* Input that is at its end: one for all, as nothing can be changed about it. */
@@ -183,6 +180,31 @@ static int no_input(void)
     if (fd < 0)
         fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return fd;
+}
+
+int64_t exec_ahead_due(int64_t now)
+{
+    if (ahead_due)
+        return now + QUIET_MS;
+    if (!spawn_spare())
+        return 0;
+    if (now >= spare_ms)
+        spawn_dismiss();
+    return now < spare_ms ? spare_ms : 0;
+}
+
+void exec_ahead(void)
+{
+    bool all = !spawn_spare();
+
+    if (!ahead_due)
+        return;
+    ahead_due = false;
+    for (int s = 0; all && s < INIT_STREAMS; s++)
+        all = ahead[s][0] >= 0 || pipe_make(ahead[s], 0);
+    if (all && no_input() >= 0)
+        spawn_ahead((int[3]){ no_input(), ahead[INIT_OUT][1], ahead[INIT_ERR][1] });
+    spare_ms = now_ms() + SPARE_MS;
 }
 
 struct ends {
@@ -196,7 +218,7 @@ static void close_all(int *fds)
             close(fds[i]);
 }
 
-static bool make_pipes(struct ends *ends, bool input)
+static bool make_pipes(struct ends *ends, bool input, bool spare)
 {
     int pair[2];
 
@@ -207,7 +229,7 @@ static bool make_pipes(struct ends *ends, bool input)
         ends->theirs[0] = pair[0];
     }
     for (int s = 0; s < INIT_STREAMS; s++) {
-        if (!pipe_take(s, pair))
+        if (!pipe_take(s, pair, spare))
             return false;
         ends->ours[s + 1] = pair[0];
         ends->theirs[s + 1] = pair[1];
@@ -264,6 +286,12 @@ static bool refuse(struct init_started *answer, uint32_t step, int error)
     return false;
 }
 
+/* May it be the process that was made ahead? That has no input, and is for the agent. */
+static bool is_plain(const struct init_exec *wish)
+{
+    return !(wish->flags & (INIT_TTY | INIT_STDIN_OPEN | INIT_AS_ROOT | INIT_BUILTIN));
+}
+
 static bool start_with(uint32_t id, const struct init_exec *wish, struct spawn *spawn_,
                        struct init_started *answer)
 {
@@ -273,7 +301,9 @@ static bool start_with(uint32_t id, const struct init_exec *wish, struct spawn *
 
     if (!exec || exec_find(id))
         return refuse(answer, INIT_STEP_LIMIT, exec ? EEXIST : EAGAIN);
-    if (tty ? !make_tty(&ends, wish) : !make_pipes(&ends, wish->flags & INIT_STDIN_OPEN)) {
+    spawn_->spare = is_plain(wish) && spawn_spare();
+    if (tty ? !make_tty(&ends, wish)
+            : !make_pipes(&ends, wish->flags & INIT_STDIN_OPEN, spawn_->spare)) {
         (void)refuse(answer, tty ? INIT_STEP_TTY : INIT_STEP_PIPES, errno);
         close_all(ends.ours);
         if (!tty)

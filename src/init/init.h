@@ -88,7 +88,9 @@ void exec_fell(struct exec *exec);
 void exec_look(struct exec *exec, int64_t now);
 bool exec_finished(const struct exec *exec, int64_t now_ms);
 void exec_forget(struct exec *exec);
-void exec_ahead(void); /* when all was said: what the next one needs */
+void exec_ahead(void); /* when nobody waits: what the next one needs */
+/* Lets go of that when it was not needed for long; when to look again, or 0. */
+int64_t exec_ahead_due(int64_t now_ms);
 
 /* ---- spawn.c: the new process ---- */
 
@@ -98,6 +100,7 @@ struct spawn {
     int stdio[3];
     int side; /* of a file operation: where its bytes go, as SPAWN_SIDE in it; 0: none */
     bool tty, as_root, builtin;
+    bool spare; /* stdio is that of the process made ahead: it may become this command */
     uint32_t nofile;
     /* what happened in the child, through shared memory */
     int error;
@@ -108,6 +111,10 @@ struct spawn {
 
 /* The pid, or -1 with spawn->error and ->step. */
 pid_t spawn(struct spawn *spawn);
+/* A process made ahead, for a command of the agent's with these; none where that cannot be. */
+void spawn_ahead(const int stdio[3]);
+pid_t spawn_spare(void); /* that process, while it waits; or 0 */
+void spawn_dismiss(void);
 /*
  * In a new process: stdio, the workload's user with no more capabilities than it may have, cwd,
  * everything else closed. 0, or -1 with ->error and ->step.

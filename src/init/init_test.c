@@ -19,6 +19,7 @@ struct model {
     bool started, dead, exited, gone;
     uint64_t wrote[2], got[2];
     uint64_t in_sent, in_read;
+    bool no_input;
     bool in_wait;   /* sent, and no room told yet */
     bool in_unsure; /* the connection was lost with what was sent: a list tells how far it is */
 };
@@ -159,15 +160,20 @@ static void hear(unsigned most)
         hear_one(data, (size_t)got);
 }
 
-static void start_one(struct model *model)
+static void start_as(struct model *model, uint32_t flags)
 {
-    struct init_exec wish = { .flags = INIT_STDIN_OPEN, .argc = 1, .text_len = 4 };
+    struct init_exec wish = { .flags = flags, .argc = 1, .text_len = 4 };
 
-    *model = (struct model){ .id = next_id++, .started = true };
+    *model = (struct model){ .id = next_id++, .started = true, .no_input = !flags };
     tell(INIT_EXEC, model->id, &wish, sizeof(wish), "x\0/", 4);
     rig_turn();
     if (!exec_find(model->id)) /* the socket was full */
         *model = (struct model){ 0 };
+}
+
+static void start_one(struct model *model)
+{
+    start_as(model, INIT_STDIN_OPEN);
 }
 
 static void print_some(struct model *model, struct exec *exec)
@@ -188,7 +194,7 @@ static void type_some(struct model *model)
     static unsigned char data[50000];
     size_t len = 1 + test_rand(sizeof(data) - 1);
 
-    if (model->in_wait || model->in_unsure)
+    if (model->in_wait || model->in_unsure || model->no_input)
         return;
     for (size_t i = 0; i < len; i++)
         data[i] = byte_at(model->id, 2, model->in_sent + i);
@@ -205,6 +211,7 @@ static void read_input(struct model *model, struct exec *exec)
     static unsigned char data[30000];
     ssize_t got = read(rig_child(exec)->fd[0], data, 1 + test_rand(sizeof(data) - 1));
 
+    CHECK(got <= 0 || !model->no_input);
     for (ssize_t i = 0; i < got; i++)
         CHECK_INT(data[i], byte_at(model->id, 2, model->in_read + (uint64_t)i));
     model->in_read += got > 0 ? (uint64_t)got : 0;
@@ -230,8 +237,8 @@ static void act(struct model *model)
     struct exec *exec = exec_find(model->id);
     struct init_ack ack = { { model->got[0], model->got[1] } };
 
-    if (!model->started) {
-        start_one(model);
+    if (!model->started) { /* without input it may be the process that was made ahead */
+        start_as(model, test_rand(2) ? INIT_STDIN_OPEN : 0);
         return;
     }
     if (!exec) { /* forgotten */
@@ -287,6 +294,8 @@ TEST(nothing_is_lost_or_doubled)
             break;
         if (test_rand(400) == 0)
             reconnect();
+        if (test_rand(1000) == 0)
+            spawn_dismiss();
         if (test_rand(3) == 0)
             rig_now += test_rand(40);
         rig_turn();
@@ -316,8 +325,53 @@ TEST(nothing_is_lost_or_doubled)
         if (models[i].started && exec_find(models[i].id))
             CHECK(models[i].exited && models[i].got[0] == models[i].wrote[0] &&
                   models[i].got[1] == models[i].wrote[1]);
-    CHECK(bytes > 0 && places > 0);
+    CHECK(bytes > 0 && places > 0 && rig_used > 0);
     rig_clear();
+}
+
+/*
+ * The pipes of a process that was made ahead are its own: what another command prints would come
+ * out of them, and its end would never be seen.
+ */
+TEST(who_cannot_be_the_process_made_ahead_has_pipes_of_its_own)
+{
+    rig_begin();
+    start_as(&models[0], 0);
+    struct exec *exec = exec_find(models[0].id);
+    models[0].dead = true;
+    rig_exit(exec, 7 << 8);
+    rig_turn();
+    rig_turn(); /* the first in which nothing happens */
+    CHECK(spawn_spare());
+    unsigned used = rig_used;
+    start_one(&models[1]);
+    CHECK(spawn_spare() && rig_used == used);
+    struct exec *other = exec_find(models[1].id);
+    print_some(&models[1], other);
+    models[1].dead = true;
+    rig_exit(other, 7 << 8);
+    for (int i = 0; i < 5; i++)
+        rig_turn();
+    hear(100);
+    CHECK(models[1].exited && other->out[INIT_OUT].fd < 0 && other->out[INIT_ERR].fd < 0);
+    start_as(&models[2], 0);
+    CHECK(!spawn_spare() && rig_used == used + 1);
+    models[2].dead = true;
+    rig_exit(exec_find(models[2].id), 7 << 8);
+    for (int i = 0; i < 5; i++)
+        rig_turn();
+    hear(100);
+    CHECK(models[2].exited);
+    /* Nobody waits for ever for what does not come. */
+    CHECK(spawn_spare());
+    rig_now += 59990;
+    rig_turn();
+    CHECK(spawn_spare());
+    rig_now += 10;
+    rig_turn();
+    CHECK(!spawn_spare());
+    rig_clear();
+    memset(models, 0, sizeof(models));
 }
 
 /* It has ended long ago, and all that time nobody took what it had printed. */

@@ -71,12 +71,13 @@ void close_late(int fd)
         close(fd);
 }
 
-/* The end of a round: nobody waits for this. */
-static void tidy(void)
+/* The end of a round: nobody waits for this; nor for anything when nothing happened in it. */
+static void tidy(bool quiet)
 {
     while (late_count)
         close(late[--late_count]);
-    exec_ahead();
+    if (quiet)
+        exec_ahead();
 }
 
 static struct exec *find_running(pid_t pid)
@@ -206,7 +207,7 @@ static void dispatch(const struct epoll_event *event)
 /* Kills what is over its time; how long until the next thing is due, or -1. */
 static int due(void)
 {
-    int64_t now = now_ms(), next = -1;
+    int64_t now = now_ms(), ahead_at = exec_ahead_due(now), next = ahead_at ? ahead_at : -1;
 
     for (size_t i = 0; i < exec_top; i++) {
         struct exec *exec = &execs[i];
@@ -281,6 +282,6 @@ int main(void)
             dispatch(&events[i]);
         link_flush();
         mind_the_link();
-        tidy();
+        tidy(count == 0);
     }
 }

@@ -34,6 +34,38 @@ int64_t now_ms(void)
     return rig_now;
 }
 
+static void rig_take(struct rig_child *child, const int stdio[3])
+{
+    for (int i = 0; i < 3; i++) {
+        child->fd[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, 0);
+        fcntl(child->fd[i], F_SETFL, O_NONBLOCK);
+    }
+}
+
+/* The one that was made ahead: it has its ends of the pipes, and nobody else may have them. */
+static struct rig_child rig_spare;
+static bool rig_waits;
+static unsigned rig_used; /* commands that it became */
+
+void spawn_ahead(const int stdio[3])
+{
+    if (!rig_waits)
+        rig_take(&rig_spare, stdio);
+    rig_waits = true;
+}
+
+pid_t spawn_spare(void)
+{
+    return rig_waits ? RIG_PID + RIG_CHILDREN : 0;
+}
+
+void spawn_dismiss(void) /* or whoever is root inside has killed it */
+{
+    for (int i = 0; rig_waits && i < 3; i++)
+        close(rig_spare.fd[i]);
+    rig_waits = false;
+}
+
 pid_t spawn(struct spawn *spawn)
 {
     if (rig_count == RIG_CHILDREN || strcmp(spawn->argv[0], "missing") == 0) {
@@ -41,9 +73,12 @@ pid_t spawn(struct spawn *spawn)
         spawn->step = INIT_STEP_FIND;
         return -1;
     }
-    for (int i = 0; i < 3; i++) {
-        rig_children[rig_count].fd[i] = fcntl(spawn->stdio[i], F_DUPFD_CLOEXEC, 0);
-        fcntl(rig_children[rig_count].fd[i], F_SETFL, O_NONBLOCK);
+    if (spawn->spare && rig_waits) {
+        rig_children[rig_count] = rig_spare;
+        rig_waits = false;
+        rig_used++;
+    } else {
+        rig_take(&rig_children[rig_count], spawn->stdio);
     }
     return RIG_PID + rig_count++;
 }
@@ -103,7 +138,8 @@ static void rig_turn(void)
         dispatch(&events[i]);
     link_flush();
     mind_the_link();
-    tidy();
+    tidy(count == 0);
+    (void)exec_ahead_due(rig_now);
 }
 
 static void rig_begin(void)
@@ -124,6 +160,7 @@ static void rig_clear(void)
             rig_exit(&execs[i], 0);
         exec_forget(&execs[i]);
     }
+    spawn_dismiss();
     for (int i = 0; nobodys && i < 100; i++) /* their pipes are at their ends */
         rig_turn();
     link_drop();

@@ -6,9 +6,13 @@
  * The wait is our own and not the kernel's (CLONE_VFORK), which nothing ends but the child: from
  * the moment it is the agent's, any process of the agent can stop it.
  *
- * Order: session and terminal, descriptors, capabilities and user, working directory (looked up as
- * that user, inside, never through a magic link), rules about files, limits, signals, execve. What
- * the sandbox's seccomp filter and Landlock rules say was inherited from process 1.
+ * Order: session and terminal, descriptors, capabilities, signals; user, working directory (looked
+ * up as that user, inside, never through a magic link), rules about files, limits, execve. What the
+ * sandbox's seccomp filter and Landlock rules say was inherited from process 1.
+ *
+ * To make a process is a tenth of what a short command takes. So one is made ahead, when nobody
+ * waits, and stands still after the first half of that order. It is not the agent's by then, so
+ * nobody of the workload's can change its limits or stop it, and it holds nothing but its pipes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,16 +85,28 @@ static int hold_caps(uint64_t keep)
     return (int)syscall(SYS_capset, &head, data);
 }
 
+static bool is_alone(void) /* there is no user here but the agent: wire/box.h */
+{
+    return syscall(SYS_getuid) == INIT_AGENT_UID;
+}
+
 /*
  * A command of root's keeps the short list of process 1 but for what would let it look into
  * process 1. The agent keeps nothing.
  */
-static int become_user(struct spawn *spawn)
+static int shed_caps(struct spawn *spawn)
 {
-    if (syscall(SYS_getuid) == INIT_AGENT_UID) /* there is nobody else here: wire/box.h */
+    if (is_alone())
         return spawn->as_root ? fail(spawn, INIT_STEP_USER, EPERM) : 0;
     if (guard(command_caps) && keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
+    return 0;
+}
+
+static int become_user(struct spawn *spawn)
+{
+    if (is_alone())
+        return 0;
     if (spawn->as_root && syscall(SYS_setresgid, 0, 0, 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
     if (spawn->as_root || !guard(agent))
@@ -112,6 +128,9 @@ static bool below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == 0);
 }
 
+/* One at a time becomes a command; of a stack that is new every page would be fetched first. */
+static char path[4096];
+
 #define CWD_TRIES 100
 
 /*
@@ -123,7 +142,6 @@ static int enter_cwd(struct spawn *spawn)
     struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
                             .resolve =
                                 guard(cwd_lookup) ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : 0 };
-    char path[4096];
     int dir, tries = CWD_TRIES;
 
     /* With ".." in a path the kernel gives up when anybody anywhere renames just then. */
@@ -132,6 +150,7 @@ static int enter_cwd(struct spawn *spawn)
     while (dir < 0 && errno == EAGAIN && --tries);
     if (dir < 0 || fchdir(dir) < 0 || syscall(SYS_getcwd, path, sizeof(path)) < 0)
         return fail(spawn, INIT_STEP_CWD, errno);
+    close(dir);
     if (guard(cwd_judged) &&
         (path[0] != '/' || below(path, "/proc") || below(path, "/sys") || below(path, "/dev")))
         return fail(spawn, INIT_STEP_CWD, EACCES);
@@ -170,8 +189,6 @@ static void run_program(struct spawn *spawn)
     }
     for (const char *dir = search_path(spawn->env); *dir;) {
         size_t len = strcspn(dir, ":");
-        char path[4096];
-
         int wrote = snprintf(path, sizeof(path), "%.*s/%s", (int)len, dir, name);
         if (len && wrote > 0 && (size_t)wrote < sizeof(path)) {
             execve(path, spawn->argv, spawn->env);
@@ -183,71 +200,150 @@ static void run_program(struct spawn *spawn)
     (void)fail(spawn, error == ENOENT ? INIT_STEP_FIND : INIT_STEP_EXECVE, error);
 }
 
-int spawn_become(struct spawn *spawn)
+/* What every command has in common; of a process that is made ahead this is all for now. */
+static int prepare(struct spawn *spawn)
 {
     sigset_t none;
 
-    if (take_stdio(spawn) < 0 || become_user(spawn) < 0 || enter_cwd(spawn) < 0)
+    if (take_stdio(spawn) < 0)
         return -1;
+    if (spawn->side && dup2(spawn->side, SPAWN_SIDE) < 0)
+        return fail(spawn, INIT_STEP_SPAWN, errno);
+    if (guard(descriptors)) /* what is opened from here on closes itself */
+        syscall(SYS_close_range, spawn->side ? SPAWN_SIDE + 1 : 3, ~0u, 0);
+    /* The one that we changed; we began with none changed. Not shared: CLONE_SIGHAND is off. */
+    sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    return shed_caps(spawn);
+}
+
+static int become(struct spawn *spawn)
+{
     uint32_t which;
+
+    if (become_user(spawn) < 0 || enter_cwd(spawn) < 0)
+        return -1;
     int refused = guard(file_rules) ? files_enter(spawn->files, &which) : 0;
     if (refused)
         return fail(spawn, INIT_STEP_FILES + which, refused);
-    if (spawn->side && dup2(spawn->side, SPAWN_SIDE) < 0)
-        return fail(spawn, INIT_STEP_SPAWN, errno);
-    if (guard(descriptors))
-        syscall(SYS_close_range, spawn->side ? SPAWN_SIDE + 1 : 3, ~0u, 0);
     if (spawn->nofile) {
         struct rlimit limit = { spawn->nofile, spawn->nofile };
 
         syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, NULL); /* only ever lowers it */
     }
-    /* The one that we changed; we began with none changed. Not shared: CLONE_SIGHAND is off. */
-    sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
     return 0;
+}
+
+int spawn_become(struct spawn *spawn)
+{
+    return prepare(spawn) < 0 || become(spawn) < 0 ? -1 : 0;
+}
+
+/* ---- processes on our memory ---- */
+
+static struct seat {
+    uint32_t shared;     /* while its process runs on our memory; the kernel clears it */
+    uint32_t ordered;    /* `order` is the command that it is to become */
+    uint32_t taken;      /* by a process that lived long enough */
+    struct spawn *order; /* before that: what is known of any */
+    pid_t pid;
+    char stack[32768] __attribute__((aligned(16)));
+} usual, ahead;
+
+static uint32_t load(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 static int child(void *arg)
 {
-    struct spawn *spawn = arg;
+    struct seat *seat = arg;
 
-    if (spawn_become(spawn) == 0)
-        run_program(spawn);
+    if (prepare(seat->order) < 0 || (!guard(spare_user) && become_user(seat->order) < 0))
+        _exit(127);
+    while (!load(&seat->ordered))
+        syscall(SYS_futex, &seat->ordered, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    seat->taken = 1;
+    if (become(seat->order) == 0)
+        run_program(seat->order);
     _exit(127);
 }
 
+static int sit_down(struct seat *seat, struct spawn *order, bool ordered)
+{
+    seat->order = order;
+    seat->ordered = ordered;
+    seat->taken = 0;
+    seat->shared = 1;
+    /* No signal has a handler here that could run in the child and on our memory. */
+    seat->pid = clone(child, seat->stack + sizeof(seat->stack),
+                      CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, seat, NULL, NULL, &seat->shared);
+    if (seat->pid < 0)
+        seat->shared = 0;
+    return seat->pid < 0 ? -1 : 0;
+}
+
+void spawn_ahead(const int stdio[3])
+{
+    static struct spawn unordered;
+
+    if (load(&ahead.shared) || is_alone()) /* alone it would be the agent's */
+        return;
+    memcpy(unordered.stdio, stdio, sizeof(unordered.stdio));
+    (void)sit_down(&ahead, &unordered, false);
+}
+
+pid_t spawn_spare(void)
+{
+    return load(&ahead.shared) && !ahead.ordered ? ahead.pid : 0;
+}
+
+void spawn_dismiss(void)
+{
+    if (spawn_spare())
+        syscall(SYS_kill, ahead.pid, SIGKILL);
+}
+
 /*
- * Waits until nobody runs on our memory any more: the kernel clears *shared then. Who was stopped
- * is sent on, again and again: each time it gets at least to its next call. Looks are counted and
- * not time, as there is none for who is frozen.
+ * Waits until nobody runs on our memory any more. Who was stopped is sent on, again and again: each
+ * time it gets at least to its next call. Looks are counted and not time, as there is none for who
+ * is frozen.
  */
-static bool wait_until_alone(pid_t pid, const uint32_t *shared)
+static void wait_until_alone(const struct seat *seat)
 {
     const struct timespec look = { .tv_nsec = SPAWN_LOOK_MS * 1000000L };
     int late = 0;
 
-    while (__atomic_load_n(shared, __ATOMIC_ACQUIRE))
-        if (syscall(SYS_futex, shared, FUTEX_WAIT, 1, &look, NULL, 0) < 0 && errno == ETIMEDOUT)
-            syscall(SYS_kill, pid, ++late < SPAWN_LOOKS ? SIGCONT : SIGKILL);
-    return late < SPAWN_LOOKS;
+    while (load(&seat->shared))
+        if (syscall(SYS_futex, &seat->shared, FUTEX_WAIT, 1, &look, NULL, 0) < 0 &&
+            errno == ETIMEDOUT)
+            syscall(SYS_kill, seat->pid, ++late < SPAWN_LOOKS ? SIGCONT : SIGKILL);
+    if (late >= SPAWN_LOOKS)
+        (void)fail(seat->order, INIT_STEP_SPAWN, ETIMEDOUT);
+}
+
+/* True: the process that waits takes it, whatever comes of it. False: there is none, or it dies. */
+static bool stand_up(struct spawn *order)
+{
+    if (!order->spare || !spawn_spare())
+        return false;
+    ahead.order = order;
+    __atomic_store_n(&ahead.ordered, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &ahead.ordered, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    wait_until_alone(&ahead);
+    return load(&ahead.taken);
 }
 
 pid_t spawn(struct spawn *spawn)
 {
-    static char stack[32768] __attribute__((aligned(16)));
-    static uint32_t shared;
-
     spawn->error = 0;
     spawn->step = INIT_STEP_NONE;
-    shared = 1;
-    /* No signal has a handler here that could run in the child and on our memory. */
-    pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD,
-                      spawn, NULL, NULL, &shared);
-    if (pid < 0)
+    if (stand_up(spawn))
+        return ahead.pid;
+    spawn->error = 0; /* the waiting one's own */
+    if (sit_down(&usual, spawn, true) < 0)
         return fail(spawn, INIT_STEP_SPAWN, errno);
-    if (!wait_until_alone(pid, &shared))
-        (void)fail(spawn, INIT_STEP_SPAWN, ETIMEDOUT);
-    return pid; /* with spawn->error set it is a zombie already, reaped like any other */
+    wait_until_alone(&usual);
+    return usual.pid; /* with spawn->error set it is a zombie already, reaped like any other */
 }

@@ -98,6 +98,24 @@ ATTACK(root_takes_from_process_1_what_it_needs, "saved_group", 0)
     return did_in(made(), "prlimit --pid 1 --nofile=100:100", INIT_AS_ROOT);
 }
 
+/* The process that was made ahead is the next command: what it is limited to is not the agent's. */
+ATTACK(an_agent_limits_whoever_comes_next, "spare_user", 0)
+{
+    static const char all[] =
+        "for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p != 1 ] && "
+        "[ $p != $$ ] && prlimit --pid $p --nofile=20:20 && exit 0; done; exit 1";
+    struct rig_box box = made();
+    bool done = false;
+
+    for (int i = 0; i < 20 && !done; i++) {
+        CHECK_INT(rig_sh(&box, "exit 0", 0)->code, 0);
+        poll(NULL, 0, 20); /* it is made when nothing happens */
+        done = rig_sh(&box, all, INIT_STDIN_OPEN)->code == 0;
+    }
+    rig_destroy(&box);
+    return done;
+}
+
 ATTACK(an_operation_of_roots_looks_into_process_1, "operation_caps,file_place", 0)
 {
     const char *texts[] = { "read", "/proc/1/maps", "/" };
@@ -299,7 +317,8 @@ ATTACK(a_file_of_the_host_is_read_by_a_descriptor, "inherited,descriptors,landlo
     return done;
 }
 
-ATTACK(a_command_begins_in_a_directory_of_the_host, "inherited,cwd_lookup,cwd_judged", 0)
+ATTACK(a_command_begins_in_a_directory_of_the_host, "inherited,descriptors,cwd_lookup,cwd_judged",
+       0)
 {
     const char *texts[] = { "/usr/bin/stat", "-c", "%i", ".", LEAKED };
     ino_t there = leak(state);
