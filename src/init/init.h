@@ -116,6 +116,11 @@ void spawn_ahead(const int stdio[3]);
 pid_t spawn_spare(void); /* that process, while it waits; or 0 */
 void spawn_dismiss(void);
 /*
+ * Our table of descriptors is as large as the warden's was when we were made, eight bytes for each
+ * of thousands, and the kernel makes a smaller one only for who shares it: so for a moment we do.
+ */
+void spawn_shed(void);
+/*
  * In a new process: stdio, the workload's user with no more capabilities than it may have, cwd,
  * everything else closed. 0, or -1 with ->error and ->step.
  */

@@ -22,6 +22,7 @@
 
 #define ROUND_EVENTS 64
 #define DRAIN_READS 16
+#define LEAN_MS 100
 #define FEW_FDS 32u /* with which some commands can run at once */
 
 static int epoll_fd, signal_fd;
@@ -29,6 +30,8 @@ static int late[2 * INIT_STREAMS]; /* to be closed when all was said */
 static size_t late_count;
 static uint32_t link_waits; /* what the connection is watched for */
 static unsigned nobodys;    /* pipes that outlived their command */
+static bool lean;           /* we have no more than we need */
+static int64_t lean_ms;     /* before that, who was made for one command is gone */
 
 int64_t now_ms(void)
 {
@@ -76,8 +79,13 @@ static void tidy(bool quiet)
 {
     while (late_count)
         close(late[--late_count]);
-    if (quiet)
-        exec_ahead();
+    if (!quiet)
+        return;
+    exec_ahead();
+    if (!lean && now_ms() >= lean_ms) {
+        lean = true;
+        spawn_shed();
+    }
 }
 
 static struct exec *find_running(pid_t pid)
@@ -207,7 +215,10 @@ static void dispatch(const struct epoll_event *event)
 /* Kills what is over its time; how long until the next thing is due, or -1. */
 static int due(void)
 {
-    int64_t now = now_ms(), ahead_at = exec_ahead_due(now), next = ahead_at ? ahead_at : -1;
+    int64_t now = now_ms(), ahead_at = exec_ahead_due(now),
+            next = ahead_at ? ahead_at
+                   : lean   ? -1
+                            : lean_ms;
 
     for (size_t i = 0; i < exec_top; i++) {
         struct exec *exec = &execs[i];
@@ -264,6 +275,7 @@ static void set_up(void)
     fcntl(INIT_LISTEN_FD, F_SETFL, O_NONBLOCK);
     watch_fd(signal_fd, EPOLLIN, WATCH_SIGNAL, NULL);
     watch_fd(INIT_LISTEN_FD, EPOLLIN, WATCH_LISTEN, NULL);
+    lean_ms = now_ms() + LEAN_MS;
     if (linked) {
         link_adopt(INIT_LINK_FD);
         link_waits = EPOLLIN;

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <linux/futex.h>
 #include <linux/openat2.h>
 #include <sched.h>
@@ -242,18 +243,27 @@ int spawn_become(struct spawn *spawn)
 
 /* ---- processes on our memory ---- */
 
-static struct seat {
+struct seat {
     uint32_t shared;     /* while its process runs on our memory; the kernel clears it */
     uint32_t ordered;    /* `order` is the command that it is to become */
     uint32_t taken;      /* by a process that lived long enough */
     struct spawn *order; /* before that: what is known of any */
     pid_t pid;
-    char stack[32768] __attribute__((aligned(16)));
-} usual, ahead;
+    char *top; /* of its stack */
+};
+static char stacks[2][32768] __attribute__((aligned(16)));
+static struct seat usual = { .top = stacks[0] + sizeof(stacks[0]) },
+                   ahead = { .top = stacks[1] + sizeof(stacks[1]) };
 
 static uint32_t load(const uint32_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void wait_for_order(const struct seat *seat)
+{
+    while (!load(&seat->ordered))
+        syscall(SYS_futex, &seat->ordered, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
 }
 
 static int child(void *arg)
@@ -262,26 +272,39 @@ static int child(void *arg)
 
     if (prepare(seat->order) < 0 || (!guard(spare_user) && become_user(seat->order) < 0))
         _exit(127);
-    while (!load(&seat->ordered))
-        syscall(SYS_futex, &seat->ordered, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    wait_for_order(seat);
     seat->taken = 1;
     if (become(seat->order) == 0)
         run_program(seat->order);
     _exit(127);
 }
 
-static int sit_down(struct seat *seat, struct spawn *order, bool ordered)
+/* Who only keeps the place, so that there are two who share what `flags` say. */
+static int keep_place(void *arg)
+{
+    wait_for_order(arg);
+    _exit(0);
+}
+
+static int sit_down(struct seat *seat, struct spawn *order, int flags, bool ordered)
 {
     seat->order = order;
     seat->ordered = ordered;
     seat->taken = 0;
     seat->shared = 1;
     /* No signal has a handler here that could run in the child and on our memory. */
-    seat->pid = clone(child, seat->stack + sizeof(seat->stack),
-                      CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, seat, NULL, NULL, &seat->shared);
+    seat->pid =
+        clone(flags ? keep_place : child, seat->top,
+              flags | CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, seat, NULL, NULL, &seat->shared);
     if (seat->pid < 0)
         seat->shared = 0;
     return seat->pid < 0 ? -1 : 0;
+}
+
+static void wake(struct seat *seat)
+{
+    __atomic_store_n(&seat->ordered, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &seat->ordered, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 void spawn_ahead(const int stdio[3])
@@ -291,7 +314,7 @@ void spawn_ahead(const int stdio[3])
     if (load(&ahead.shared) || is_alone()) /* alone it would be the agent's */
         return;
     memcpy(unordered.stdio, stdio, sizeof(unordered.stdio));
-    (void)sit_down(&ahead, &unordered, false);
+    (void)sit_down(&ahead, &unordered, 0, false);
 }
 
 pid_t spawn_spare(void)
@@ -329,10 +352,22 @@ static bool stand_up(struct spawn *order)
     if (!order->spare || !spawn_spare())
         return false;
     ahead.order = order;
-    __atomic_store_n(&ahead.ordered, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &ahead.ordered, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    wake(&ahead);
     wait_until_alone(&ahead);
     return load(&ahead.taken);
+}
+
+void spawn_shed(void)
+{
+    char stack[2048] __attribute__((aligned(16))); /* no page that nobody else uses */
+    struct seat seat = { .top = stack + sizeof(stack) };
+    struct spawn nobody;
+
+    if (sit_down(&seat, &nobody, CLONE_FILES, false) < 0)
+        return;
+    syscall(SYS_close_range, ~0u, ~0u, CLOSE_RANGE_UNSHARE);
+    wake(&seat);
+    wait_until_alone(&seat);
 }
 
 pid_t spawn(struct spawn *spawn)
@@ -342,7 +377,7 @@ pid_t spawn(struct spawn *spawn)
     if (stand_up(spawn))
         return ahead.pid;
     spawn->error = 0; /* the waiting one's own */
-    if (sit_down(&usual, spawn, true) < 0)
+    if (sit_down(&usual, spawn, 0, true) < 0)
         return fail(spawn, INIT_STEP_SPAWN, errno);
     wait_until_alone(&usual);
     return usual.pid; /* with spawn->error set it is a zombie already, reaped like any other */

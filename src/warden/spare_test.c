@@ -140,3 +140,36 @@ TEST(it_is_not_listed)
     rig_destroy(&box);
     rig_close();
 }
+
+/* Process 1 is born with a copy of the warden's descriptors, of which there are thousands. */
+TEST(a_table_of_descriptors_is_as_large_as_it_needs_to_be)
+{
+    int64_t until = clock_mono_ms() + test_patience(10000);
+    char path[64], text[2048];
+    int many[300], size = 0;
+
+    rig_open();
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        CHECK((many[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+    struct rig_box box = rig_create(rig_spec("table"), "table");
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)box.pid);
+    do {
+        const char *at;
+
+        poll(NULL, 0, 5);
+        memset(text, 0, sizeof(text));
+        autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+        CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && (at = strstr(text, "FDSize:")));
+        size = (int)strtol(at + 7, NULL, 10);
+    } while (size > 64 && clock_mono_ms() < until);
+    CHECK_INT(size, 64);
+    CHECK_INT(rig_sh(&box, "exit 4", 0)->code, 4); /* with all that it needs */
+    CHECK_INT(
+        rig_finish(&box, rig_start(&box, (const char *[]){ "/bin/true", "/" }, 1, 0, INIT_TTY))
+            ->code,
+        0);
+    rig_destroy(&box);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        close(many[i]);
+    rig_close();
+}
