@@ -12,8 +12,9 @@
  *
  * box many COUNT STATE: `one`: commands in one of one; `few`: one in each of MANY_EACH, when there
  * are no more; `all`: one in each of MANY_EACH of COUNT; `create_at_N`: microseconds for each of
- * the MANY_FEW before the N-th; kB of memory for each of the first MANY_FEW and of all, and what is
- * left after.
+ * the MANY_FEW before the N-th; kB of memory: `kb_counted` for each of those that never ran
+ * anything, before there are MANY_FEW, `kb_all` for all together, `kb_netns` for an empty network
+ * namespace; and what is left after.
  *
  * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
  *
@@ -24,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -48,6 +50,7 @@
 #define MANY_FEW 500u
 #define MANY_EACH 200u
 #define MANY_STEP 25u
+#define MANY_NETNS 200u
 
 extern char **environ;
 
@@ -413,17 +416,80 @@ static void run_loop(int seconds, char **argv)
 
 /* ---- many ---- */
 
-static double available_kb(void)
+/* Has this line of /proc/meminfo (name, kB) this name? */
+static double kb_of(const char *line, const char *name)
 {
+    double kb;
+
+    return strncmp(line, name, strlen(name)) == 0 && sscanf(line, "%*s %lf", &kb) == 1 ? kb : 0;
+}
+
+/*
+ * What is in use, by the kernel's own books: objects, and not the pages they are in, as those that
+ * others have left half empty are filled first; what is too large for that in pages, which are
+ * the rest of "Slab". What was freed late, and by whom, does not matter; nor do names and inodes
+ * that are only remembered.
+ */
+static double counted_kb(void)
+{
+    FILE *drop = fopen("/proc/sys/vm/drop_caches", "we");
+
+    if (drop) {
+        fputs("2\n", drop);
+        fclose(drop);
+    }
+
+    static const char *const kinds[] = { "AnonPages:",  "Shmem:",  "KernelStack:",
+                                         "PageTables:", "Percpu:", "Slab:" };
     FILE *file = fopen("/proc/meminfo", "re");
-    char line[256];
-    double kb = 0;
+    char line[512], name[64];
+    double total = 0, active, size, each, slabs;
 
     while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "MemAvailable: %lf", &kb) == 1)
-            break;
+        for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+            total += kb_of(line, kinds[i]);
     if (file)
         fclose(file);
+    file = fopen("/proc/slabinfo", "re");
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "%63s %lf %*d %lf %*d %lf : tunables %*d %*d %*d : slabdata %*d %lf", name,
+                   &active, &size, &each, &slabs) == 5)
+            total += active * size / 1024 - slabs * each * 4;
+    if (file)
+        fclose(file);
+    return total;
+}
+
+/* The kernel takes apart what was let go of when it has time: until that is over, or five seconds.
+ */
+static double calm_kb(void)
+{
+    double now = counted_kb(), before = 0;
+
+    for (int i = 0; i < 20 && (i == 0 || before - now > 256); i++) {
+        poll(NULL, 0, 250);
+        before = now;
+        now = counted_kb();
+    }
+    return now;
+}
+
+/* What the kernel takes for each of them, whoever makes them. */
+static double netns_kb(void)
+{
+    int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), made[MANY_NETNS];
+    double before = calm_kb();
+
+    for (unsigned i = 0; i < MANY_NETNS; i++)
+        if (unshare(CLONE_NEWNET) < 0 ||
+            (made[i] = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) < 0)
+            die("network namespace");
+    double kb = (counted_kb() - before) / MANY_NETNS;
+    if (setns(own, CLONE_NEWNET) < 0)
+        die("setns");
+    for (unsigned i = 0; i < MANY_NETNS; i++)
+        close(made[i]);
+    close(own);
     return kb;
 }
 
@@ -439,28 +505,6 @@ static void print_execs(const char *name, const struct made *all, unsigned count
         printf(" %.1f", now_us() - begin);
     }
     puts("");
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The middle one of all steps so far: what others on the machine take and give is in few of them.
- */
-static double kb_each(double now)
-{
-    static double steps[BOX_SLOTS / MANY_STEP + 1], sorted[ARRAY_LEN(steps)], before;
-    static unsigned count;
-
-    if (before > 0)
-        steps[count++] = (before - now) / MANY_STEP;
-    before = now;
-    memcpy(sorted, steps, sizeof(sorted));
-    qsort(sorted, count, sizeof(sorted[0]), compare);
-    return count ? sorted[count / 2] : 0;
 }
 
 /*
@@ -541,10 +585,11 @@ static void run_many(unsigned count)
     if (count > BOX_SLOTS)
         exit(64);
     int holder = start_holder();
+    double empty = calm_kb();
     all[0] = create(0);
     settle();
     print_execs("one", all, 1);
-    double kb = 0, begin = now_us(), since = begin;
+    double begin = now_us(), since = begin, counted = 0;
     for (unsigned i = 1; i < count; i++) {
         all[i] = create(i);
         if (i >= MANY_EACH && !is_asked(i, count))
@@ -554,12 +599,14 @@ static void run_many(unsigned count)
             fflush(stdout);
             since = now_us();
         }
-        if (i % MANY_STEP == 0) {
+        if (i % MANY_STEP == 0)
             settle();
-            kb = kb_each(available_kb());
+        if (i == MANY_EACH + MANY_STEP) /* none of those that follow has run anything */
+            counted = counted_kb();
+        if (i == MANY_FEW - MANY_STEP) {
+            printf("kb_counted %.1f\n",
+                   (counted_kb() - counted) / (MANY_FEW - MANY_EACH - 2 * MANY_STEP));
         }
-        if (i == MANY_FEW - MANY_STEP)
-            printf("kb_few %.1f\n", kb);
         if (i == MANY_EACH - 1) {
             double pause = now_us();
 
@@ -571,8 +618,8 @@ static void run_many(unsigned count)
     }
     printf("create_ms %.0f\n", (now_us() - begin) / 1e3);
     settle();
-    printf("kb_each %.1f\n", kb);
     print_execs("all", all, count);
+    printf("kb_all %.0f\n", counted_kb() - empty); /* and what is remembered is forgotten */
     begin = now_us();
     close(holder);
     waitpid(holder_pid, NULL, 0);
@@ -583,6 +630,7 @@ static void run_many(unsigned count)
     cgroup_each(see);
     sockets_each(&box_host, see);
     printf("left %u\n", left);
+    printf("kb_netns %.1f\n", netns_kb());
 }
 
 /* ---- terminals ---- */

@@ -233,7 +233,10 @@ def empty_group_kb(count=200):
 
 
 def many(bench):
-    """For every memory cgroup the kernel keeps a place for each superblock that there ever was at once since the
+    """What a sandbox takes is counted in objects (box.c): memory that is available goes up and down with what others,
+    and earlier runs, give back late; by that the same build had 65 and 627 kB on one day.
+
+    For every memory cgroup the kernel keeps a place for each superblock that there ever was at once since the
     machine was started: 390 kB after one run of this with 5,000. What earlier runs left of that is no part of a
     sandbox; what the superblocks of these 500 need is."""
     count = 500 if bench.quick else 5000
@@ -241,14 +244,15 @@ def many(bench):
     got = box(bench, "many", count, timeout=900)
     bench.figures["many"] = got
     one, few, all_ = (statistics.median(got[name]) / 1000 for name in ("one", "few", "all"))
-    whole = got["kb_few"][0]
+    whole = got["kb_counted"][0]
     earlier = max(0, empty[1] - SUPERBLOCKS * FEW / 64) if empty else 0
     bench.row(f"idle sandbox, all-in ({FEW} of them)", whole - earlier, None, None, "<= 450 kB", whole - earlier <= 450,
               "kB")
     if empty:
         bench.row("  with places for superblocks of earlier sandboxes", whole, None, None, "", True, "kB")
         bench.row("  an empty memory cgroup, with those", empty[0], None, None, "", True, "kB")
-    together = got["kb_each"][0] * count / (1 << 20)
+    bench.row("  an empty network namespace alone", got["kb_netns"][0], None, None, "", True, "kB")
+    together = got["kb_all"][0] / (1 << 20)
     bench.row(f"  {count:,} of them, together", together, None, None, "<= 24 GiB", together <= 24, "GiB")
     # In 200 of them, one after the other: each finds the processor's caches full of the others' memory. That costs a
     # little whenever there is more than one; what there are more of than 200 must cost nothing.
