@@ -86,7 +86,7 @@ static int hold_caps(uint64_t keep)
     return (int)syscall(SYS_capset, &head, data);
 }
 
-static bool is_alone(void) /* there is no user here but the agent: wire/box.h */
+static bool one_user(void) /* there is nobody here but the agent: wire/box.h */
 {
     return syscall(SYS_getuid) == INIT_AGENT_UID;
 }
@@ -97,7 +97,7 @@ static bool is_alone(void) /* there is no user here but the agent: wire/box.h */
  */
 static int shed_caps(struct spawn *spawn)
 {
-    if (is_alone())
+    if (one_user())
         return spawn->as_root ? fail(spawn, INIT_STEP_USER, EPERM) : 0;
     if (guard(command_caps) && keep_caps(spawn->as_root ? ROOT_CAPS : 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
@@ -106,7 +106,7 @@ static int shed_caps(struct spawn *spawn)
 
 static int become_user(struct spawn *spawn)
 {
-    if (is_alone())
+    if (one_user())
         return 0;
     if (spawn->as_root && syscall(SYS_setresgid, 0, 0, 0) < 0)
         return fail(spawn, INIT_STEP_USER, errno);
@@ -311,7 +311,7 @@ void spawn_ahead(const int stdio[3])
 {
     static struct spawn unordered;
 
-    if (load(&ahead.shared) || is_alone()) /* alone it would be the agent's */
+    if (load(&ahead.shared) || one_user()) /* there it would be the agent's */
         return;
     memcpy(unordered.stdio, stdio, sizeof(unordered.stdio));
     (void)sit_down(&ahead, &unordered, 0, false);

@@ -52,7 +52,8 @@ class UserServer(harness.Server):
                 continue
             if words[0] == b"atoll-init" and words[1] == mark.encode() and harness.alive(int(proc.name)):
                 found.append(int(proc.name))
-        return found
+        made_ahead = {child for init in found for child in harness.descendants(init)}
+        return [pid for pid in found if pid not in made_ahead]
 
     def leaks(self):
         found = json.loads(self.cli("doctor", "--leaks", "--json", check=False).stdout)
