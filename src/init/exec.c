@@ -143,12 +143,12 @@ static char *read_texts(int fd, size_t len)
 /* ---- descriptors ---- */
 
 /*
- * Pipes are made ahead, for one command, and a process that has them as its output: some time after
- * the end of the last one, when nobody waits. Before the first there are none, so that who never
- * runs anything holds none.
+ * Pipes are made ahead, for one command: when the end of the last one was told nobody waits. Before
+ * the first there are none, so that who never runs anything holds none. After the second, as most
+ * who run two run more, a process that has them as its output is made too, when nothing happens.
  */
 static int ahead[INIT_STREAMS][2] = { { -1, -1 }, { -1, -1 } };
-static bool ahead_due;
+static bool ahead_due, spare_due, has_run;
 static int64_t spare_ms; /* until then it is kept */
 
 /* Our end of it, the `ours`-th, does not block. */
@@ -184,7 +184,7 @@ static int no_input(void)
 
 int64_t exec_ahead_due(int64_t now)
 {
-    if (ahead_due)
+    if (spare_due)
         return now + QUIET_MS;
     if (!spawn_spare())
         return 0;
@@ -193,18 +193,22 @@ int64_t exec_ahead_due(int64_t now)
     return now < spare_ms ? spare_ms : 0;
 }
 
-void exec_ahead(void)
+static void make_spare(void)
 {
-    bool all = !spawn_spare();
-
-    if (!ahead_due)
-        return;
-    ahead_due = false;
-    for (int s = 0; all && s < INIT_STREAMS; s++)
-        all = ahead[s][0] >= 0 || pipe_make(ahead[s], 0);
-    if (all && no_input() >= 0)
-        spawn_ahead((int[3]){ no_input(), ahead[INIT_OUT][1], ahead[INIT_ERR][1] });
+    spare_due = false;
     spare_ms = now_ms() + SPARE_MS;
+    if (!spawn_spare() && ahead[INIT_OUT][1] >= 0 && ahead[INIT_ERR][1] >= 0 && no_input() >= 0)
+        spawn_ahead((int[3]){ no_input(), ahead[INIT_OUT][1], ahead[INIT_ERR][1] });
+}
+
+void exec_ahead(bool quiet)
+{
+    for (int s = 0; ahead_due && s < INIT_STREAMS; s++)
+        if (ahead[s][0] < 0)
+            (void)pipe_make(ahead[s], 0);
+    ahead_due = false;
+    if (quiet && spare_due)
+        make_spare();
 }
 
 struct ends {
@@ -500,6 +504,8 @@ void exec_reaped(struct exec *exec, int status, const void *rusage)
     set_due(&exec->out[INIT_OUT], exec->tty);
     set_due(&exec->out[INIT_ERR], exec->tty);
     ahead_due = true;
+    spare_due = has_run;
+    has_run = true;
     exec->ended = true;
     exec->grace_ms = now_ms() + EXEC_GRACE_MS;
     exec->end.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -88,7 +88,8 @@ void exec_fell(struct exec *exec);
 void exec_look(struct exec *exec, int64_t now);
 bool exec_finished(const struct exec *exec, int64_t now_ms);
 void exec_forget(struct exec *exec);
-void exec_ahead(void); /* when nobody waits: what the next one needs */
+/* When all was said: what the next one needs; more of it when nothing else happens. */
+void exec_ahead(bool quiet);
 /* Lets go of that when it was not needed for long; when to look again, or 0. */
 int64_t exec_ahead_due(int64_t now_ms);
 

@@ -336,32 +336,35 @@ TEST(nothing_is_lost_or_doubled)
 TEST(who_cannot_be_the_process_made_ahead_has_pipes_of_its_own)
 {
     rig_begin();
-    start_as(&models[0], 0);
-    struct exec *exec = exec_find(models[0].id);
-    models[0].dead = true;
-    rig_exit(exec, 7 << 8);
-    rig_turn();
-    rig_turn(); /* the first in which nothing happens */
+    has_run = spare_due = false; /* as if nothing had run */
+    for (int i = 0; i < 2; i++) {
+        CHECK(!spawn_spare());
+        start_as(&models[i], 0);
+        models[i].dead = true;
+        rig_exit(exec_find(models[i].id), 7 << 8);
+        for (int round = 0; round < 5; round++) /* one in which nothing happens among them */
+            rig_turn();
+    }
     CHECK(spawn_spare());
-    unsigned used = rig_used;
-    start_one(&models[1]);
-    CHECK(spawn_spare() && rig_used == used);
-    struct exec *other = exec_find(models[1].id);
-    print_some(&models[1], other);
-    models[1].dead = true;
+    unsigned before = rig_used;
+    start_one(&models[2]);
+    CHECK(spawn_spare() && rig_used == before);
+    struct exec *other = exec_find(models[2].id);
+    print_some(&models[2], other);
+    models[2].dead = true;
     rig_exit(other, 7 << 8);
     for (int i = 0; i < 5; i++)
         rig_turn();
     hear(100);
-    CHECK(models[1].exited && other->out[INIT_OUT].fd < 0 && other->out[INIT_ERR].fd < 0);
-    start_as(&models[2], 0);
-    CHECK(!spawn_spare() && rig_used == used + 1);
-    models[2].dead = true;
-    rig_exit(exec_find(models[2].id), 7 << 8);
+    CHECK(models[2].exited && other->out[INIT_OUT].fd < 0 && other->out[INIT_ERR].fd < 0);
+    start_as(&models[3], 0);
+    CHECK(!spawn_spare() && rig_used == before + 1);
+    models[3].dead = true;
+    rig_exit(exec_find(models[3].id), 7 << 8);
     for (int i = 0; i < 5; i++)
         rig_turn();
     hear(100);
-    CHECK(models[2].exited);
+    CHECK(models[3].exited);
     /* Nobody waits for ever for what does not come. */
     CHECK(spawn_spare());
     rig_now += 59990;

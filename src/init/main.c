@@ -74,15 +74,13 @@ void close_late(int fd)
         close(fd);
 }
 
-/* The end of a round: nobody waits for this; nor for anything when nothing happened in it. */
+/* The end of a round: nobody waits for this; nor for anything when it was a quiet one. */
 static void tidy(bool quiet)
 {
     while (late_count)
         close(late[--late_count]);
-    if (!quiet)
-        return;
-    exec_ahead();
-    if (!lean && now_ms() >= lean_ms) {
+    exec_ahead(quiet);
+    if (quiet && !lean && now_ms() >= lean_ms) {
         lean = true;
         spawn_shed();
     }
