@@ -469,7 +469,7 @@ static inline struct rig_left rig_left(const char *state)
     snprintf(boxes, sizeof(boxes), "%s/boxes", state);
     rig_seen = 0;
     cgroup_each(rig_see);
-    int spare = 2 * (int)net_spares() + (int)users_count();
+    int spare = 2 * (int)net_spares() + (int)users_count() + 3 * (int)networks_count();
     left = (struct rig_left){ rig_entries("/proc/self/fd") - spare,
                               rig_lines("/proc/self/mountinfo"), rig_seen, rig_entries(boxes) };
     return left;

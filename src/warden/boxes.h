@@ -118,6 +118,9 @@ must_use int users_hold(const struct box *box, int pidfd);
 void users_keep(uint32_t slot, int *fd);
 unsigned users_count(void);
 uint64_t users_inode(int fd); /* 0: it cannot be told */
+/* The network of a box that is gone, with its sockets: perhaps for the next one. */
+void network_keep(const struct box *box);
+unsigned networks_count(void); /* kept now: a listener, a resolver's socket and a program each */
 
 /* ---- life.c ---- */
 

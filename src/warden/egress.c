@@ -177,17 +177,35 @@ void egress_api_is_new(void)
 
 /* ---- sockets of boxes ---- */
 
-void net_leave(uint32_t slot)
+bool net_take_back(uint32_t slot, struct net *out)
 {
     bit_set(&unmade, slot, false);
     if (!slots[slot].made)
-        return;
+        return false;
     slots[slot].made = false;
-    net_close(&slots[slot].net);
+    *out = slots[slot].net;
     if (slots[slot].kept >= 0)
         close(slots[slot].kept);
     bit_set(&untold, slot, true);
     tell_all();
+    return true;
+}
+
+void net_leave(uint32_t slot)
+{
+    struct net net;
+
+    if (net_take_back(slot, &net))
+        net_close(&net);
+}
+
+/*
+ * Until then it may still answer at those sockets, for the box that was there before. One that was
+ * not greeted has been told of nothing; one that is being killed may have been told of anything.
+ */
+bool net_forgotten(uint32_t slot)
+{
+    return !egress.child.pid || (!egress.condemned && (!egress.greeted || !bit_get(&untold, slot)));
 }
 
 void net_keep(uint32_t slot, struct net *net)

@@ -7,8 +7,10 @@
  * tests/e2e/test_box_guards.py looks for guards that no attack names.
  */
 #include <glob.h>
+#include <sched.h>
 #include <sys/shm.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 
 #include "seccomp/seccomp.h"
 #include "warden/guard_rig.h"
@@ -277,6 +279,65 @@ ATTACK(what_tells_of_the_host_is_read, "", BIT(BOX_STEP_MASKS))
 ATTACK(settings_of_the_kernel_open_for_writing, "proc_sys", 0)
 {
     return probe_breaks("proc_sys", INIT_AS_ROOT);
+}
+
+/* ---- what the box before left in its network ---- */
+
+/* Is this true in one of the next boxes? There are some networks that were made before. */
+static bool true_later(const char *script)
+{
+    static const char *const ids[] = { "a", "b", "c", "d", "e", "f" };
+    struct rig_box boxes[ARRAY_LEN(ids)];
+    bool is = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        boxes[i] = rig_create(rig_spec(ids[i]), ids[i]);
+        is |= rig_sh(&boxes[i], script, 0)->code == 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        rig_destroy(&boxes[i]);
+    return is;
+}
+
+ATTACK(what_was_sent_is_counted_for_the_next_one, "net_counters", 0)
+{
+    struct rig_box box = made();
+
+    CHECK_INT(rig_sh(&box, "bash -c 'echo > /dev/udp/127.0.0.1/9'", 0)->code, 0);
+    rig_destroy(&box);
+    return true_later("! grep -q '^ *lo: *0 ' /proc/net/dev");
+}
+
+ATTACK(what_could_not_be_sent_is_counted_for_the_next_one, "net_counters", 0)
+{
+    struct rig_box box = made();
+
+    CHECK(rig_sh(&box, "bash -c 'echo > /dev/udp/2001:db8::1/9'", 0)->code != 0);
+    rig_destroy(&box);
+    return true_later("! grep -q '^Ip6OutNoRoutes[^0-9]*0$' /proc/net/snmp6");
+}
+
+/* What nobody of the box holds any more, and is still there. */
+static int leave_socket(const struct rig_box *box)
+{
+    const struct sockaddr_un name = { .sun_family = AF_UNIX, .sun_path = "\0left" };
+    autoclose int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    int fd = -1;
+
+    CHECK(home >= 0 && setns(box->pidfd, CLONE_NEWNET) == 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(setns(home, CLONE_NEWNET) == 0 && fd >= 0);
+    CHECK(bind(fd, (const struct sockaddr *)&name, sizeof(sa_family_t) + 5) == 0);
+    return fd;
+}
+
+ATTACK(a_socket_of_the_box_before_is_there, "net_sockets", 0)
+{
+    struct rig_box box = made();
+    autoclose int left = leave_socket(&box);
+
+    rig_destroy(&box);
+    return true_later("grep -q @left /proc/net/unix");
 }
 
 /* ---- what the host left open ---- */

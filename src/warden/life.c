@@ -95,6 +95,7 @@ static void ended(struct box *box)
         disks_sync();
     sweep_take(&box->mounts);
     users_keep(table_slot(box), &box->users);
+    network_keep(box);
     table_leave(box);
     pool_left();
 }

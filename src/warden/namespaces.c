@@ -176,7 +176,11 @@ static void sockets_make(struct net *net)
 {
     static bool told;
 
-    if (net_make(net) == 0 || told)
+    if (net_make(net) == 0) {
+        net_learn();
+        return;
+    }
+    if (told)
         return;
     log_warn("sandboxes have no network at all", kv_str("error", strerror(errno)));
     told = true;

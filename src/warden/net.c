@@ -322,17 +322,41 @@ int net_enter(int netns)
     return -1;
 }
 
-int net_make_in(int netns, struct net *out)
+/* Calls fn in another network, and comes back. */
+static int elsewhere(int netns, int (*fn)(struct net *net), struct net *net)
 {
     autoclose int home = open(OWN_NETWORK, O_RDONLY | O_CLOEXEC);
 
     if (home < 0)
         return -1;
-    int rc = net_enter(netns) < 0 ? -1 : net_make(out), error = errno;
+    int rc = net_enter(netns) < 0 ? -1 : fn(net), error = errno;
     if (setns(home, CLONE_NEWNET) < 0)
         abort(); /* never go on in a stranger's network */
     errno = error;
     return rc;
+}
+
+int net_make_in(int netns, struct net *out)
+{
+    return elsewhere(netns, net_make, out);
+}
+
+int net_where(const struct net *net)
+{
+    return ioctl(net->dns, SIOCGSKNS, 0);
+}
+
+static int look(struct net *net)
+{
+    return net_unused(net);
+}
+
+bool net_as_new(const struct net *net)
+{
+    struct net same = *net;
+    autoclose int netns = net_where(net);
+
+    return netns >= 0 && elsewhere(netns, look, &same) > 0;
 }
 
 void net_close(struct net *net)

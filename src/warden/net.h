@@ -11,6 +11,7 @@
  * up.
  *
  *   net.c     making them           egress.c   the egress process, and who gets what
+ *   net_used.c   which of them may serve twice
  */
 #pragma once
 
@@ -43,6 +44,10 @@ must_use int net_make(struct net *out);
 must_use int net_enter(int netns);
 /* net_make in that of a process; not for a warden that an ordinary user started. */
 must_use int net_make_in(int netns, struct net *out);
+/* The network that these sockets are in: a descriptor, or -1 with errno. */
+must_use int net_where(const struct net *net);
+/* net_unused, of the network that they are in. */
+bool net_as_new(const struct net *net);
 void net_close(struct net *net);
 /* Programs without a box, kept for the next ones: two descriptors each. */
 #define NET_SPARES 8
@@ -51,11 +56,22 @@ void net_spares_close(void);
 /* The descriptors in the order in which they are handed over: listeners, then dns. How many. */
 unsigned net_fds(const struct net *net, int fds[NET_LISTENERS + 1]);
 
+/* ---- net_used.c: in the network that the caller has entered ---- */
+
+/* After net_make, while nobody was in it: how one looks that is new. Once is enough. */
+void net_learn(void);
+/* Nothing was ever done in it, and all sockets that are in it are these. */
+bool net_unused(const struct net *net);
+
 /* ---- egress.c ---- */
 
 /* The sockets of a slot's box, taken; they are kept until net_leave. */
 void net_keep(uint32_t slot, struct net *net);
 void net_leave(uint32_t slot);
+/* Instead of net_leave: they are the caller's now. False: there are none. */
+bool net_take_back(uint32_t slot, struct net *out);
+/* The egress process knows that what was in this slot is no box's any more; or there is none. */
+bool net_forgotten(uint32_t slot);
 /* The box in this slot runs: the egress process is told. */
 void net_tell(uint32_t slot);
 /* An earlier warden's box runs in this slot: its sockets are made anew. */

@@ -153,6 +153,101 @@ TEST(a_program_is_used_again_for_another_box)
     inside(used_again);
 }
 
+/* ---- one that may serve again ---- */
+
+static void send_to(const char *text)
+{
+    struct sockaddr_in to = at(text, 9);
+    autoclose int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    (void)!sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to));
+}
+
+static void nothing_done(struct net *net)
+{
+    struct net fewer = *net;
+    int fds[NET_LISTENERS + 1];
+
+    CHECK(!net_unused(net)); /* nobody knows yet how one looks that is new */
+    net_learn();
+    CHECK(net_unused(net));
+    int own = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(!net_unused(net));
+    close(own);
+    CHECK(net_unused(net));
+    own = server("127.0.0.1", 4000);
+    CHECK(!net_unused(net));
+    close(own);
+    CHECK(net_unused(net) && net_fds(net, fds) == 2);
+    fewer.dns = -1;
+    CHECK(!net_unused(&fewer));
+}
+
+TEST(a_network_is_unused_while_nobodys_socket_is_in_it)
+{
+    inside(nothing_done);
+}
+
+static void was_sent(struct net *net)
+{
+    net_learn();
+    CHECK(net_unused(net));
+    send_to("127.0.0.1");
+    CHECK(!net_unused(net));
+}
+
+static void was_not_sent(struct net *net)
+{
+    net_learn();
+    CHECK(net_unused(net));
+    send_to("224.0.0.1"); /* no route: nothing leaves */
+    CHECK(!net_unused(net));
+}
+
+static void was_connected(struct net *net)
+{
+    net_learn();
+    CHECK(net_unused(net));
+    int there = server("127.0.0.1", 4000), here = client("127.0.0.1", 4000);
+    CHECK(here >= 0);
+    close(here);
+    close(there);
+    CHECK(!net_unused(net)); /* there is one in TIME_WAIT at least */
+}
+
+/* A label outlives its socket. */
+static void was_labelled(struct net *net)
+{
+    struct {
+        uint8_t to[16];
+        uint32_t label;
+        uint8_t action, share;
+        uint16_t flags, expires, linger;
+        uint32_t pad;
+    } wish = { .to = { [15] = 1 },
+               .label = htonl(1),
+               .action = 0, /* IPV6_FL_A_GET */
+               .share = 255,
+               .flags = 1, /* IPV6_FL_F_CREATE */
+               .expires = 6,
+               .linger = 6 };
+    net_learn();
+    CHECK(net_unused(net));
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0 &&
+          setsockopt(fd, IPPROTO_IPV6, 32 /* FLOWLABEL_MGR */, &wish, sizeof(wish)) == 0);
+    close(fd);
+    CHECK(!net_unused(net));
+}
+
+TEST(a_network_in_which_something_was_done_is_not_unused)
+{
+    inside(was_sent);
+    inside(was_not_sent);
+    inside(was_connected);
+    inside(was_labelled);
+}
+
 /* In a network of this test's own, which stands for the host's. */
 static void same_network(struct net *net)
 {

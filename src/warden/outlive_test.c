@@ -3,8 +3,10 @@
  * mounts and groups of one that ended.
  */
 #include <ftw.h>
+#include <sched.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "seccomp/seccomp.h"
@@ -55,6 +57,69 @@ TEST(a_user_namespace_serves_the_next_box_at_its_index_and_no_other)
     boxes_pool(4);
     rig_close();
     CHECK_INT(users_count(), 0);
+}
+
+/* What no other network ever has. */
+static uint64_t network_of(const struct rig_box *box)
+{
+    uint64_t cookie = 0;
+    socklen_t len = sizeof(cookie);
+    autoclose int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+
+    CHECK(home >= 0 && setns(box->pidfd, CLONE_NEWNET) == 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(setns(home, CLONE_NEWNET) == 0);
+    CHECK(getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &cookie, &len) == 0 && cookie);
+    close(fd);
+    return cookie;
+}
+
+/* The pool has one pair, made before; the next but one gets what the first gave back. */
+static bool serves_again(const char *script, bool nested)
+{
+    struct wire_msg spec = rig_spec("one");
+    struct rig_box boxes[2];
+    static const char *const ids[] = { "two", "three" };
+    uint64_t had;
+    bool again = false;
+
+    rig_settle();
+    if (nested)
+        spec.spec.profile = SECCOMP_NESTING;
+    struct rig_box box = rig_create(spec, "one");
+    had = network_of(&box);
+    CHECK_INT(rig_sh(&box, script, 0)->code, 0);
+    rig_settle();
+    rig_destroy(&box);
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        boxes[i] = rig_create(rig_spec(ids[i]), ids[i]);
+        again |= network_of(&boxes[i]) == had;
+        rig_settle();
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        rig_destroy(&boxes[i]);
+    return again;
+}
+
+TEST(a_network_in_which_nothing_was_done_serves_the_next_box_and_no_other_does)
+{
+    const char *state = rig_open();
+
+    boxes_pool(1);
+    struct rig_left before = rig_before(state);
+    CHECK(serves_again("true", false));
+    CHECK(serves_again("ls -l / > /dev/null", false)); /* asks for names of users */
+    CHECK(!serves_again("bash -c 'echo > /dev/udp/127.0.0.1/9'", false));
+    CHECK(!serves_again("true", true));
+    CHECK(networks_count() <= 2);
+    boxes_pool(0);
+    CHECK_INT(networks_count(), 0);
+    boxes_pool(1);
+    rig_settle();
+    rig_check_left(state, before);
+    boxes_pool(4);
+    rig_close();
+    CHECK_INT(networks_count(), 0);
 }
 
 /* ---- adoption ---- */

@@ -2,7 +2,8 @@
  * A user and a network namespace cost more than the rest of a box together, its cgroups of v1 not
  * much less. A few are made ahead, each for one free index, when nothing else is to be done.
  *
- * No network namespace is ever used twice: what was done in it may be seen in it. A user namespace
+ * What was done in a network namespace may be seen in it. One in which nothing was done serves
+ * again (net_used.c), all others are used once. A user namespace
  * is a map of ids, which the next box at the same index would get again, and a limit of 0 further
  * ones; nobody inside can change either, and keys, which it would hold too, cannot be made inside.
  * So that of a box that was destroyed serves the next one, unless ones inside of it were allowed.
@@ -93,6 +94,59 @@ static int users_take(uint32_t slot)
     return -1;
 }
 
+/* ---- networks that serve again ---- */
+
+static struct {
+    uint32_t slot; /* of the box that had it */
+    struct net net;
+} idle[2 * POOL_SIZE];
+static unsigned idle_count;
+
+/* One of an earlier warden may be made in another way. */
+static bool network_ours(const struct box *box)
+{
+    return pool_is_on && !box->nested && box->pidfd < 0 && !box_host.rootless;
+}
+
+void network_keep(const struct box *box)
+{
+    if (network_ours(box) && idle_count < 2 * pool_size &&
+        net_take_back(table_slot(box), &idle[idle_count].net))
+        idle[idle_count++].slot = table_slot(box);
+}
+
+unsigned networks_count(void)
+{
+    return idle_count;
+}
+
+static void networks_drop(unsigned keep)
+{
+    while (idle_count > keep)
+        net_close(&idle[--idle_count].net);
+}
+
+/* Looked at now and not when its box ended: nobody waits for this, if there is a pool. */
+static int network_again(struct net *net)
+{
+    if (!idle_count || !net_forgotten(idle[idle_count - 1].slot))
+        return -1;
+    struct net had = idle[--idle_count].net;
+    autoclose int fd = net_as_new(&had) ? net_where(&had) : -1;
+    if (fd < 0)
+        net_close(&had);
+    else
+        *net = had;
+    return take_fd(&fd);
+}
+
+static int network_make(struct net *net)
+{
+    int fd = box_host.rootless ? rootless_netns(net) : network_again(net);
+
+    return fd >= 0 || box_host.rootless ? fd : netns_make(net);
+}
+
 /* ---- pairs ---- */
 
 static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box_step *step)
@@ -106,7 +160,7 @@ static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box
     *step = BOX_STEP_USERNS;
     if (again ? box_fault_now() : userns_begin(&box_host, slot, nested, &making) < 0)
         return -1;
-    autoclose int network = box_host.rootless ? rootless_netns(&net) : netns_make(&net);
+    autoclose int network = network_make(&net);
     int error = errno;
     if (!again)
         user = userns_finish(&making);
@@ -179,6 +233,7 @@ static void give_back(unsigned keep)
 void pool_empty(void)
 {
     give_back(0);
+    networks_drop(0);
     while (used_count)
         close(used[--used_count].fd);
 }
@@ -187,6 +242,7 @@ void boxes_pool(unsigned size)
 {
     pool_size = MIN(size, POOL_SIZE);
     give_back(pool_size);
+    networks_drop(2 * pool_size);
     pool_wish();
 }
 
@@ -209,6 +265,8 @@ void pool_run_due(int64_t now_ms)
 struct box *pool_take(bool nested, struct box_ahead *ahead, enum box_step *step)
 {
     *step = BOX_STEP_SPEC;
+    if (fds_short())
+        networks_drop(0); /* for a box that is asked for, and not for one that may be */
     if (fds_short()) {
         errno = EMFILE;
         return NULL;
