@@ -89,7 +89,8 @@ static inline uint32_t box_uid_first(const struct box_host *host, uint32_t slot)
 struct cgroup_doors {
     int tasks[8]; /* v1: where a new process writes "0" */
     unsigned count;
-    int into; /* v2: directory for CLONE_INTO_CGROUP, or -1 */
+    int memory; /* likewise, or -1: later, when its mounts are there */
+    int into;   /* v2: directory for CLONE_INTO_CGROUP, or -1 */
 };
 
 /*

@@ -609,7 +609,7 @@ int cgroup_doors(const char *id, struct cgroup_doors *doors)
 {
     char path[NAME_SIZE];
 
-    *doors = (struct cgroup_doors){ .into = -1 };
+    *doors = (struct cgroup_doors){ .memory = -1, .into = -1 };
     for (unsigned i = 0; i < hierarchy_count; i++) {
         bool v2 = hierarchies[i].v2;
 
@@ -622,6 +622,8 @@ int cgroup_doors(const char *id, struct cgroup_doors *doors)
             return -1;
         if (v2)
             doors->into = fd;
+        else if (has(C_MEMORY) && (int)i == where[C_MEMORY])
+            doors->memory = fd;
         else
             doors->tasks[doors->count++] = fd;
     }
@@ -632,9 +634,11 @@ void cgroup_doors_close(struct cgroup_doors *doors)
 {
     while (doors->count)
         close(doors->tasks[--doors->count]);
+    if (doors->memory >= 0)
+        close(doors->memory);
     if (doors->into >= 0)
         close(doors->into);
-    doors->into = -1;
+    doors->memory = doors->into = -1;
 }
 
 int cgroup_freeze(const char *id, bool freeze)

@@ -507,8 +507,8 @@ TEST(hybrid_puts_each_limit_where_its_controller_is)
     CHECK_INT(applied.cpu_quota_us, 50000);
     CHECK_STR(applied.cgroup_mode, "hybrid");
     CHECK_INT(cgroup_doors("box1", &doors), 0);
-    CHECK_INT(doors.count, 2);
-    CHECK(doors.into >= 0);
+    CHECK_INT(doors.count, 1);
+    CHECK(doors.memory >= 0 && doors.into >= 0);
     cgroup_doors_close(&doors);
     cgroup_close(false);
 }

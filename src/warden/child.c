@@ -192,6 +192,16 @@ static int enter_cgroups(const struct cgroup_doors *doors)
     return 0;
 }
 
+/*
+ * After the mounts: what the kernel keeps for those is our doing, of a known size, and costs more
+ * where it is counted. For each file system of which a memory cgroup has an object there are lists
+ * of its own: 20 kB for those of a box.
+ */
+static int enter_memory(const struct cgroup_doors *doors)
+{
+    return doors->memory >= 0 && write(doors->memory, "0", 1) != 1 ? -1 : 0;
+}
+
 /* As the kernel has it: the C library keeps signals of its own out of sigaction. */
 struct kernel_action {
     uint64_t handler, flags, restorer, mask;
@@ -242,6 +252,7 @@ int box_child(const struct box_host *host, const struct box_spec *spec, uint32_t
     TRY(BOX_STEP_MOUNTNS, lean_enter(host->lean_fd));
     if (box_mounts(host, spec, fds, box_uid_first(host, slot), step) < 0)
         return -1;
+    TRY(BOX_STEP_ENTER_CGROUP, enter_memory(&fds->doors));
     TRY(BOX_STEP_HOSTNAME, sethostname(spec->id, strlen(spec->id)));
     TRY(BOX_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
     TRY(BOX_STEP_ENTER_USERNS, enter_userns(fds->userns, host->uids == 1));

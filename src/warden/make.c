@@ -179,7 +179,7 @@ int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t
                            .proc = -1,
                            .sys = -1,
                            .devices = { -1, -1, -1, -1, -1, -1 },
-                           .doors = { .into = -1 } };
+                           .doors = { .memory = -1, .into = -1 } };
     int link[2] = { -1, -1 };
 
     for (size_t i = 0; i < ARRAY_LEN(fds.layers); i++)
