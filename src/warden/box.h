@@ -149,6 +149,7 @@ struct userns_making {
 must_use int userns_begin(const struct box_host *host, uint32_t slot, bool nested,
                           struct userns_making *out);
 must_use int userns_finish(struct userns_making *making);
+void userns_close(void); /* what is kept open for it */
 /* Both: a descriptor, or -1 with errno. */
 /* For mounts alone: the one user and group of the host are seen as the user id `to`. */
 must_use int userns_make_one(uid_t uid, gid_t gid, uid_t to);

@@ -351,6 +351,7 @@ void boxes_close(void)
     disks_close();
     pool_empty();
     net_spares_close();
+    userns_close();
     tool_close(&box_host);
     if (box_host.records_fd >= 0)
         records_close(&box_host, box_host.state_fd);

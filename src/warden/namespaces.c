@@ -20,11 +20,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "warden/mount.h"
 #include "warden/net.h"
 
-static int write_file(const char *path, const char *text)
+static int write_file(int dir, const char *path, const char *text)
 {
-    autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+    autoclose int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
 
     if (fd < 0)
         return -1;
@@ -44,11 +45,42 @@ static int map_ids(pid_t pid, const struct id_map *map)
 
     snprintf(text, sizeof(text), "%u %u %u\n", map->uid, map->first, map->count);
     snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
-    if (write_file(path, text) < 0)
+    if (write_file(AT_FDCWD, path, text) < 0)
         return -1;
     snprintf(text, sizeof(text), "%u %u %u\n", map->gid, map->first, map->count);
     snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
-    return write_file(path, text);
+    return write_file(AT_FDCWD, path, text);
+}
+
+/*
+ * Each user namespace has a limit of its own on further ones, all by the same name, and the kernel
+ * walks through all of that name which were looked up below one mount of /proc, for as long as
+ * their namespaces live. With thousands of boxes that took longer than all else here. So they are
+ * looked up below a mount of our own, and below another one now and then.
+ */
+#define SETTINGS_USES 256
+
+static int settings_fd = -1;
+static unsigned settings_uses;
+
+static int settings(void)
+{
+    if (settings_fd >= 0 && ++settings_uses % SETTINGS_USES)
+        return settings_fd;
+    userns_close();
+    autoclose int fs = fs_open("proc");
+    if (fs >= 0 && fs_create(fs) == 0)
+        settings_fd = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    if (settings_fd < 0) /* an ordinary user's: not everywhere */
+        settings_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return settings_fd;
+}
+
+void userns_close(void)
+{
+    if (settings_fd >= 0)
+        close(settings_fd);
+    settings_fd = -1;
 }
 
 /*
@@ -56,14 +88,14 @@ static int map_ids(pid_t pid, const struct id_map *map)
  * (the setting is the namespace's own) unless they were asked for, says so, and stays until nobody
  * needs it to be there.
  */
-static _Noreturn void userns_child(int talk, bool nested)
+static _Noreturn void userns_child(int talk, int proc, bool nested)
 {
     char byte;
 
     if (read(talk, &byte, 1) != 1)
         _exit(1);
     byte = !nested && !box_skipped(BOX_STEP_USERNS) &&
-           write_file("/proc/sys/user/max_user_namespaces", "0\n") < 0;
+           write_file(proc, "sys/user/max_user_namespaces", "0\n") < 0;
     if (write(talk, &byte, 1) == 1 && read(talk, &byte, 1) == 0)
         _exit(0);
     _exit(1);
@@ -98,14 +130,15 @@ static pid_t clone_owned(uid_t owner)
 
 static int make_begin(const struct id_map *map, bool nested, struct userns_making *out)
 {
-    int talk[2];
+    int talk[2], proc = settings();
 
-    if (box_fault_now() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
+    if (proc < 0 || box_fault_now() ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
         return -1;
     pid_t pid = clone_owned(map->first);
     if (pid == 0) {
         close(talk[0]);
-        userns_child(talk[1], nested);
+        userns_child(talk[1], proc, nested);
     }
     int error = errno;
     close(talk[1]);
