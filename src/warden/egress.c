@@ -199,13 +199,10 @@ void net_leave(uint32_t slot)
         net_close(&net);
 }
 
-/*
- * Until then it may still answer at those sockets, for the box that was there before. One that was
- * not greeted has been told of nothing; one that is being killed may have been told of anything.
- */
+/* Until then it may still answer at those sockets, for the box that was there before. */
 bool net_forgotten(uint32_t slot)
 {
-    return !egress.child.pid || (!egress.condemned && (!egress.greeted || !bit_get(&untold, slot)));
+    return !egress.child.pid || (!egress.condemned && !bit_get(&untold, slot));
 }
 
 void net_keep(uint32_t slot, struct net *net)

@@ -8,6 +8,8 @@
  * read as they did in the first network that we made: whatever was sent, or could not be, counted
  * somewhere. Labels of flows, which can outlive who asked for them, must be none. And the sockets
  * must be ours alone. Then nothing inside tells it from a new one, and nobody is left who is in it.
+ * But for this: the kernel reports a multicast group that was left up to a second later, and the
+ * next box may find that packet counted. Nobody inside can read such reports.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * programs in one loop. Every line of output is a name and the microseconds of each round.
  *
  * box cycle ROUNDS STATE [NAME=COMMAND…]: create, /bin/true, destroy. `cold` takes namespaces from
- * the pool, `fresh` makes that of the network on the way (those of users serve again: pool.c);
+ * the pool, `fresh` makes that of the network on the way (else both kinds serve again: pool.c);
  * `warm` is a command in one made before, `exec` one in one that runs; `pause`; `spawn`, `vfork`
  * and each COMMAND (words, no quotes) for comparison; `inside` is vfork+exec by a program that runs
  * in a sandbox: what is left to us is the rest.

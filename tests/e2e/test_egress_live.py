@@ -64,6 +64,23 @@ def server(here):
     made.stop()
 
 
+def test_a_network_that_served_before_leads_only_where_its_new_sandbox_may_go(here, server):
+    """Of a sandbox that did nothing with its network the next one gets it (warden/net_used.c), sockets and all."""
+    ask = "curl -s -o /dev/null -w %{http_code} -x http://198.18.0.1:3128 http://one.ok.example/"
+    rules = [{"allow": ["one.ok.example"]}, {"allow": []}]
+    for was, now, code in ((*rules, "403"), (*reversed(rules), "200")):
+        before = [egress_box.Box(server, was) for _ in range(6)]
+        had = {box.sh("true; readlink /proc/self/ns/net") for box in before}
+        for box in before:
+            assert server.delete(box.base).status == 200
+        after = [egress_box.Box(server, now) for _ in range(6)]
+        has = {box.sh("readlink /proc/self/ns/net") for box in after}
+        assert had & has, "none of them was used again"
+        assert [box.sh(ask) for box in after] == [code] * 6
+        for box in after:
+            assert server.delete(box.base).status == 200
+
+
 def test_a_rule_that_is_removed_closes_its_tunnels_and_is_audited(here, server):
     box = egress_box.Box(server, {"allow": ["one.ok.example:9000", "two.ok.example:9000"]})
     box.put("/workspace/tunnels.py", TUNNELS.encode())
