@@ -11,6 +11,7 @@
  * But for this: the kernel reports a multicast group that was left up to a second later, and the
  * next box may find that packet counted. Nobody inside can read such reports.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,24 +24,24 @@
 
 /* What is sent to anywhere goes through the one interface. What could not be is in the others. */
 static const char *const files[] = { "dev", "snmp", "snmp6", "ip6_flowlabel" };
-static char as_new[ARRAY_LEN(files)][TEXT_MAX];
+static char as_new[ARRAY_LEN(files)][TEXT_MAX], text_now[TEXT_MAX];
 static bool learned;
 
-/* All of a file that tells of the network that we are in; its length, or -1. */
-static ssize_t read_text(const char *name, char text[TEXT_MAX])
+/* All of a file that tells of the network that we are in; nothing, where there is no IPv6. */
+static int read_text(const char *name, char text[TEXT_MAX])
 {
     char path[64];
     size_t len = 0;
-    ssize_t got;
+    ssize_t got = 0;
 
     snprintf(path, sizeof(path), "/proc/thread-self/net/%s", name);
     autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0 && errno != ENOENT)
         return -1;
-    while ((got = read(fd, text + len, TEXT_MAX - 1 - len)) > 0)
+    while (fd >= 0 && (got = read(fd, text + len, TEXT_MAX - 1 - len)) > 0)
         len += (size_t)got;
     text[len] = 0;
-    return got < 0 || len == TEXT_MAX - 1 ? -1 : (ssize_t)len;
+    return got < 0 || len == TEXT_MAX - 1 ? -1 : 0;
 }
 
 void net_learn(void)
@@ -48,17 +49,15 @@ void net_learn(void)
     if (learned)
         return;
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
-        if (read_text(files[i], as_new[i]) <= 0)
-            return; /* a kernel that says less: no network is used twice */
-    learned = true;
+        if (read_text(files[i], as_new[i]) < 0)
+            return; /* nobody is let look: no network is used twice */
+    learned = *as_new[0];
 }
 
 static bool counters_as_new(void)
 {
-    static char text[TEXT_MAX];
-
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
-        if (read_text(files[i], text) <= 0 || strcmp(text, as_new[i]) != 0)
+        if (read_text(files[i], text_now) < 0 || strcmp(text_now, as_new[i]) != 0)
             return false;
     return true;
 }
@@ -70,13 +69,12 @@ static bool counters_as_new(void)
  */
 static bool sockets_are_ours(const struct net *net)
 {
-    static char text[TEXT_MAX];
     int fds[NET_LISTENERS + 1];
     long there = 0, of_protocol;
 
-    if (read_text("protocols", text) <= 0)
+    if (read_text("protocols", text_now) < 0)
         return false;
-    for (const char *line = strchr(text, '\n'); line; line = strchr(line + 1, '\n'))
+    for (const char *line = strchr(text_now, '\n'); line; line = strchr(line + 1, '\n'))
         if (sscanf(line, " %*s %*s %ld", &of_protocol) == 1)
             there += of_protocol;
     return there == net_fds(net, fds);
