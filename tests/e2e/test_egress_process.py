@@ -385,6 +385,7 @@ def test_addresses_need_a_rule_with_an_address(here, egress):
                              ("198.18.77.77", "good.example", 403)):
         answer = talk(box, (to, 80), f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 %d" % status), (to, answer)
+    here.settle()
     assert [p[1] for p in here.packets] == ["45.1.2.4"]
 
 
