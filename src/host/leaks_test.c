@@ -297,8 +297,8 @@ static void leave(struct left *left)
     }
 }
 
-/* Waits until it is what it is to be, then looks. */
-static void look_at(const char *dir, const struct left *left)
+/* Waits until it is in its group, and what it is to be. */
+static void await_init(const struct left *left)
 {
     autofree char *path = xprintf("/proc/%d/cmdline", left->init);
     char line[64] = "";
@@ -307,6 +307,11 @@ static void look_at(const char *dir, const struct left *left)
         usleep(10000);
         host_line(path, line, sizeof(line));
     }
+}
+
+static void look_at(const char *dir, const struct left *left)
+{
+    await_init(left);
     look(dir);
 }
 
@@ -398,6 +403,7 @@ TEST(an_empty_group_whose_state_directory_is_gone_is_removed_and_no_other)
     leave(&left);
     autofree char *box = xprintf("%s/box", group), *spare = xprintf("%s/.ahead0", group);
     CHECK(mkdir(box, 0755) == 0 && mkdir(spare, 0755) == 0);
+    await_init(&left);
     CHECK(rename(dir, moved) == 0);
     bool busy = swept(base, box); /* somebody is in it */
     int lock = hold_group();
