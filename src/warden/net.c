@@ -351,12 +351,9 @@ static int look(struct net *net)
     return net_unused(net);
 }
 
-bool net_as_new(const struct net *net)
+bool net_as_new(int netns, struct net *net)
 {
-    struct net same = *net;
-    autoclose int netns = net_where(net);
-
-    return netns >= 0 && elsewhere(netns, look, &same) > 0;
+    return elsewhere(netns, look, net) > 0;
 }
 
 void net_close(struct net *net)

@@ -46,8 +46,8 @@ must_use int net_enter(int netns);
 must_use int net_make_in(int netns, struct net *out);
 /* The network that these sockets are in: a descriptor, or -1 with errno. */
 must_use int net_where(const struct net *net);
-/* net_unused, of the network that they are in. */
-bool net_as_new(const struct net *net);
+/* net_unused, in that one. */
+bool net_as_new(int netns, struct net *net);
 void net_close(struct net *net);
 /* Programs without a box, kept for the next ones: two descriptors each. */
 #define NET_SPARES 8

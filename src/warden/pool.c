@@ -3,10 +3,10 @@
  * much less. A few are made ahead, each for one free index, when nothing else is to be done.
  *
  * What was done in a network namespace may be seen in it. One in which nothing was done serves
- * again (net_used.c), all others are used once. A user namespace
- * is a map of ids, which the next box at the same index would get again, and a limit of 0 further
- * ones; nobody inside can change either, and keys, which it would hold too, cannot be made inside.
- * So that of a box that was destroyed serves the next one, unless ones inside of it were allowed.
+ * again (net_used.c), all others are used once. A user namespace is a map of ids, which the next
+ * box at the same index would get again, and a limit of 0 further ones; nobody inside can change
+ * either, and keys, which it would hold too, cannot be made inside. So that of a box that was
+ * destroyed serves the next one, unless ones inside of it were allowed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -132,19 +132,21 @@ static int network_again(struct net *net)
     if (!idle_count || !net_forgotten(idle[idle_count - 1].slot))
         return -1;
     struct net had = idle[--idle_count].net;
-    autoclose int fd = net_as_new(&had) ? net_where(&had) : -1;
-    if (fd < 0)
+    autoclose int fd = net_where(&had);
+    if (fd < 0 || !net_as_new(fd, &had)) {
         net_close(&had);
-    else
-        *net = had;
+        return -1;
+    }
+    *net = had;
     return take_fd(&fd);
 }
 
 static int network_make(struct net *net)
 {
-    int fd = box_host.rootless ? rootless_netns(net) : network_again(net);
-
-    return fd >= 0 || box_host.rootless ? fd : netns_make(net);
+    if (box_host.rootless)
+        return rootless_netns(net);
+    int fd = network_again(net);
+    return fd >= 0 ? fd : netns_make(net);
 }
 
 /* ---- pairs ---- */
