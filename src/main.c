@@ -1,4 +1,4 @@
-/* Picks the role: serve, api, egress, proxy, helper, otherwise a CLI command. */
+/* atoll-server: picks the role (serve, api, egress, proxy, helper), otherwise runs a command. */
 #include <string.h>
 
 #include "agent/keeper.h"

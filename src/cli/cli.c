@@ -56,9 +56,15 @@ static int explain(struct cli *cli, struct err *err)
     return rc < 0 ? -1 : EXIT_USAGE;
 }
 
+void (*cli_elsewhere)(void);
+
 static int perform(struct cli *cli, int argc, char **argv, struct err *err)
 {
-    if (cli_parse(cli, argc, argv, err) < 0)
+    int parsed = cli_parse(cli, argc, argv, err);
+
+    if (cli_elsewhere && (parsed < 0 || cli->help || !cli->command))
+        cli_elsewhere();
+    if (parsed < 0)
         return -1;
     int rc = cli->help || !cli->command ? explain(cli, err) : cli->command->run(cli, err);
     /* What was found out before a failure is still worth printing. */

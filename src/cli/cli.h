@@ -75,7 +75,12 @@ extern const struct alias aliases[]; /* ends with a NULL name */
 const struct command *command_find(const char *name);
 
 extern const struct command *const commands[]; /* NULL-terminated, in the order of help */
-extern const struct cli_flag cli_globals[];    /* ends with a NULL name */
+/*
+ * Set by the client program: replaces the process by `atoll-server` with the same arguments. Called
+ * for a command line that names none of `commands`, and for help. NULL in `atoll-server`.
+ */
+extern void (*cli_elsewhere)(void);
+extern const struct cli_flag cli_globals[]; /* ends with a NULL name */
 
 #define CLI_FLAGS_MAX 64
 #define CLI_ARGS_MAX 1024

@@ -36,9 +36,19 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_lease_renew, cmd_lease_release, cmd_server_stop, cmd_health_watchdog, cmd_audit_path,
     cmd_ask_respond, cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
 
+/*
+ * The commands that need more than the client has: a database, the tables of routes, other roles.
+ * The program `atoll` (client/) is built without them, and has `atoll-server` run them.
+ */
+#ifdef ATOLL_CLIENT
+#define SERVER(command)
+#else
+#define SERVER(command) command,
+#endif
+
 /* clang-format off */
 const struct command *const commands[] = {
-    &cmd_serve,
+    SERVER(&cmd_serve)
     &cmd_server_stop,
     &cmd_doctor,
     &cmd_health,
@@ -114,17 +124,17 @@ const struct command *const commands[] = {
     &cmd_token_revoke,
     &cmd_event_ls,
     &cmd_event_tail,
-    &cmd_audit_tail,
-    &cmd_audit_grep,
-    &cmd_audit_verify,
-    &cmd_audit_path,
-    &cmd_backup,
-    &cmd_restore,
+    SERVER(&cmd_audit_tail)
+    SERVER(&cmd_audit_grep)
+    SERVER(&cmd_audit_verify)
+    SERVER(&cmd_audit_path)
+    SERVER(&cmd_backup)
+    SERVER(&cmd_restore)
     &cmd_secret_set,
     &cmd_secret_agent,
     &cmd_secret_ls,
     &cmd_secret_rm,
-    &cmd_proxy,
+    SERVER(&cmd_proxy)
     &cmd_agent_ls,
     &cmd_agent_show,
     &cmd_agent_start,
@@ -217,10 +227,10 @@ const struct command *const commands[] = {
     &cmd_session_kill,
     &cmd_operation_show,
     &cmd_operation_wait,
-    &cmd_agent_client,
-    &cmd_completion,
-    &cmd_help,
-    &cmd_docs,
+    SERVER(&cmd_agent_client)
+    SERVER(&cmd_completion)
+    SERVER(&cmd_help)
+    SERVER(&cmd_docs)
     &cmd_keep_server,
     NULL,
 };

@@ -16,6 +16,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "daemon/daemon.h"
 #include "daemon/report.h"
 #include "daemon/rootless.h"
@@ -23,9 +24,6 @@
 #include "daemon/state.h"
 #include "net/sock.h"
 
-#ifndef ATOLL_LIBEXEC
-#define ATOLL_LIBEXEC "/usr/local/libexec/atoll"
-#endif
 #define WARDEN_NAME "atoll-warden"
 #define LISTEN_BACKLOG 4096
 #define LEAVING_MS 2000
@@ -163,36 +161,12 @@ static int listen_all(struct prelude *p, struct err *err)
 
 /* ---- the two programs ---- */
 
-/* Beside this program, as in a build directory; in ../libexec/atoll; or where it was to be
- * installed. */
-static int find_warden(const char *self, struct err *err)
-{
-    const char *slash = strrchr(self, '/');
-    struct str dir = { self, slash ? (size_t)(slash - self) : 0 };
-    autofree char *beside = xprintf("%.*s/%s", STR_FMT(dir), WARDEN_NAME);
-    autofree char *moved = xprintf("%.*s/../libexec/atoll/%s", STR_FMT(dir), WARDEN_NAME);
-    const char *const places[] = { beside, moved, ATOLL_LIBEXEC "/" WARDEN_NAME };
-
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        int fd = open(places[i], O_PATH | O_CLOEXEC);
-
-        if (fd >= 0)
-            return fd;
-    }
-    return err_set(err, ERR_INTERNAL, "%s is neither at %s nor in %s; is atoll installed?",
-                   WARDEN_NAME, beside, ATOLL_LIBEXEC);
-}
-
 static int find_programs(struct prelude *p, struct err *err)
 {
-    char self[4096];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
     p->atoll_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
-    if (len < 0 || p->atoll_fd < 0)
+    if (p->atoll_fd < 0)
         return err_sys(err, "find this program in /proc");
-    self[len] = 0;
-    p->warden_fd = find_warden(self, err);
+    p->warden_fd = program_open(WARDEN_NAME, NULL, err);
     return p->warden_fd < 0 ? -1 : 0;
 }
 

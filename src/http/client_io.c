@@ -23,8 +23,10 @@
 
 void client_io_free(struct client_io *io)
 {
-    SSL_free(io->ssl);
-    SSL_CTX_free(io->ssl_ctx);
+    if (io->ssl_ctx) { /* without TLS the library may not be loaded: client/late.c */
+        SSL_free(io->ssl);
+        SSL_CTX_free(io->ssl_ctx);
+    }
     if (io->fd >= 0)
         close(io->fd);
     *io = (struct client_io){ .fd = -1 };

@@ -35,7 +35,7 @@ def test_every_guard_is_left_out_by_a_test():
 
 
 def test_in_the_programs_themselves_no_guard_can_be_left_out():
-    for name in ("atoll", "atoll-warden", "atoll-init"):
+    for name in ("atoll", "atoll-server", "atoll-warden", "atoll-init"):
         assert b"ATOLL_WITHOUT" not in (harness.BUILD / name).read_bytes(), name
     for name in ("unguarded/atoll-init", "unguarded/atoll-warden", "test/warden/guards_test",
                  "test/warden/limits_test"):

@@ -22,6 +22,12 @@ def atoll(*args, **kw):
                           stdin=subprocess.DEVNULL, **kw)
 
 
+def needed(program):
+    """The shared libraries that a program is linked with."""
+    done = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True)
+    return set(re.findall(r"NEEDED.*\[(.+)\]", done.stdout))
+
+
 def error_of(done):
     """The error object that --json puts on standard error."""
     return json.loads(done.stderr)["error"]
@@ -528,3 +534,27 @@ def test_doctor_finds_what_a_dead_server_left(start_server):
     assert "atoll.sock" in server.cli("doctor", "--leaks").stdout
     server.start()
     assert leaks_of(server) == []
+
+
+# ---- the client and the server program ----
+
+
+@pytest.mark.skipif(harness.SANITIZED > 1, reason="a sanitizer brings libraries of its own")
+def test_the_client_is_linked_with_libc_alone():
+    assert needed(harness.BIN) == {"libc.so.6"}
+    assert "libcrypto.so.3" in needed(harness.BUILD / "atoll-server")
+
+
+def test_the_client_hands_over_what_it_does_not_know(tmp_path):
+    for argv in (["--help"], ["help", "ls"], ["ls", "--help"], ["docs", "settings"], ["completion", "bash"],
+                 ["nonsense"], ["run", "--nonsense"], ["audit-log", "path"], []):
+        ours = atoll(*argv)
+        its = subprocess.run([harness.BUILD / "atoll-server", *argv], capture_output=True, text=True, timeout=30,
+                             env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "ATOLL_STATE": "/nonexistent"},
+                             stdin=subprocess.DEVNULL)
+        assert (ours.returncode, ours.stdout, ours.stderr) == (its.returncode, its.stdout, its.stderr), argv
+    alone = tmp_path / "atoll"
+    alone.write_bytes((harness.BUILD / "atoll").read_bytes())
+    alone.chmod(0o755)
+    done = subprocess.run([alone, "version"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and done.stdout.strip()

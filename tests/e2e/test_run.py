@@ -795,7 +795,7 @@ def ordinary():
         pytest.skip("a sanitizer's thread is in the way")
     top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-user-"))
     top.chmod(0o755)
-    for name in ("atoll", "atoll-warden", "atoll-init"):
+    for name in ("atoll", "atoll-server", "atoll-warden", "atoll-init"):
         shutil.copy(pathlib.Path(harness.BIN).parent / name, top / name)
     home = top / "home"
     home.mkdir()

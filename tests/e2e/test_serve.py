@@ -471,7 +471,8 @@ def test_the_whole_server_as_an_ordinary_user():
     top = pathlib.Path(tempfile.mkdtemp(prefix="atoll-e2e-"))
     os.chown(top, NOBODY, NOBODY)
     server = harness.Server(state=top / "state")
-    for name in ("atoll", "atoll-warden", "atoll-init"):  # a clone in root's home is nobody else's to enter
+    # Copies, because a clone in root's home directory is closed to other users.
+    for name in ("atoll", "atoll-server", "atoll-warden", "atoll-init"):
         shutil.copy(pathlib.Path(server.binary).parent / name, top)
     real = top / "atoll"
     server.binary = shutil.which("setpriv")
@@ -514,12 +515,13 @@ def test_installed_elsewhere(start_server):
     (top / "bin").mkdir()
     (top / "libexec" / "atoll").mkdir(parents=True)
     shutil.copy(harness.BIN, top / "bin" / "atoll")
-    warden = pathlib.Path(harness.BIN).with_name("atoll-warden")
+    beside = pathlib.Path(harness.BIN).parent
     try:
-        if not pathlib.Path("/usr/local/libexec/atoll").exists():
-            status, log = first_start([], binary=top / "bin" / "atoll")
-            assert status == 1 and "is atoll installed?" in log
-        shutil.copy(warden, top / "libexec" / "atoll" / "atoll-warden")
+        for missing in ("atoll-server", "atoll-warden"):
+            if not pathlib.Path("/usr/local/libexec/atoll").exists():
+                status, log = first_start([], binary=top / "bin" / "atoll")
+                assert status == 1 and f"{missing} is neither at" in log and "is atoll installed?" in log
+            shutil.copy(beside / missing, top / "libexec" / "atoll" / missing)
         start_server(binary=top / "bin" / "atoll").stop()
     finally:
         shutil.rmtree(top)
