@@ -42,6 +42,8 @@
 METRIC_HISTOGRAM(loop_lag, "atoll_loop_lag_seconds",
                  "How late the event loop came to a timer: what a request may have waited", 0.001,
                  0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5);
+METRIC_COUNTER(loop_slow, "atoll_loop_slow_total",
+               "Callbacks that held up the event loop for 50 ms or longer");
 METRIC_COUNTER(restarts_total, "atoll_api_restarts_total",
                "Processes that served before this one, since the server was started");
 METRIC_COUNTER(swept_total, "atoll_store_swept_rows_total", "Rows removed because they were old");
@@ -300,6 +302,8 @@ static void on_link(struct watch *watch, uint32_t events)
 
 #define LAG_EVERY_MS 1000
 #define LAG_WARN_MS 1000
+#define SLOW_MS 50
+#define SLOW_WARN_MS 200
 #define SWEEP_EVERY_MS 60000
 #define SWEEP_AGAIN_MS 50
 
@@ -311,6 +315,18 @@ static void on_lag(struct timer *timer)
     if (late > LAG_WARN_MS)
         log_warn("the event loop was held up", kv_int("ms", late));
     timer_set(server.loop, timer, LAG_EVERY_MS);
+}
+
+extern const char __executable_start[];
+
+/* `at` is for addr2line -e atoll-server: it names the callback. */
+static void on_slow(void *ctx, const void *held, int64_t ms)
+{
+    (void)ctx;
+    metric_add(&loop_slow, 0, 1);
+    if (ms >= SLOW_WARN_MS)
+        log_warn("one callback held up the event loop", kv_int("ms", ms),
+                 kv_int("at", (const char *)held - __executable_start));
 }
 
 static int sweep_run(struct store_job *job, struct db *db, struct err *err)
@@ -724,6 +740,7 @@ static int build(struct err *err)
         return -1;
     if (store_open(&server.store, server.loop, &store, err) < 0)
         return err_wrap(err, "the store");
+    loop_on_slow(server.loop, SLOW_MS, on_slow, NULL);
     if (bus_new(&server.bus, server.loop, server.store, err) < 0)
         return -1;
     struct auth_options auth = auth_options();

@@ -33,6 +33,10 @@ struct loop {
     void (*before_fn)(void *ctx);
     void *before_ctx;
 
+    int64_t slow_us, mark_us; /* mark_us: the end of the last callback, or of the last wait */
+    void (*slow_fn)(void *ctx, const void *held, int64_t ms);
+    void *slow_ctx;
+
     struct watch wake;
     _Atomic(struct post *) posts;
 
@@ -40,6 +44,29 @@ struct loop {
     void (*signal_fn)(void *ctx, int signal);
     void *signal_ctx;
 };
+
+/* ---- callbacks that take long ---- */
+
+void loop_on_slow(struct loop *loop, int64_t over_ms,
+                  void (*fn)(void *ctx, const void *held, int64_t ms), void *ctx)
+{
+    loop->slow_us = over_ms * 1000;
+    loop->slow_fn = fn;
+    loop->slow_ctx = ctx;
+    loop->mark_us = clock_mono_us();
+}
+
+/* After each callback; one reading of the clock serves as its end and as the start of the next. */
+static void called(struct loop *loop, const void *callback)
+{
+    if (!loop->slow_fn)
+        return;
+    int64_t now = clock_mono_us(), took = now - loop->mark_us;
+
+    loop->mark_us = now;
+    if (took >= loop->slow_us)
+        loop->slow_fn(loop->slow_ctx, callback, took / 1000);
+}
 
 /* ---- posts ---- */
 
@@ -62,8 +89,10 @@ static void run_posts(struct watch *watch, uint32_t events)
     }
     while (oldest) {
         struct post *next = oldest->next; /* fn may free the post */
+        void (*fn)(struct post *) = oldest->fn;
 
-        oldest->fn(oldest);
+        fn(oldest);
+        called(loop, (const void *)fn);
         oldest = next;
     }
 }
@@ -202,7 +231,9 @@ static void run_timers(struct loop *loop)
         struct timer *timer = loop->heap[1];
 
         timer_cancel(loop, timer);
-        timer->fn(timer);
+        void (*fn)(struct timer *) = timer->fn;
+        fn(timer); /* may free the timer */
+        called(loop, (const void *)fn);
     }
 }
 
@@ -296,18 +327,24 @@ void loop_run(struct loop *loop)
 {
     loop->running = true;
     while (loop->running) {
-        if (loop->before_fn)
+        if (loop->before_fn) {
             loop->before_fn(loop->before_ctx);
+            called(loop, (const void *)loop->before_fn);
+        }
         int count = epoll_wait(loop->epoll_fd, loop->ready, ROUND_EVENTS, wait_ms(loop));
 
-        loop->now_ms = clock_mono_ms();
+        loop->mark_us = clock_mono_us();
+        loop->now_ms = loop->mark_us / 1000;
         loop->ready_count = count < 0 ? 0 : count;
         for (loop->ready_at = 0; loop->ready_at < loop->ready_count;) {
             struct epoll_event *event = &loop->ready[loop->ready_at++];
             struct watch *watch = event->data.ptr;
+            void (*fn)(struct watch *, uint32_t) = watch ? watch->fn : NULL;
 
-            if (watch)
-                watch->fn(watch, event->events);
+            if (!fn)
+                continue;
+            fn(watch, event->events); /* may free the watch */
+            called(loop, (const void *)fn);
         }
         loop->ready_count = 0;
         run_timers(loop);

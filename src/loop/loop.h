@@ -44,6 +44,12 @@ void loop_unwatch(struct loop *loop, struct watch *watch); /* does not close the
 /* Unwatches and closes it, when nobody else holds the same: the kernel then forgets it by itself.
  */
 void loop_close(struct loop *loop, struct watch *watch);
+/*
+ * Calls `fn` when one callback took `over_ms` or longer: `held` is the address of that callback and
+ * `ms` its time on the clock. Other threads and the kernel may have had the processor meanwhile.
+ */
+void loop_on_slow(struct loop *loop, int64_t over_ms,
+                  void (*fn)(void *ctx, const void *held, int64_t ms), void *ctx);
 /* Called each time before the loop waits; for what is better done once for many events. */
 void loop_before_wait(struct loop *loop, void (*fn)(void *ctx), void *ctx);
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/test.h"
 
@@ -139,4 +140,58 @@ TEST(a_watch_removed_in_mid_round_is_not_called)
         close(b[i]);
     }
     loop_free(loop);
+}
+
+/* ---- a callback that takes long ---- */
+
+struct held_up {
+    struct timer quick, slow;
+    struct loop *loop;
+    const void *held;
+    int64_t ms;
+    unsigned count;
+};
+
+static void on_quick(struct timer *timer)
+{
+    loop_stop(container_of(timer, struct held_up, quick)->loop);
+}
+
+static void on_slow_timer(struct timer *timer)
+{
+    int64_t end = clock_mono_us() + 30000;
+
+    (void)timer;
+    while (clock_mono_us() < end)
+        continue;
+}
+
+static void on_held_up(void *ctx, const void *held, int64_t ms)
+{
+    struct held_up *told = ctx;
+
+    told->held = held;
+    told->ms = ms;
+    told->count++;
+}
+
+TEST(the_callback_that_held_up_the_loop_is_named)
+{
+    struct held_up told = { .quick.fn = on_quick, .slow.fn = on_slow_timer };
+    struct err err;
+
+    CHECK_OK(loop_new(&told.loop, &err), &err);
+    loop_on_slow(told.loop, 30, on_held_up, &told);
+    timer_set(told.loop, &told.slow, 0);
+    timer_set(told.loop, &told.quick, 1);
+    loop_run(told.loop);
+    CHECK(told.count >= 1 && told.ms >= 30);
+    CHECK(told.held == (const void *)on_slow_timer || told.count > 1);
+    told.count = 0;
+    loop_on_slow(told.loop, 60000, on_held_up, &told);
+    timer_set(told.loop, &told.slow, 0);
+    timer_set(told.loop, &told.quick, 1);
+    loop_run(told.loop);
+    CHECK(told.count == 0);
+    loop_free(told.loop);
 }
