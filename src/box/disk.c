@@ -29,6 +29,11 @@ bool disks_work(const struct boxes *boxes)
     return boxes->disks_asked && boxes->disks_status == 0;
 }
 
+const char *disks_storage(const struct boxes *boxes)
+{
+    return disks_work(boxes) ? "disk" : "memory";
+}
+
 int disks_refuse(const struct boxes *boxes, struct err *err)
 {
     const char *why = boxes->disks_status ? strerrordesc_np(boxes->disks_status) : "not known yet";

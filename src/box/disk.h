@@ -59,6 +59,8 @@ struct disk_want {
 
 /* Can this machine keep disks at all? Known after the start. */
 bool disks_work(const struct boxes *boxes);
+/* The storage of a sandbox or pool whose specification names none: disk where disks work. */
+const char *disks_storage(const struct boxes *boxes);
 /* Why not, as an error of the API; returns -1. */
 int disks_refuse(const struct boxes *boxes, struct err *err);
 

@@ -533,7 +533,7 @@ int wish_fits(const struct sandbox_spec *spec, struct err *err)
 int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant, struct err *err)
 {
     if (!spec->storage)
-        spec->storage = disks_work(boxes) ? "disk" : "memory";
+        spec->storage = disks_storage(boxes);
     if (image_apply(boxes, spec, tenant, err) < 0 || sandbox_spec_settle(spec, err) < 0 ||
         check_room(boxes, spec, tenant, err) < 0 || wish_fits(spec, err) < 0)
         return -1;

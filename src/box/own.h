@@ -112,6 +112,7 @@ struct boxes {
     /* pool.c */
     struct list pools;
     unsigned pool_default, warm_count;
+    bool pool_default_set; /* the default pool was set, in the store or since */
     struct list templates; /* by name (template.c) */
     bool pools_on;
 };

@@ -409,7 +409,7 @@ static int ask_template(struct boxes *boxes, const char *tenant, struct pool_wis
                          "tier or none out of a pool, is made when it is wanted");
     wish->image = spec.image;
     wish->user = spec.user;
-    wish->storage = spec.storage ? spec.storage : disks_work(boxes) ? "disk" : "memory";
+    wish->storage = spec.storage;
     return 0;
 }
 
@@ -433,7 +433,7 @@ int pool_check(struct boxes *boxes, const char *tenant, const char *name, struct
     wish->tenant = wish->image ? tenant : NULL;
     wish->user = spec.user ? spec.user : "agent";
     if (!wish->storage)
-        wish->storage = "memory";
+        wish->storage = disks_storage(boxes);
     if (wish->size && strcmp(wish->storage, "disk") == 0 && !disks_work(boxes))
         return disks_refuse(boxes, err);
     list_each (pos, &boxes->pools)
@@ -465,6 +465,7 @@ void pool_set(struct boxes *boxes, const char *name, const struct pool_wish *wis
 {
     struct pool *pool = pool_find(boxes, name);
 
+    boxes->pool_default_set |= strcmp(name, POOL_DEFAULT_NAME) == 0;
     if (pool && (!wish->size || strcmp(pool->user, wish->user) != 0 ||
                  strcmp(pool->storage, wish->storage) != 0 ||
                  strcmp(pool->image, wish->image ? wish->image : "") != 0 ||
@@ -514,7 +515,6 @@ int pools_load(struct boxes *boxes, struct db *db, struct err *err)
 {
     autoquery struct query *q =
         db_query(db, "SELECT name, size, image, user_name, storage FROM pool ORDER BY name");
-    bool has_default = false;
     int rc;
 
     while ((rc = query_step(q, err)) > 0) {
@@ -528,20 +528,28 @@ int pools_load(struct boxes *boxes, struct db *db, struct err *err)
                                   .user = query_col_dup(q, 3, &arena),
                                   .storage = query_col_dup(q, 4, &arena) };
 
-        has_default |= strcmp(name, POOL_DEFAULT_NAME) == 0;
+        boxes->pool_default_set |= strcmp(name, POOL_DEFAULT_NAME) == 0;
         if (wish.size > 0 && wish.size <= POOL_SIZE_MAX)
             (void)pool_new(boxes, name, &wish);
     }
-    if (rc == 0 && !has_default && boxes->pool_default)
-        (void)pool_new(boxes, POOL_DEFAULT_NAME,
-                       &(struct pool_wish){
-                           .size = boxes->pool_default, .user = "agent", .storage = "memory" });
     return rc;
+}
+
+/* Waits until the warden has said whether disks work: the default pool serves default requests. */
+static void add_default(struct boxes *boxes)
+{
+    const struct pool_wish wish = { .size = boxes->pool_default,
+                                    .user = "agent",
+                                    .storage = disks_storage(boxes) };
+
+    if (wish.size && !boxes->pool_default_set)
+        (void)pool_new(boxes, POOL_DEFAULT_NAME, &wish);
 }
 
 void pools_start(struct boxes *boxes)
 {
     boxes->pools_on = true;
+    add_default(boxes);
     list_each (pos, &boxes->pools)
         soon(list_entry(pos, struct pool, node), REFILL_MS);
 }

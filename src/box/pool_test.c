@@ -124,13 +124,31 @@ TEST(a_pool_that_is_removed_while_one_is_being_made_leaves_none_behind)
     }
 }
 
+static int store_pool(struct db *db, void *ctx, struct err *err)
+{
+    return pool_row_set(db, "default", ctx, err);
+}
+
+/* The default pool with sandboxes in memory, as `atoll pool set default` would have made it. */
+static void pool_up_in_memory(unsigned size)
+{
+    struct pool_wish wish = { .size = size, .user = "agent", .storage = "memory" };
+    struct err err = { 0 };
+
+    pool_up(0);
+    CHECK_OK(test_write(store_pool, &wish, &err), &err);
+    pool_set(boxes, "default", &wish);
+    turn(10);
+    model_run();
+}
+
 TEST(a_creation_that_fits_takes_a_warm_one_and_binds_its_wishes)
 {
     struct field_pair labels[] = { { "a", "b" }, { 0 } };
     struct sandbox_spec spec = in_memory;
     char id[ID_SIZE];
 
-    pool_up(2);
+    pool_up_in_memory(2);
     model_questions = 0;
     struct box *box = create_one(&in_memory);
     CHECK(box != NULL);
@@ -170,7 +188,7 @@ TEST(what_does_not_fit_is_made_cold)
 {
     struct sandbox_spec spec = in_memory;
 
-    pool_up(1);
+    pool_up_in_memory(1);
     spec.user = "root";
     CHECK(create_one(&spec) != NULL);
     CHECK_STR(how, "cold");
@@ -185,11 +203,24 @@ TEST(what_does_not_fit_is_made_cold)
     pool_down();
 }
 
+TEST(the_default_pool_serves_a_default_request)
+{
+    const struct sandbox_spec by_default = { 0 };
+
+    pool_up(1);
+    CHECK_STR(first_pool().storage, "disk");
+    CHECK(create_one(&by_default) != NULL);
+    CHECK_STR(how, "warm");
+    CHECK(create_one(&in_memory) != NULL);
+    CHECK_STR(how, "cold");
+    pool_down();
+}
+
 TEST(the_limit_of_sandboxes_does_not_count_warm_ones)
 {
     struct err err = { 0 };
 
-    pool_up(2);
+    pool_up_in_memory(2);
     for (int i = 0; i < 3; i++)
         CHECK(create_one(&in_memory) != NULL);
     CHECK(boxes_create(boxes, &in_memory, call(), &err) < 0);
@@ -272,11 +303,6 @@ TEST(making_that_fails_is_tried_again_and_said)
     pool_down();
 }
 
-static int store_none(struct db *db, void *ctx, struct err *err)
-{
-    return pool_row_set(db, "default", ctx, err);
-}
-
 TEST(settings_are_kept_and_checked)
 {
     struct pool_wish none = { .size = 0, .user = "agent", .storage = "memory" };
@@ -312,7 +338,7 @@ TEST(settings_are_kept_and_checked)
     turn(10);
     model_run();
     CHECK_INT(model_count_boxes(), 1);
-    CHECK_OK(test_write(store_none, &none, &err), &err);
+    CHECK_OK(test_write(store_pool, &none, &err), &err);
     pool_set(boxes, "default", &none);
     model_run();
     CHECK_INT(model_count_boxes(), 0);

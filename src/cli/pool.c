@@ -30,7 +30,7 @@ static const struct cli_flag pool_set_flags[] = {
     { "size", "N", "Sandboxes that stand ready; 0 removes the pool" },
     { "image", "NAME", "What they begin with (the programs of this machine)" },
     { "user", "USER", "agent or root (agent)" },
-    { "storage", "WHERE", "memory or disk (memory)" },
+    { "storage", "WHERE", "memory or disk (disk where disks work)" },
     { "template", "NAME", "As this template says" },
     { 0 },
 };

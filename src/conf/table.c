@@ -47,8 +47,8 @@ const struct conf_key conf_table[] = {
       "Size of the file that holds the disks of all sandboxes, at least 1G; it takes up only what is "
       "written. It counts when the file is made, with the first disk; 0: most of what is free then." },
     { "pool_default", CONF_INT, "2", NULL, "0..64", false, "N",
-      "Sandboxes in memory that stand ready for whoever wants one, unless `atoll pool set default` "
-      "says otherwise; 0 for none." },
+      "Warm sandboxes that are ready for a request with default image, user and storage, unless "
+      "`atoll pool set default` set another number; 0 for none." },
     { "egress_resolver", CONF_LIST, "", "those of /etc/resolv.conf", NULL, false, "ADDR",
       "Name servers that are asked for the hosts a sandbox may reach, three at most: ADDRESS or "
       "ADDRESS:PORT, IPv6 in [brackets]. Unless said, those of the machine." },

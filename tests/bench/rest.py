@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import harness
-from sandboxes import box, p99
+from sandboxes import BWRAP, box, p99
 
 BOXES = "/api/v1/sandboxes"
 LIMITS = {"storage": "memory", "memory": 256 << 20, "pids": 64, "disk": 64 << 20, "inodes": 4096,
@@ -89,9 +89,9 @@ def run_trues(bench, server, kept, made, rounds):
     return rounds_of(bench, server, [request(kept, "POST", f"{BOXES}/{made}/execs?wait=20000", TRUE)], rounds)
 
 
-def wholes(bench, server, kept, rounds):
+def wholes(bench, server, kept, rounds, spec=None):
     """Made, a command run, destroyed."""
-    return rounds_of(bench, server, [request(kept, "POST", BOXES, LIMITS),
+    return rounds_of(bench, server, [request(kept, "POST", BOXES, LIMITS if spec is None else spec),
                                      request(kept, "POST", f"{BOXES}/@/execs?wait=20000", TRUE),
                                      request(kept, "DELETE", f"{BOXES}/@")], rounds)
 
@@ -103,21 +103,23 @@ def sync_ms(bench, name):
 
 
 def api(bench):
-    """By a server as it is delivered, and by one that has nothing ready."""
-    names = {"rest": 2, "unready": 0}
+    """By a server with two warm sandboxes in memory, by one that has nothing ready, and the default request by a
+    server as it is delivered: two warm sandboxes on disk."""
+    names = {"rest": 2, "unready": 0, "default": 2}
     for name in names:
         (bench.work / name).mkdir(mode=0o755)
     servers = {name: start(bench, pool, name) for name, pool in names.items()}
     kept = {name: Kept(server) for name, server in servers.items()}
-    got = {"rest": [], "unready": [], "rest_exec": [], "cold": [], "exec": [], "sync": []}
+    got = {"rest": [], "unready": [], "default": [], "rest_exec": [], "cold": [], "exec": [], "bwrap": [], "sync": []}
     each = 15 if bench.quick else 40
+    kept["rest"].ask("PUT", "/api/v1/pools/default", {"size": 2, "storage": "memory"})
     try:
         held = kept["rest"].ask("POST", BOXES, LIMITS)["id"]
         per_round = per_exec = 0
         for _ in range(bench.rounds):
-            own = box(bench, "cycle", each)
-            got["cold"] += own["cold"]
-            got["exec"] += own["exec"]
+            own = box(bench, "cycle", each, f"bwrap={BWRAP}")
+            for name in ("cold", "exec", "bwrap"):
+                got[name] += own[name]
             got["unready"] += wholes(bench, servers["unready"], kept["unready"], each)
             time.sleep(SETTLED)
             before = commits(servers["rest"])
@@ -126,6 +128,8 @@ def api(bench):
             got["rest_exec"] += run_trues(bench, servers["rest"], kept["rest"], held, each)
             per_round += (between - before) / (each + 3) / bench.rounds
             per_exec += (commits(servers["rest"]) - between) / (each + 3) / bench.rounds
+            time.sleep(SETTLED)
+            got["default"] += wholes(bench, servers["default"], kept["default"], each, {})
             time.sleep(SETTLED)
             got["sync"].append(sync_ms(bench, "rest") * 1000)
         kept["rest"].close()  # idle since the beginning, which a server allows for a minute
@@ -142,6 +146,10 @@ def api(bench):
         bench.row(what, over, middle["cold"], None, "<= 1.5 ms", over <= 1.5, "ms")
     synced = "commits, by the disk's own fdatasync"
     bench.row(f"  {per_round:.1f} {synced}", per_round * middle["sync"], None, None, "", True, "ms")
+    ratio, tail = middle["default"] / middle["bwrap"], p99(got["default"]) / 1000 / middle["default"]
+    bench.row("default request by REST: create + exec + destroy vs bwrap in-process", middle["default"],
+              middle["bwrap"], ratio, "<= 1 x", ratio <= 1, "ms")
+    bench.row("  p99 vs its own median", p99(got["default"]) / 1000, middle["default"], tail, "<= 3 x", tail <= 3, "ms")
     tail = p99(got["rest"]) / 1000 / middle["rest"]
     bench.row("  p99 vs its own median", p99(got["rest"]) / 1000, middle["rest"], tail, "<= 3 x", tail <= 3, "ms")
     own = p99(got["cold"]) / 1000 / middle["cold"]

@@ -412,15 +412,15 @@ def test_a_warm_sandbox_is_taken_with_its_wishes(start_server):
     leaks = server.cli("doctor", "--leaks").stdout  # other servers may be on this machine
     warm = [path.name for path in (server.state / "boxes").iterdir()]
     assert len(warm) == 2 and not any(one in leaks for one in [*warm, str(server.state)]), leaks
-    reply = server.post(BOXES, {"storage": "memory", "memory": 64 << 20, "disk": 4 << 20, "pids": 33,
-                                "env": {"A": "late"}, "labels": {"l": "m"}, "name": "late"})
+    reply = server.post(BOXES, {"memory": 64 << 20, "disk": 16 << 20, "pids": 33, "env": {"A": "late"},
+                                "labels": {"l": "m"}, "name": "late"})
     box = reply.json()
     assert reply.status == 201 and box["start"] == "warm" and box["labels"] == {"l": "m"}, reply
     assert sh(server, "late", "echo $A $ATOLL_SANDBOX; hostname") == f"late {box['id']}\n{box['id']}"
     limits = server.get(f"{BOXES}/late/applied").json()["limits"]
     assert (limits["memory"], limits["pids"]) == (64 << 20, 33)
-    assert "No space left" in sh(server, "late", "head -c 20000000 /dev/zero > /tmp/big")
-    assert server.post(BOXES, {"storage": "memory", "user": "root"}).json()["start"] == "cold"
+    assert "quota exceeded" in sh(server, "late", "head -c 40000000 /dev/zero > big")
+    assert server.post(BOXES, {"user": "root"}).json()["start"] == "cold"
     harness.wait_until(lambda: ready(server) == 2, 10, "filled up again")
     server.kill9_api()
     harness.wait_until(server.is_ready, 10, "ready")
@@ -437,21 +437,21 @@ def test_one_is_made_anew_on_request(start_server):
     harness.wait_until(lambda: ready(server) == 1, 10, "a warm one")
     (warm,) = (path.name for path in (server.state / "boxes").iterdir())
     templates = "/api/v1/templates"
-    assert server.request("PUT", f"{templates}/anew", json={"storage": "memory", "warm": False}).status == 200
-    assert server.request("PUT", f"{templates}/any", json={"storage": "memory"}).status == 200
+    assert server.request("PUT", f"{templates}/anew", json={"warm": False}).status == 200
+    assert server.request("PUT", f"{templates}/any", json={"pids": 99}).status == 200
     assert server.get(f"{templates}/anew").json()["spec"]["warm"] is False
     assert server.get(f"{templates}/any").json()["spec"]["warm"] is None
-    for wish in ({"storage": "memory", "warm": False}, {"template": "anew"}, {"template": "any", "warm": False}):
+    for wish in ({"warm": False}, {"template": "anew"}, {"template": "any", "warm": False}):
         reply = server.post(BOXES, wish)
         assert reply.status == 201 and reply.json()["start"] == "cold" and reply.json()["id"] != warm, reply
         assert server.delete(f"{BOXES}/{reply.json()['id']}").status == 200
-    made = json.loads(server.cli("create", "--storage", "memory", "--cold", "--json", check=True).stdout)
+    made = json.loads(server.cli("create", "--cold", "--json", check=True).stdout)
     assert made["start"] == "cold" and ready(server) == 1
     # A word of the creation says more than its template.
     box = server.post(BOXES, {"template": "anew", "warm": True}).json()
     assert box["start"] == "warm" and box["id"] == warm
     harness.wait_until(lambda: ready(server) == 1, 10, "another")
-    assert server.post(BOXES, {"storage": "memory", "warm": True}).json()["start"] == "warm"
+    assert server.post(BOXES, {"warm": True}).json()["start"] == "warm"
     reply = server.post(BOXES, {"warm": "no"})
     assert reply.status == 400 and reply.error["field"] == "warm", reply
     reply = server.request("PUT", "/api/v1/pools/anew", json={"size": 1, "template": "anew"})
