@@ -291,6 +291,12 @@ def test_commands_and_their_output(server, page, box):
     says(page, "grün", "document.querySelector('.output pre')")
     page.wait("document.querySelector('.output .err')?.innerText.includes('oops')", WAIT)
     says(page, "exit 0")  # its input is empty
+    fill(page, "Command", "printf 'half\\rdone \\033[1;32mok\\033[0m \\033]0;t\\007step 1\\n'")
+    page.press("Enter")
+    page.wait("document.querySelector('.output pre')?.innerText === 'done ok step 1\\n'", WAIT)
+    green = "document.querySelector('.output .a-fg2.a-bold')"
+    assert page.run(f"{green}.innerText") == "ok"
+    assert page.run(f"getComputedStyle({green}).color !== getComputedStyle({green}.parentNode).color")
     fill(page, "Command", "sleep 1000")
     page.press("Enter")
     page.wait(named("Kill") + " && document.querySelector('.output h2').innerText.includes('sleep 1000')", WAIT)

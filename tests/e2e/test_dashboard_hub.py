@@ -315,6 +315,13 @@ def test_who_talks_to_whom(server, page):
     fill(page, "Message", "A word from the shore")
     page.press("Enter")
     says(page, "A word from the shore", "document.querySelector('.talk')")
+    # What was said is found again behind hundreds of other events.
+    for number in range(260):
+        server.post("/api/v1/notes", {"text": f"note {number}"})
+    page.run("location.reload()")
+    go(page, "communications")
+    says(page, "alice → bob: Where are the maps?", "document.querySelector('[aria-label=Feed]')")
+    go(page, "communications/bob")
     mail = server.get("/messages/bob?peek=true").json()
     assert [(one["from"], one["content"]) for one in mail][-1] == ("human", "A word from the shore")
     fill(page, "To", "#all")

@@ -1,6 +1,7 @@
 // The commands of a sandbox, newest first; one opened shows its output as it comes, by position.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { Printed } from "./ansi.js";
 import { api, eventStream, fromBase64, get, pause, post } from "./api.js";
 import { bytes, duration, number } from "./format.js";
 import { go, to } from "./router.js";
@@ -101,37 +102,21 @@ function Run({ box }) {
     );
 }
 
-// Both streams in the order they came; begins anew at the position it has after a break.
+// Both streams in the order they came. After a break the reading continues at the position it had.
 function useOutput(box, exec) {
     const parts = useSignal([]),
         cut = useSignal(false),
         trouble = useSignal("");
     useEffect(() => {
         const stop = new AbortController(),
-            decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+            decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() },
+            printed = new Printed(KEPT);
         let from = "0,0",
-            fresh = [],
             due = null;
         const flush = () => {
             due = null;
-            let list = [...parts.value];
-            for (const [stream, text] of fresh) {
-                const end = list[list.length - 1];
-                if (end && end[0] === stream) list[list.length - 1] = [stream, end[1] + text];
-                else list.push([stream, text]);
-            }
-            fresh = [];
-            let size = list.reduce((sum, one) => sum + one[1].length, 0);
-            while (size > KEPT && list.length) {
-                const drop = Math.min(size - KEPT, list[0][1].length);
-                cut.value = true;
-                size -= drop;
-                list =
-                    drop === list[0][1].length
-                        ? list.slice(1)
-                        : [[list[0][0], list[0][1].slice(drop)], ...list.slice(1)];
-            }
-            parts.value = list;
+            cut.value = printed.dropped;
+            parts.value = [...printed.parts];
         };
         (async () => {
             while (!stop.signal.aborted) {
@@ -147,10 +132,10 @@ function useOutput(box, exec) {
                             return;
                         }
                         if (!(block.event in decoders)) continue;
-                        fresh.push([
+                        printed.push(
                             block.event,
                             decoders[block.event].decode(fromBase64(block.data), { stream: true }),
-                        ]);
+                        );
                         due ??= setTimeout(flush, 50);
                     }
                 } catch (error) {
@@ -217,13 +202,16 @@ function One({ box, exec }) {
                     const el = e.currentTarget;
                     stick.current = el.scrollHeight - el.scrollTop - el.clientHeight < 40;
                 }}>
-                {parts.map(([stream, text], i) =>
-                    stream === "stderr" ? (
-                        <span key={i} class="err">
-                            {text}
+                {parts.map((part, i) =>
+                    part.stream === "stderr" || part.class || Object.keys(part.style).length ? (
+                        <span
+                            key={i}
+                            class={(part.stream === "stderr" ? "err " : "") + part.class}
+                            style={part.style}>
+                            {part.text}
                         </span>
                     ) : (
-                        text
+                        part.text
                     ),
                 )}
             </pre>

@@ -6,12 +6,14 @@ import { NoHub } from "./board.jsx";
 import { agents, change, chosen, eventInProject, hub, hubState, inProject, isHub, useHub, utc } from "./hub.js";
 import { moment } from "./format.js";
 import { go, route, setQuery, to } from "./router.js";
-import { events, hear, mayUse, resets } from "./state.js";
+import { events, hear, mayUse, readOlder, resets } from "./state.js";
 import { Clock, Empty, Failed, act, useLoad, useReloadOn } from "./ui.jsx";
 
 const W = 520,
     H = 340,
     FEED = 300,
+    FEED_MIN = 100, // entries that are looked for among older events when the view opens
+    PAGES_MAX = 10, // of events, for that
     PULSE_MS = 1500;
 
 export function Comms({ second: one, third: two }) {
@@ -154,9 +156,26 @@ function Feed() {
     const { query } = route.value;
     const kind = query.get("kind") ?? "",
         words = (query.get("q") ?? "").toLowerCase();
+    const shown = useSignal(FEED),
+        none = useSignal(false);
+    const more = () =>
+        act(async () => {
+            shown.value += FEED;
+            none.value = !(await readOlder());
+        });
+    // Events of sandboxes may have pushed those of the hub out of the newest ones.
+    useEffect(() => {
+        (async () => {
+            for (let page = 0; page < PAGES_MAX && events.value.filter(isHub).length < FEED_MIN; page++)
+                if (!(await readOlder())) {
+                    none.value = true;
+                    return;
+                }
+        })().catch(() => {}); // the button tries again, and says why not
+    }, [resets.value]);
     const list = [];
     for (const event of events.value) {
-        if (list.length === FEED) break; // the newest: of the rest nothing is looked at
+        if (list.length === shown.value) break; // the newest: the rest is not looked at
         if (
             isHub(event) &&
             event.type.startsWith(kind) &&
@@ -202,6 +221,9 @@ function Feed() {
                     </li>
                 ))}
             </ol>
+            <button type="button" onClick={more} disabled={none.value && list.length < shown.value}>
+                {none.value && list.length < shown.value ? "No older ones are kept" : "Older"}
+            </button>
         </section>
     );
 }

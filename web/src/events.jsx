@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { api, get, post } from "./api.js";
 import { moment } from "./format.js";
 import { route, setQuery, to } from "./router.js";
-import { events, gap, mayUse } from "./state.js";
+import { events, gap, mayUse, readOlder } from "./state.js";
 import { Clock, Empty, Td, Th, Virtual, act, ask } from "./ui.jsx";
 
 const ROW = 36;
@@ -128,13 +128,9 @@ export function Events() {
         ? source.filter((event) => words.every((word) => textOf(event).includes(word)))
         : source;
     const oldest = events.value.at(-1)?.seq ?? 0;
-    const readOlder = () =>
+    const more = () =>
         act(async () => {
-            const { floor } = await get(api`events` + "?limit=1");
-            const page = await get(api`events` + `?since=${Math.max(floor ?? 0, oldest - 1001)}&limit=1000`);
-            const before = page.items.filter((event) => event.seq < oldest).reverse();
-            events.value = [...events.value, ...before];
-            older.value = before.length === 0;
+            older.value = !(await readOlder());
         });
     return (
         <main id="main" tabindex={-1} class="fill">
@@ -158,7 +154,7 @@ export function Events() {
                     {held.value ? "Go on" : "Hold"}
                 </button>
                 {oldest > 1 && (
-                    <button type="button" onClick={readOlder} disabled={older.value}>
+                    <button type="button" onClick={more} disabled={older.value}>
                         {older.value ? "No older ones are kept" : "Older"}
                     </button>
                 )}

@@ -26,6 +26,12 @@ const reasons = {
     asked: "",
 };
 
+// The terminal that its user has just opened: its pane takes the keyboard.
+let opened = null;
+export const focusOn = (id) => {
+    opened = id;
+};
+
 export function Pane({ box, terminal, title }) {
     const place = useRef(null),
         live = useRef(null),
@@ -48,6 +54,10 @@ export function Pane({ box, terminal, title }) {
         term.loadAddon(search);
         term.open(place.current);
         term.textarea?.setAttribute("aria-label", `Terminal ${title}`);
+        if (opened === terminal.id) {
+            opened = null;
+            term.focus();
+        }
         let ws = null,
             at = null,
             mute = true,

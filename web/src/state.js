@@ -6,6 +6,7 @@ import { ApiError, all, api, get, hangUp, pause, post, request, setCsrf, socket 
 
 export const EVENTS_KEPT = 10000;
 const ASKS_KEPT = 1000;
+const OLDER = 1000; // events read at a time when older ones are wanted
 const RETRY_MIN_MS = 300,
     RETRY_MAX_MS = 5000,
     QUIET_MS = 30000,
@@ -130,6 +131,17 @@ async function backlog() {
     const page = await get(api`events` + `?since=${Math.max(0, head - 200)}&limit=500`);
     events.value = page.items.slice().reverse();
     last = page.next;
+}
+
+// Reads events that are older than those in the page; false when no older ones are kept.
+export async function readOlder() {
+    const oldest = events.value.at(-1)?.seq ?? 0;
+    const { floor } = await get(api`events` + "?limit=1");
+    if (oldest <= (floor ?? 0)) return false;
+    const page = await get(api`events` + `?since=${Math.max(floor ?? 0, oldest - OLDER - 1)}&limit=${OLDER}`);
+    const before = page.items.filter((event) => event.seq < oldest).reverse();
+    events.value = [...events.value, ...before];
+    return before.length > 0;
 }
 
 async function readAll() {

@@ -6,7 +6,7 @@ import { api, get, post, request } from "./api.js";
 import { commandOf } from "./commands.jsx";
 import { go, route, setQuery, to } from "./router.js";
 import { mayUse } from "./state.js";
-import { Pane } from "./pane.jsx";
+import { Pane, focusOn } from "./pane.jsx";
 import { Player } from "./player.jsx";
 import { Empty, Failed, act, ask, confirm, useLoad, useReloadOn } from "./ui.jsx";
 
@@ -28,6 +28,7 @@ export function Terminals({ box, rest: [open] }) {
     const begin = async (wish) =>
         act(async () => {
             const made = await post(api`sandboxes/${box.id}/terminals`, wish);
+            focusOn(made.id);
             await list.reload();
             go(to`sandboxes/${box.id}/terminals/${made.id}`);
         });
