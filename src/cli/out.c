@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/show.h"
 #include "cli/cli.h"
+#include "cli/text.h"
 
 static int write_all(int fd, struct str text)
 {
@@ -135,12 +137,28 @@ static void put_title(struct buf *out, struct str key)
     }
 }
 
-static void put_cell(struct table *table, const struct json *row, struct str key)
+/* People read "3m 2s ago" faster than a time of UTC; programs get the time. */
+static bool put_age(struct buf *out, const struct json *value)
+{
+    int64_t at;
+
+    if (!value || value->type != JSON_STRING || !clock_parse(value->text, &at))
+        return false;
+    int64_t age = clock_wall_ms() - at;
+    buf_puts(out, age < 0 ? "in " : "");
+    text_duration(out, age < 0 ? -age : age);
+    buf_puts(out, age < 0 ? "" : " ago");
+    return true;
+}
+
+static void put_cell(struct table *table, const struct json *row, struct str key, bool ages)
 {
     autobuf struct buf cell = { 0 };
     autofree char *name = xmemdup0(key.p, key.n);
+    const struct json *value = json_get(row, name);
 
-    cli_value(&cell, json_get(row, name), name);
+    if (!ages || key.n < 3 || !str_is(str_from(key, key.n - 3), "_at") || !put_age(&cell, value))
+        cli_value(&cell, value, name);
     table_cell(table, buf_view(&cell));
 }
 
@@ -167,6 +185,8 @@ int cli_table(struct cli *cli, const struct json *items, const char *columns)
 
         if (str_starts(key, STR(">")))
             buf_putc(&titles, '>');
+        if (str_is(key, "id"))
+            buf_putc(&titles, '!');
         put_title(&titles, str_from(key, key.p[0] == '>'));
         buf_puts(&titles, rest.n ? "," : "");
     }
@@ -176,7 +196,7 @@ int cli_table(struct cli *cli, const struct json *items, const char *columns)
     {
         struct str key = str_cut(&rest, ',');
 
-        put_cell(&table, row, str_from(key, key.p[0] == '>'));
+        put_cell(&table, row, str_from(key, key.p[0] == '>'), cli_width(cli) != 0);
     }
     table_put(&table, &cli->out, cli_width(cli), cli_colour(cli, cli->out_fd));
     return 0;
@@ -199,7 +219,7 @@ int cli_details(struct cli *cli, const struct json *object, const char *members)
             if (title.data[i] >= 'A' && title.data[i] <= 'Z')
                 title.data[i] = (char)(title.data[i] - 'A' + 'a');
         table_cell(&table, buf_view(&title));
-        put_cell(&table, object, key);
+        put_cell(&table, object, key, false);
     }
     table_put(&table, &cli->out, 0, false); /* never cut: a token must be whole */
     return 0;

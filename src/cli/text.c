@@ -104,31 +104,35 @@ void table_titles(struct table *table, const char *titles)
     while (rest.n && table->columns < TABLE_COLUMNS_MAX) {
         struct str title = str_cut(&rest, ',');
 
-        if (str_starts(title, STR(">"))) {
-            table->right |= 1u << table->columns;
-            title = str_from(title, 1);
-        }
+        for (; title.n && strchr(">!", title.p[0]); title = str_from(title, 1))
+            *(title.p[0] == '>' ? &table->right : &table->whole) |= 1u << table->columns;
         table_cell(table, title);
         table->columns++;
     }
 }
 
-/* Narrows the widest column by one until all fit; none becomes narrower than a short word. */
-static void squeeze(size_t *widths, unsigned columns, size_t width)
+/*
+ * Narrows the widest column by one until all fit. No column becomes narrower than a short word, and
+ * those of `whole` stay: a line that still does not fit is wrapped by the terminal.
+ */
+static void squeeze(size_t *widths, const struct table *table, size_t width)
 {
     const size_t least = 8;
 
     for (;;) {
-        size_t total = ((size_t)columns - 1) * 2, widest = 0;
+        size_t total = ((size_t)table->columns - 1) * 2, widest = 0;
+        unsigned at = 0;
 
-        for (unsigned i = 0; i < columns; i++) {
+        for (unsigned i = 0; i < table->columns; i++) {
             total += widths[i];
-            if (widths[i] > widths[widest])
-                widest = i;
+            if (widths[i] > widest && !(table->whole >> i & 1)) {
+                widest = widths[i];
+                at = i;
+            }
         }
-        if (total <= width || widths[widest] <= least)
+        if (total <= width || widest <= least)
             return;
-        widths[widest]--;
+        widths[at]--;
     }
 }
 
@@ -171,7 +175,7 @@ void table_put(const struct table *table, struct buf *out, size_t width, bool bo
         widths[column] = MAX(widths[column], have);
     }
     if (width)
-        squeeze(widths, table->columns, width);
+        squeeze(widths, table, width);
     rest = buf_view(&table->cells);
     for (size_t i = 0; i < table->count; i++) {
         unsigned column = (unsigned)(i % table->columns);

@@ -24,6 +24,7 @@ void text_bytes(struct buf *out, int64_t bytes);
 struct table {
     unsigned columns;
     unsigned right;   /* bit per column: numbers stand right */
+    unsigned whole;   /* bit per column: never cut, because it is there to be copied */
     struct buf cells; /* visible text, each ended by NUL, row by row */
     size_t count;
 };
@@ -31,7 +32,10 @@ struct table {
 void table_free(struct table *table);
 #define autotable auto_with(table_free)
 
-/* "SEQ,>SIZE,NAME": the titles and thereby the columns; '>' puts a column to the right. */
+/*
+ * "SEQ,>SIZE,!ID": the titles and thereby the columns. '>' aligns a column to the right, '!' keeps
+ * it from being cut.
+ */
 void table_titles(struct table *table, const char *titles);
 /* The next cell; untrusted text is fine. */
 void table_cell(struct table *table, struct str text);

@@ -96,6 +96,23 @@ TEST(table_fits_the_terminal)
                               "0123456…  short\n");
 }
 
+TEST(a_column_that_is_there_to_be_copied_is_never_cut)
+{
+    autotable struct table table = { 0 };
+    autobuf struct buf out = { 0 };
+
+    table_titles(&table, "!ID,NAME");
+    table_cell(&table, STR("sb01m7rrcywjskc6aex00000"));
+    table_cell(&table, STR("a long name that is cut"));
+    table_put(&table, &out, 36, false);
+    CHECK_STR(buf_cstr(&out), "ID                        NAME\n"
+                              "sb01m7rrcywjskc6aex00000  a long na…\n");
+    buf_clear(&out);
+    table_put(&table, &out, 10, false);
+    CHECK_STR(buf_cstr(&out), "ID                        NAME\n"
+                              "sb01m7rrcywjskc6aex00000  a long …\n");
+}
+
 TEST(table_without_rows_or_columns)
 {
     autotable struct table table = { 0 };

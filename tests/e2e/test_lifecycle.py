@@ -11,6 +11,7 @@ import threading
 import time
 
 import harness
+import person
 import pytest
 from harness import make_box as make
 from harness import run_in as run
@@ -537,6 +538,39 @@ def test_top_shows_the_busiest_first(boxes):
     assert [one["id"] for one in top] == [busy, quiet] and top[0]["cpu_percent"] > top[1]["cpu_percent"]
     text = boxes.cli("top", check=True).stdout
     assert text.index("busy") < text.index("quiet") and "\033" not in text
+
+
+@pytest.mark.parametrize("ends", [b"q", b"\x03", "term"])
+def test_top_on_a_terminal_refreshes_until_told_to_end(boxes, ends):
+    box = make(boxes, storage="memory", name="seen-by-top")
+    at = person.Terminal([boxes.binary, "top", "--every", "100ms"], "/",
+                         {**os.environ, "ATOLL_STATE": str(boxes.state)})
+    try:
+        at.expect(b"\033[?1049h")
+        for _ in range(3):
+            assert box.encode() in at.expect(b"q ends")
+        at.type(b"xyz")  # keys without a meaning are not shown
+        if ends == "term":
+            at.process.terminate()
+        else:
+            at.type(ends)
+        shown = at.expect(b"\033[?1049l")
+        assert b"xyz" not in shown and b"^C" not in shown
+        assert at.end() == 0
+    finally:
+        at.close()
+
+
+def test_a_list_on_a_terminal_cuts_no_id_and_shows_ages(boxes):
+    box = make(boxes, storage="memory", name="a-name-that-is-as-long-as-names-may-well-be")
+    at = person.Terminal([boxes.binary, "ls"], "/", {**os.environ, "ATOLL_STATE": str(boxes.state)})
+    try:
+        line = at.expect(b" ago").decode().splitlines()[-1]
+        assert box in line and re.search(r"\d+m?s$", line), line
+        assert at.end() == 0
+    finally:
+        at.close()
+    assert re.search(box + r".* \d{4}-\d\d-\d\dT", boxes.cli("ls", check=True).stdout)
 
 
 def test_a_shell_without_and_with_a_terminal(boxes):
