@@ -11,6 +11,8 @@
  */
 #include "api/dispatch.h"
 
+#include <ctype.h>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "http/grpc.h"
@@ -235,6 +237,22 @@ static void answer_options(struct running *run, const struct router_path *path)
     call_free(call);
 }
 
+/* A letter, digit or one of these: the path can stand behind "/#" as it is. */
+static bool is_plain(struct str path)
+{
+    for (size_t i = 0; i < path.n; i++)
+        if (!isalnum((unsigned char)path.p[i]) && !strchr("/-_", path.p[i]))
+            return false;
+    return true;
+}
+
+/* Somebody typed the address of a view without its "#". */
+static bool wants_view(const struct http_req *req)
+{
+    return str_is(req->method, "GET") && str_starts(http_header(req, "accept"), STR("text/html")) &&
+           str_is(http_header(req, "sec-fetch-mode"), "navigate") && is_plain(req->path);
+}
+
 /* Answers a request that no route is for. */
 static void refuse_unrouted(struct running *run, const struct router_path *path)
 {
@@ -243,6 +261,15 @@ static void refuse_unrouted(struct running *run, const struct router_path *path)
     autobuf struct buf allow = { 0 };
     struct err err = { 0 };
 
+    if (!path && wants_view(req)) {
+        const struct http_header to = { STR("location"), str_of(arena_printf(&call->arena, "/#%.*s",
+                                                                             STR_FMT(req->path))) };
+
+        http_reply(req, 303, &to, 1, STR_NONE);
+        call->req = NULL;
+        call_free(call);
+        return;
+    }
     if (!path) {
         /* gRPC tells an unknown method apart from an unknown object. */
         err_set(&err, grpc_wanted(req) ? ERR_UNSUPPORTED : ERR_NOT_FOUND, "no such path: %.*s",

@@ -181,6 +181,11 @@ def test_a_phone_in_both_schemes(server, page, evil):
                 [e.getBoundingClientRect().left, e.getBoundingClientRect().right])[0] ?? [0, 0]""")
             assert 0 <= tab[0] and tab[1] <= 360, (path, tab)
             assert page.run("[...document.querySelectorAll('.hash')].every((e) => e.scrollWidth <= e.clientWidth)")
+            cut = page.run("""[...document.querySelectorAll('.actions button, .boxes .age, .stack td, .stack th')].filter(
+                (e) => e.getBoundingClientRect().right > 360 || e.scrollWidth > e.clientWidth + 1).map((e) =>
+                e.outerHTML.slice(0, 100)).slice(0, 3)""")
+            assert cut == [], (path, cut)
+            page.picture("phone-" + path.replace("/", "-")[:40] + ".png")
         grounds = set()
         for scheme in ("light", "dark"):
             page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -353,3 +358,24 @@ def test_a_socket_that_is_left_before_it_is_open(server, chromium):
     assert [one for one in page.complaints() if "WebSocket" in one] == []
     page.open("about:blank")
     server.delete(f"{BOXES}/{box}")
+
+
+def test_the_address_of_a_view_without_its_sign(server, chromium):
+    page = chromium.page()
+    dash.login(server, page)
+    page.open(server.url + "/board")
+    page.wait("location.hash === '#/board'", WAIT)
+    page.open(server.url + "/questions")
+    page.wait("location.hash === '#/questions' && document.querySelector('h1')", WAIT)
+    # A program that asks for it gets the error, as before.
+    assert server.get("/board").status == 404
+    assert server.request("GET", "/board", headers={"accept": "text/html"}).status == 404
+
+
+def test_the_first_steps_of_an_empty_server(start_server, chromium):
+    server = start_server()
+    page = chromium.page()
+    dash.login(server, page, "sandboxes")
+    dash.says(page, "There is no sandbox yet")
+    dash.says(page, "atoll run --pack anthropic")
+    page.picture("empty.png")

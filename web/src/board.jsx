@@ -75,9 +75,12 @@ export function Board({ second: project, third: task }) {
                 )}
                 {known && <Tools project={project} />}
                 {known && maySteer.value && (
-                    <button type="button" class="danger" onClick={remove}>
-                        Delete project
-                    </button>
+                    <details class="more">
+                        <summary>More</summary>
+                        <button type="button" class="danger" onClick={remove}>
+                            Delete project
+                        </button>
+                    </details>
                 )}
             </div>
             {hubState.value === "there" && projects.value.length === 0 && <Empty>There is no project yet.</Empty>}

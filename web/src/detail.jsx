@@ -15,6 +15,11 @@ import { stats, watchStats } from "./stats.js";
 import { tier } from "./sandboxes.jsx";
 import { Empty, Facts, Failed, Labels, Lazy, State, Tabs, useLoad, useReloadOn } from "./ui.jsx";
 
+const TIER_HELP = {
+    T1: "T1: namespaces, limits and seccomp; programs inside may make sandboxes of their own",
+    T3: "T3: namespaces, limits, seccomp, Landlock, and a network that only the policy opens",
+};
+
 const tabs = [
     ["overview", "Overview", Overview],
     ["terminals", "Terminals", (props) => <Lazy load={() => import("./terminals.jsx")} name="Terminals" {...props} />],
@@ -99,11 +104,11 @@ function Overview({ box }) {
                 <h2>About</h2>
                 <Facts
                     rows={[
-                        ["made", moment(box.created_at)],
+                        ["created", moment(box.created_at)],
                         ["by", box.by],
-                        ["of", box.image ?? "programs of this machine"],
+                        ["image", box.image ?? "this machine's programs, read-only"],
                         box.template && ["template", box.template],
-                        ["tier", tier(box)],
+                        ["isolation", <span title={TIER_HELP[box.tier]}>{tier(box)}</span>],
                         ["commands run as", box.user],
                         box.expires_at && ["deleted in", duration(Date.parse(box.expires_at) - now.value)],
                         box.idle && ["when idle", `${box.idle.action} after ${duration(box.idle.after_ms)}`],
@@ -127,7 +132,7 @@ function Overview({ box }) {
                         box.io_bytes > 0 && ["disk bytes a second", bytes(box.io_bytes)],
                         box.io_ops > 0 && ["disk operations a second", number(box.io_ops)],
                         ["processes", number(box.pids)],
-                        ["written", bytes(box.disk)],
+                        ["disk", bytes(box.disk)],
                         box.inodes > 0 && ["files", number(box.inodes)],
                         ["open files of each", number(box.nofile)],
                     ]}

@@ -82,7 +82,7 @@ export function Health() {
                     <section class="card wide">
                         <h2>Figures</h2>
                         <div class="sideways tall" tabindex={0} role="region" aria-label="Figures">
-                            <table>
+                            <table class="stack">
                                 <thead>
                                     <tr>
                                         <th>figure</th>
@@ -140,7 +140,7 @@ function Machine() {
             {found.error && <Failed error={found.error} again={found.reload} />}
             {found.data && (
                 <div class="sideways tall" tabindex={0} role="region" aria-label="Checks">
-                    <table>
+                    <table class="stack">
                         <thead>
                             <tr>
                                 <th>check</th>
@@ -185,7 +185,7 @@ function Limits() {
             {found.error && <Failed error={found.error} again={found.reload} />}
             {found.data && (
                 <div class="sideways tall" tabindex={0} role="region" aria-label="What the server allows">
-                    <table>
+                    <table class="stack">
                         <thead>
                             <tr>
                                 <th>of</th>

@@ -83,11 +83,14 @@ function Row({ box }) {
             </Td>
             <Td c="cpu">
                 {box.state === "running" && use && (
-                    <Spark
-                        values={use.cpu.slice(-30)}
-                        max={box.cpu_percent / 8}
-                        label={`Processor ${Math.round(use.cpu.at(-1))} percent`}
-                    />
+                    <>
+                        <Spark
+                            values={use.cpu.slice(-30)}
+                            max={box.cpu_percent / 8}
+                            label={`Processor ${Math.round(use.cpu.at(-1))} percent`}
+                        />
+                        <span class="quiet">{Math.round(use.cpu.at(-1))} %</span>
+                    </>
                 )}
             </Td>
             <Td c="mem">
@@ -111,6 +114,42 @@ function Row({ box }) {
                 <Age since={box.created_at} />
             </Td>
         </>
+    );
+}
+
+// What a person who has just installed the server needs next.
+function FirstSteps() {
+    const steps = [
+        ["Run one command in a fresh sandbox, with the files of this directory", "atoll run -- python3 -V"],
+        ["Create a sandbox that stays, and open a shell in it", "atoll create --name box && atoll shell box"],
+        [
+            "Let an agent work on a repository: its key stays outside, the network is limited to one provider",
+            "atoll secret set ANTHROPIC_API_KEY --host api.anthropic.com\n" +
+                "atoll run --pack anthropic --secret ANTHROPIC_API_KEY --patch fix.patch -- " +
+                'claude -p "make the tests pass"',
+        ],
+    ];
+    return (
+        <section class="card" aria-label="First steps">
+            <h2>There is no sandbox yet</h2>
+            <p>
+                {mayUse.value ? (
+                    <>
+                        <a href={to`new`}>Create one here</a>, or type one of these commands on the machine of this
+                        server:
+                    </>
+                ) : (
+                    "Sandboxes appear here as soon as somebody creates one."
+                )}
+            </p>
+            {mayUse.value &&
+                steps.map(([text, command]) => (
+                    <div key={text}>
+                        <p class="quiet">{text}</p>
+                        <pre tabindex={0}>{command}</pre>
+                    </div>
+                ))}
+        </section>
     );
 }
 
@@ -183,7 +222,11 @@ export function Sandboxes() {
                 )}
             </div>
             {boxesKnown.value && list.length === 0 ? (
-                <Empty>{boxList.value.length ? "None is like that." : "There is no sandbox yet."}</Empty>
+                boxList.value.length ? (
+                    <Empty>No sandbox matches the filter.</Empty>
+                ) : (
+                    <FirstSteps />
+                )
             ) : (
                 <Virtual
                     items={list}
