@@ -181,7 +181,8 @@ def test_a_phone_in_both_schemes(server, page, evil):
                 [e.getBoundingClientRect().left, e.getBoundingClientRect().right])[0] ?? [0, 0]""")
             assert 0 <= tab[0] and tab[1] <= 360, (path, tab)
             assert page.run("[...document.querySelectorAll('.hash')].every((e) => e.scrollWidth <= e.clientWidth)")
-            cut = page.run("""[...document.querySelectorAll('.actions button, .boxes .age, .stack td, .stack th')].filter(
+            cut = page.run("""[...document.querySelectorAll(
+                '.actions button, .boxes .age, .stack td, .stack th')].filter(
                 (e) => e.getBoundingClientRect().right > 360 || e.scrollWidth > e.clientWidth + 1).map((e) =>
                 e.outerHTML.slice(0, 100)).slice(0, 3)""")
             assert cut == [], (path, cut)
@@ -343,7 +344,9 @@ def test_a_socket_that_is_left_before_it_is_open(server, chromium):
         class extends WebSocket { constructor(...args) { super(...args); window.opened.push(this); } };""")
     dash.login(server, page, f"sandboxes/{box}/terminals/{terminal}")
     says(page, "you type")
-    go(page, "sandboxes")
+    go(page, "health")  # a view without figures of sandboxes: the next one opens a socket of its own
+    page.wait("document.querySelector('h1')?.innerText === 'Health' && "
+              "window.opened.slice(1).every((ws) => ws.readyState === WebSocket.CLOSED)", WAIT)
     api = server.api_pid()
     os.kill(api, signal.SIGSTOP)
     try:
