@@ -159,13 +159,24 @@ int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct
     return 0;
 }
 
+/* One of a pool, or a helper, has no tenant: the rooms above never see it. */
+static bool is_sandbox(const struct box *box)
+{
+    return box->tenant[0] != 0;
+}
+
+static bool is_listed(const struct box *box, const char *tenant)
+{
+    return tenant ? box_owned(box, tenant) : is_sandbox(box);
+}
+
 struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after)
 {
     struct list *at = after ? &after->node : &boxes->all;
 
     do
         at = at->next;
-    while (at != &boxes->all && tenant && !box_owned(list_entry(at, struct box, node), tenant));
+    while (at != &boxes->all && !is_listed(list_entry(at, struct box, node), tenant));
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
 }
 
@@ -176,7 +187,9 @@ const char *box_tenant(const struct box *box)
 
 struct box *boxes_by_id(struct boxes *boxes, const char *id)
 {
-    return map_get(&boxes->by_id, str_of(id));
+    struct box *box = map_get(&boxes->by_id, str_of(id));
+
+    return box && is_sandbox(box) ? box : NULL;
 }
 
 /* On the clock of the wall; what was not used since a restart was when it changed. */

@@ -77,10 +77,13 @@ struct box_op {
 /* By id, by name, or by the beginning of an id that only one has. ERR_NOT_FOUND, ERR_CONFLICT. */
 must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
                         struct err *err);
-/* By its whole id, of any tenant; NULL: none. */
+/*
+ * By its whole id, of any tenant; NULL: none. What waits in a pool is no sandbox yet: the rooms
+ * above do not see it, so they cannot derive anything from it that would be wrong once it is taken.
+ */
 struct box *boxes_by_id(struct boxes *boxes, const char *id);
 const char *box_tenant(const struct box *box);
-/* The next one of the tenant (NULL: of any), oldest first; NULL begins and ends. */
+/* The next sandbox of the tenant (NULL: of any), oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
 /* What it was made with and has become since, for another like it; all of it in the arena. */

@@ -261,7 +261,7 @@ int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op, s
         box->busy = NULL;
         return -1;
     }
-    struct box *child = create_begin(box->boxes, &spec, op);
+    struct box *child = create_begin(box->boxes, &spec, box->must, op);
     box->copy.child = child;
     want.sandbox = child->id;
     if (copy_begin(box, &want, fork_copied, err) < 0) {

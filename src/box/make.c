@@ -558,7 +558,7 @@ static void settle_volumes(struct box *box)
 }
 
 /* A box becomes somebody's sandbox. */
-static void bind(struct box *box, const struct sandbox_spec *spec, struct box_op *op)
+static void bind(struct box *box, const struct sandbox_spec *spec, uint32_t must, struct box_op *op)
 {
     arena_free(&box->arena);
     box->arena = (struct arena){ 0 };
@@ -568,19 +568,21 @@ static void bind(struct box *box, const struct sandbox_spec *spec, struct box_op
     snprintf(box->by, sizeof(box->by), "%s", op->by);
     box->busy = "being created";
     box->start = "cold";
+    box->must = must;
     box->begun_us = clock_mono_us();
     box->created_ms = box->changed_ms = clock_wall_ms();
     box->expires_ms = spec->ttl_ms ? box->created_ms + spec->ttl_ms : 0;
     box->op = op;
 }
 
-struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op)
+struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, uint32_t must,
+                         struct box_op *op)
 {
     char id[ID_SIZE];
 
     id_make(id, "sb");
     struct box *box = box_new(boxes, id, op->tenant);
-    bind(box, spec, op);
+    bind(box, spec, must, op);
     return box;
 }
 
@@ -673,10 +675,11 @@ static void warm_resized(struct ask *ask, const struct wire_msg *msg, int fds[WI
     warm_failed(ask->box, &err);
 }
 
-static void create_warm(struct box *box, const struct sandbox_spec *spec, struct box_op *op)
+static void create_warm(struct box *box, const struct sandbox_spec *spec, uint32_t must,
+                        struct box_op *op)
 {
     box->up.was = box->spec; /* its numbers; the texts are gone with `bind` */
-    bind(box, spec, op);
+    bind(box, spec, must, op);
     box->state = SANDBOX_CREATING; /* as a sandbox it does not run yet */
     box->start = "warm";
     if (!box->disk || spec->disk == box->up.was.disk) {
@@ -743,11 +746,10 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
         return -1;
     struct box *box = snapshot ? NULL : pool_take(boxes, &settled, op->tenant, must);
     if (box) {
-        create_warm(box, &settled, op);
+        create_warm(box, &settled, must, op);
         return 0;
     }
-    box = create_begin(boxes, &settled, op);
-    box->must = must;
+    box = create_begin(boxes, &settled, must, op);
     if (!sandbox_on_disk(&settled)) {
         box_up(box, create_up);
         return 0;

@@ -282,7 +282,8 @@ must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const ch
 /* Limits and storage fit each other and the warden. */
 must_use int wish_fits(const struct sandbox_spec *spec, struct err *err);
 /* A sandbox to be, with the wish and its own id; box->op and a disk follow, then create_with. */
-struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op);
+struct box *create_begin(struct boxes *boxes, const struct sandbox_spec *spec, uint32_t must,
+                         struct box_op *op);
 void create_failed(struct box *box, const struct err *err);
 void create_with_disk(struct box *box, struct disk *disk);
 /* A box and its mounts; `done` when it is up, or when what there was of it is gone. */

@@ -228,14 +228,20 @@ static bool concerns(enum policy_level level, const char *tenant, const char *pr
            (view.egress && view.egress->project && strcmp(view.egress->project, project) == 0);
 }
 
+/* One that is not known yet is compiled when it is, from the layers as they are then. */
 void gate_changed(struct gate *gate, enum policy_level level, const char *tenant,
                   const char *project)
 {
-    struct box *box = NULL;
+    struct map_slot *slot;
+    size_t at = 0;
 
-    while ((box = boxes_next(gate->boxes, NULL, box)))
-        if (concerns(level, tenant, project, box))
+    while ((slot = map_next(&gate->known, &at))) {
+        const struct gate_box *known = slot->value;
+        const struct box *box = boxes_by_id(gate->boxes, known->id);
+
+        if (box && concerns(level, tenant, project, box))
             again(gate, box);
+    }
 }
 
 const struct policy *gate_policy(struct gate *gate, const struct box *box, const char **why)
@@ -278,7 +284,8 @@ void gate_heard(struct gate *gate, const struct event *event)
         return;
     }
     struct box *box = boxes_by_id(gate->boxes, id);
-    if (box && strcmp(event->type, "sandbox.changed") == 0)
+    if (box && (strcmp(event->type, "sandbox.created") == 0 ||
+                strcmp(event->type, "sandbox.changed") == 0))
         again(gate, box);
     else if (box)
         know(gate, box);

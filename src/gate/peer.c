@@ -135,8 +135,6 @@ static void say_all(struct gate *gate)
     struct map_slot *slot;
     size_t at = 0;
 
-    gate->behind = true; /* those that are compiled now are said below, in their turn */
-    effective_all(gate);
     gate->behind = false;
     if (!say(gate, &config))
         return;
