@@ -41,6 +41,8 @@
 #define H2_ACKS_MAX 256         /* unsent answers to PING and SETTINGS */
 #define H2_IDLE_FRAMES_MAX 1000 /* frames that move nothing, per H2_RESET_WINDOW_MS */
 #define WS_MESSAGE_MAX 1048576
+#define WS_EMPTY_MAX                                                                               \
+    64 /* frames without data inside one message; each costs work and moves nothing */
 #define WS_PINGS_MAX 60  /* per minute, pings and pongs together */
 #define WS_PING_MS 30000 /* we ping this often; a peer silent between two is gone */
 #define WS_CLOSE_MS 5000 /* from our close frame to the peer's */

@@ -56,6 +56,7 @@ struct ws {
     uint64_t frame_at;              /* bytes of the current frame's payload seen */
     uint64_t message_size;          /* as announced by the frame heads so far */
     uint8_t opcode;                 /* of the message being collected; 0 for none */
+    uint8_t empty;                  /* frames without data in it */
     uint8_t control_size;
     uint8_t control[CONTROL_MAX];
     bool in_frame;
@@ -287,6 +288,7 @@ static void take_message(struct ws *ws, struct str data)
         ws->ops->on_message(ws, text, data);
     ws->opcode = 0;
     ws->message_size = 0;
+    ws->empty = 0;
     ws->message.len = 0;
     if (ws->message.cap > SMALL_FRAME)
         buf_free(&ws->message);
@@ -326,6 +328,10 @@ static bool frame_begins(struct ws *ws, const struct wslay_frame_iocb *frame)
         return false;
     }
     ws->message_size += frame->payload_length;
+    if (frame->payload_length == 0 && !frame->fin && ++ws->empty > WS_EMPTY_MAX) {
+        fail(ws, CODE_POLICY, "too many empty frames");
+        return false;
+    }
     return true;
 }
 

@@ -544,6 +544,29 @@ TEST(ws_message_limit)
     CHECK_INT(seen.count, 0);
 }
 
+TEST(ws_empty_frame_limit)
+{
+    autobuf struct buf most = { 0 }, over = { 0 };
+
+    for (int message = 0; message < 2; message++) {
+        for (int i = 0; i < WS_EMPTY_MAX; i++)
+            put_frame(&most, i == 0 ? 2 : 0, true, "", 0);
+        FRAME(&most, FIN, "end");
+    }
+    open_ws();
+    feed_split(&most, 100);
+    CHECK_INT(seen.count, 2);
+    CHECK_INT(seen.close_code, 0);
+    fake_gone();
+
+    for (int i = 0; i < WS_EMPTY_MAX + 1; i++)
+        put_frame(&over, i == 0 ? 2 : 0, true, "", 0);
+    open_ws();
+    feed_split(&over, 100);
+    CHECK_INT(seen.close_code, 1008);
+    CHECK_INT(sent_close(), 1008);
+}
+
 TEST(ws_ping_limit)
 {
     autobuf struct buf bytes = { 0 };
