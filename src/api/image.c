@@ -212,7 +212,7 @@ const struct route image_routes[] = {
       .flags = ROUTE_BODY | ROUTE_CREATES,
       .summary = "The body, a root tree, a `docker save` archive or an OCI layout as tar (plain, "
                  "gzip, xz, zstd), becomes the image `name`. Answered when it is unpacked; "
-                 "`image.progress` events tell how far it is." },
+                 "`image.progress` events tell how far it is, and `image.failed` why it failed." },
     { .name = "image.list",
       .method = "GET",
       .path = "/api/v1/images",

@@ -232,15 +232,15 @@ int images_load(struct boxes *boxes, struct db *db, struct err *err)
 }
 
 int image_event(struct db *db, const char *tenant, const char *name, const char *type,
-                const char *stage, struct err *err)
+                const char *key, const char *text, struct err *err)
 {
     autobuf struct buf body = { 0 }, object = { 0 };
     struct json_out json = json_to(&body);
 
     json_open(&json, '{');
     json_kv_text(&json, "image", name);
-    if (stage)
-        json_kv_text(&json, "stage", stage);
+    if (key)
+        json_kv_text(&json, key, text);
     json_close(&json, '}');
     buf_printf(&object, "image/%s", name);
     return event_add(db, tenant, type, buf_cstr(&object), buf_view(&body), err);
@@ -269,7 +269,7 @@ static int remove_run(struct store_job *job, struct db *db, struct err *err)
     for (unsigned i = 0; i < removal->count; i++)
         if (disk_row_delete(db, removal->layers[i], err) < 0)
             return -1;
-    if (image_event(db, image->tenant, image->name, "image.deleted", NULL, err) < 0)
+    if (image_event(db, image->tenant, image->name, "image.deleted", NULL, NULL, err) < 0)
         return -1;
     return removal->op->record ? removal->op->record(removal->op, db, err) : 0;
 }

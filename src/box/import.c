@@ -90,12 +90,54 @@ static void drop_disks(struct image_import *import)
             disk_drop(take_ptr(&import->layers[i].disk));
 }
 
+/* ---- events ---- */
+
+struct told {
+    struct store_job job;
+    char *name, *tenant, *text;
+    bool failed;
+};
+
+static int told_run(struct store_job *job, struct db *db, struct err *err)
+{
+    const struct told *told = container_of(job, struct told, job);
+
+    return image_event(db, told->tenant, told->name,
+                       told->failed ? "image.failed" : "image.progress",
+                       told->failed ? "reason" : "stage", told->text, err);
+}
+
+static void told_done(struct store_job *job)
+{
+    struct told *told = container_of(job, struct told, job);
+
+    free(told->name);
+    free(told->tenant);
+    free(told->text);
+    free(told);
+}
+
+/* Writes the event of a stage, or of the end of an import that failed. Takes `text`. */
+static void tell(const struct image_import *import, bool failed, char *text)
+{
+    struct told *told = xnew(struct told);
+
+    told->name = xstrdup(import->name);
+    told->tenant = xstrdup(import->tenant);
+    told->text = text;
+    told->failed = failed;
+    told->job = (struct store_job){ .run = told_run, .done = told_done };
+    store_write(import->boxes->store, &told->job);
+}
+
 static void over(struct image_import *import, const struct err *err)
 {
     struct image_op *op = import->op;
 
-    if (err)
+    if (err) {
         drop_disks(import);
+        tell(import, true, xstrdup(err->msg));
+    }
     if (op)
         op->done(op, err);
     import_free(import);
@@ -142,7 +184,7 @@ static int store_run(struct store_job *job, struct db *db, struct err *err)
     struct image_import *import = container_of(job, struct image_import, store);
 
     if (image_row_insert(db, import->image, err) < 0 ||
-        image_event(db, import->tenant, import->name, "image.imported", NULL, err) < 0)
+        image_event(db, import->tenant, import->name, "image.imported", NULL, NULL, err) < 0)
         return -1;
     for (unsigned i = 0; i < import->count; i++) {
         const struct import_layer *layer = &import->layers[i];
@@ -315,40 +357,6 @@ static bool run(struct image_import *import, const char *const *args, bool input
 
 /* ---- layers ---- */
 
-struct progress {
-    struct store_job job;
-    char *name, *tenant, *stage;
-};
-
-static int progress_run(struct store_job *job, struct db *db, struct err *err)
-{
-    struct progress *progress = container_of(job, struct progress, job);
-
-    return image_event(db, progress->tenant, progress->name, "image.progress", progress->stage,
-                       err);
-}
-
-static void progress_done(struct store_job *job)
-{
-    struct progress *progress = container_of(job, struct progress, job);
-
-    free(progress->name);
-    free(progress->tenant);
-    free(progress->stage);
-    free(progress);
-}
-
-static void say(struct image_import *import, char *stage)
-{
-    struct progress *progress = xnew(struct progress);
-
-    progress->name = xstrdup(import->name);
-    progress->tenant = xstrdup(import->tenant);
-    progress->stage = stage;
-    progress->job = (struct store_job){ .run = progress_run, .done = progress_done };
-    store_write(import->boxes->store, &progress->job);
-}
-
 static void unpacked(struct image_import *import, struct str text)
 {
     (void)text;
@@ -424,7 +432,7 @@ static void next_layer(struct image_import *import)
                               .tenant = import->tenant,
                               .by = import->by,
                               .bytes = bytes_of(import, &import->layers[import->at]) };
-    say(import, xprintf("unpacking layer %u of %u", import->at + 1, import->count));
+    tell(import, false, xprintf("unpacking layer %u of %u", import->at + 1, import->count));
     import->disk_op = (struct disk_op){ .done = layer_made };
     if (disk_make(import->boxes, &want, &import->disk_op, &err) < 0)
         (void)ends(import, &err);

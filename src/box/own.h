@@ -519,8 +519,9 @@ struct image *box_image(const struct box *box); /* or NULL */
 must_use int image_told_read(struct arena *arena, struct str text, struct image_told *out,
                              struct err *err);
 must_use int image_row_insert(struct db *db, const struct image *image, struct err *err);
+/* `key` NULL: the event says no more than the image. */
 must_use int image_event(struct db *db, const char *tenant, const char *name, const char *type,
-                         const char *stage, struct err *err);
+                         const char *key, const char *text, struct err *err);
 /* Does an import under way count on this layer? */
 bool import_uses(const struct boxes *boxes, uint64_t number);
 /* Is the wish's image there? Fills in what the image says and the wish does not. */

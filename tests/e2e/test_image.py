@@ -180,8 +180,13 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_archives_leave_nothing(server_, name):
     data, status, text = BROKEN[name]
+    head = server_.get("/api/v1/events?limit=1").json()["head"]
     reply = send(server_, "bad", data)
-    assert reply.status == status and text in reply.json()["error"]["message"], reply
+    message = reply.json()["error"]["message"]
+    assert reply.status == status and text in message, reply
+    since = server_.get(f"/api/v1/events?since={head}").json()["items"]
+    told = [(one["object"], one["data"]["reason"]) for one in since if one["type"] == "image.failed"]
+    assert told == [("image/bad", message)]
     assert server_.get(IMAGES).json()["items"] == []
     nothing_left(server_)
 
@@ -336,13 +341,13 @@ def test_a_pool_of_an_image(start_server):
     made = server.request("POST", f"{IMAGES}?name=two", body=base_layer(), token=other, timeout=40,
                           headers={"content-type": "application/octet-stream"})
     assert made.status == 201, made
-    theirs = server.post(BOXES, {"storage": "memory", "image": "two", "user": "root"}, token=other).json()
+    theirs = server.post(BOXES, {"image": "two", "user": "root"}, token=other).json()
     assert theirs["start"] == "cold"  # the same name, and another tenant's files
     assert server.delete(f"{BOXES}/{theirs['id']}", token=other).status == 200
     for turn in range(2):  # the second time after a restart
-        plain = server.post(BOXES, {"storage": "memory", "user": "root"}).json()
+        plain = server.post(BOXES, {"user": "root"}).json()
         assert plain["start"] == "cold"  # what it is ready with is not asked for
-        reply = server.post(BOXES, {"storage": "memory", "image": "two", "env": {"B": "late"}, "memory": 64 << 20})
+        reply = server.post(BOXES, {"image": "two", "env": {"B": "late"}, "memory": 64 << 20})
         assert reply.status == 201 and reply.json()["start"] == "warm", reply
         box = reply.json()["id"]
         assert run(server, box, "/bin/sh", "-c", "cat /etc/os; pwd; echo $A $B; id -u") == "upper/srv\nimage late\n0\n"
@@ -366,7 +371,7 @@ def test_a_pool_of_an_image_without_programs(start_server):
     load(server, "bare", tar(folder("etc"), entry("etc/os", "bare")))
     assert server.request("PUT", f"{POOLS}/bare", json={"size": 1, "image": "bare"}).status == 200
     harness.wait_until(lambda: ready(server, "bare") == 1, 8, "one that could not run its first command")
-    reply = server.post(BOXES, {"storage": "memory", "image": "bare"})
+    reply = server.post(BOXES, {"image": "bare"})
     assert reply.json()["start"] == "warm", reply
     assert server.get(f"{BOXES}/{reply.json()['id']}/files?path=/etc/os").body == b"bare"
     assert server.delete(f"{BOXES}/{reply.json()['id']}").status == 200

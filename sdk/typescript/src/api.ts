@@ -463,7 +463,8 @@ export class Api extends Caller {
     }
 
     /** The body, a root tree, a `docker save` archive or an OCI layout as tar (plain, gzip, xz, zstd), becomes the
-     *  image `name`. Answered when it is unpacked; `image.progress` events tell how far it is. */
+     *  image `name`. Answered when it is unpacked; `image.progress` events tell how far it is, and `image.failed`
+     *  why it failed. */
     imageImport(query: { name?: string }, body: Content, options?: Options): Promise<models.ImageInfo> {
         return this.json(operations["image.import"], {}, query, body, options);
     }

@@ -493,7 +493,8 @@ class Api(Caller):
     def image_import(self, content: Content, *, name: Optional[str] = None,
                      options: Optional[Options] = None) -> models.ImageInfo:
         """The body, a root tree, a `docker save` archive or an OCI layout as tar (plain, gzip, xz, zstd), becomes
-        the image `name`. Answered when it is unpacked; `image.progress` events tell how far it is."""
+        the image `name`. Answered when it is unpacked; `image.progress` events tell how far it is, and
+        `image.failed` why it failed."""
         return self._json(OPERATIONS["image.import"], {}, {"name": name}, content, models.ImageInfo, options)
 
     def image_list(self, *, options: Optional[Options] = None) -> Page[models.ImageInfo]:
