@@ -127,7 +127,9 @@ static void nested(const struct seen *seen, struct layer *out)
 static void image(const struct seen *seen, struct layer *out)
 {
     snprintf(out->asked, TEXT_SIZE, "files of its root");
-    snprintf(out->applied, TEXT_SIZE, seen->lost & BOX_LOST_IMAGE ? "files of nobody" : "as asked");
+    snprintf(out->applied, TEXT_SIZE, "%s%s",
+             seen->lost & BOX_LOST_IMAGE ? "files of nobody" : "as asked",
+             seen->view->image ? "" : "; /usr is the host's: file locks and inotify are shared");
     if (seen->lost & BOX_LOST_IMAGE)
         out->lost = "root inside can replace files of the image and not change them: idmapped "
                     "mounts are root's";

@@ -1,5 +1,6 @@
 """Images as their users see them: imported in each form, used, shared, refused, removed, and nothing left of
 what failed. Root only, as sandboxes are."""
+import fcntl
 import json
 import os
 import pathlib
@@ -375,3 +376,33 @@ def test_a_pool_of_an_image_without_programs(start_server):
     assert reply.json()["start"] == "warm", reply
     assert server.get(f"{BOXES}/{reply.json()['id']}/files?path=/etc/os").body == b"bare"
     assert server.delete(f"{BOXES}/{reply.json()['id']}").status == 200
+
+
+FLOCK = """import fcntl, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked")"""
+
+
+def image_row(server, box):
+    return {one["layer"]: one for one in server.get(f"{BOXES}/{box}/applied").json()["layers"]}["image"]
+
+
+def test_locks_are_shared_where_the_row_says_so(server_):
+    """What SECURITY.md and the row `image` say about the host's /usr, and that an image has files of its own."""
+    load(server_, "own-files", base_layer())
+    imported = server_.post(BOXES, {"image": "own-files"}).json()["id"]
+    assert "shared" not in image_row(server_, imported)["applied"]
+    box = server_.post(BOXES, {}).json()["id"]
+    row = image_row(server_, box)
+    assert "locks and inotify are shared" in row["applied"] and row["lost"] is None, row
+    files = sorted(str(path) for path in pathlib.Path("/usr/share").glob("doc/*/copyright"))
+    file = files[os.getpid() % len(files)]  # another run of this test takes another one
+    with open(file, encoding="utf-8", errors="replace") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        done = harness.run_in(server_, box, "python3", "-c", FLOCK, file)
+        assert done["exit_code"] != 0 and "temporarily unavailable" in json.dumps(done), done
+    assert harness.run_in(server_, box, "python3", "-c", FLOCK, file)["output"] == "locked\n"
+    for one in (box, imported):
+        assert server_.delete(f"{BOXES}/{one}").status == 200
+    assert remove(server_, "own-files").status == 200
