@@ -114,6 +114,19 @@ ifneq ($(wildcard src/http/assets.h),)
 LIB_OBJ += $(BUILD)/obj/gen/assets.o $(BUILD)/obj/gen/assets_table.o
 endif
 
+# ---- what building needs --------------------------------------------------------------------------
+
+# Looked for once, before anything fails for the want of it. `make run` and `make test` install it.
+BUILD_TOOLS := $(CC) $(MUSL_CC) pkg-config protoc-c
+build/.tools:
+	@mkdir -p $(@D)
+	@missing=; for tool in $(foreach t,$(BUILD_TOOLS),$(lastword $(t))); do \
+	    command -v "$$tool" >/dev/null 2>&1 || missing="$$missing $$tool"; done; \
+	if [ -z "$$missing" ] && ! pkg-config --exists $(PKGS); then missing=" libraries of $(PKGS)"; fi; \
+	if [ -n "$$missing" ]; then echo "Building needs what is not installed:$$missing" >&2; \
+	    echo "\`make deps\` installs the packages." >&2; exit 1; fi
+	@touch $@
+
 # ---- messages of remote calls --------------------------------------------------------------------
 
 # Structs and descriptors for C by protoc-c, which does not know `optional` of proto3: it reads a copy
@@ -122,10 +135,10 @@ endif
 PROTOS := $(patsubst proto/%,%,$(shell find proto -name '*.proto' | sort))
 PROTO_OPTIONAL := s/^\( *\)optional \([a-z0-9]*\) \([a-z0-9_]*\) = \([0-9]*\);/\1oneof \3_is { \2 \3 = \4; }/
 PROTO_HEADERS := $(PROTOS:%.proto=$(BUILD)/gen/pb/%.pb-c.h)
-$(BUILD)/gen/proto/%.proto: proto/%.proto
+$(BUILD)/gen/proto/%.proto: proto/%.proto | build/.tools
 	@mkdir -p $(@D)
 	@sed '$(PROTO_OPTIONAL)' $< > $@
-$(BUILD)/gen/proto/%.proto: tests/proto/%.proto
+$(BUILD)/gen/proto/%.proto: tests/proto/%.proto | build/.tools
 	@mkdir -p $(@D)
 	@sed '$(PROTO_OPTIONAL)' $< > $@
 $(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: $(BUILD)/gen/proto/%.proto
@@ -135,7 +148,7 @@ $(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: $(BUILD)/gen/proto/%.proto
 $(BUILD)/obj/pb/%.o: $(BUILD)/gen/pb/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -w -MMD -MP -c $< -o $@
-$(BUILD)/gen/protos.pb: $(PROTOS:%=proto/%)
+$(BUILD)/gen/protos.pb: $(PROTOS:%=proto/%) | build/.tools
 	@mkdir -p $(@D)
 	@protoc-c -Iproto --descriptor_set_out=$@ $^
 $(BUILD)/gen/protos.S: $(BUILD)/gen/protos.pb Makefile
@@ -156,7 +169,7 @@ define stamp
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$1)' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$1)' > $@
 endef
-$(BUILD)/flags: FORCE
+$(BUILD)/flags: FORCE | build/.tools
 	$(call stamp,$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LIBS))
 $(BUILD)/objects: FORCE
 	$(call stamp,$(LIB_OBJ))
@@ -236,7 +249,7 @@ $(BUILD)/musl/include/linux:
 	@ln -sfn /usr/include/asm-generic $(@D)/asm-generic
 	@ln -sfn /usr/include/$(MULTIARCH)/asm $(@D)/asm
 
-$(BUILD)/musl/flags: FORCE
+$(BUILD)/musl/flags: FORCE | build/.tools
 	$(call stamp,$(MUSL_CC) $(CPPFLAGS) $(MUSL_CFLAGS) $(MUSL_LDFLAGS) $(WARDEN_OBJ) $(INIT_OBJ))
 $(BUILD)/musl/%.o: src/%.c $(BUILD)/musl/flags | $(BUILD)/musl/include/linux
 	@mkdir -p $(@D)
