@@ -18,6 +18,7 @@
     X(exec_routes)                                                                                 \
     X(file_routes)                                                                                 \
     X(volume_routes)                                                                               \
+    X(aside_routes)                                                                                \
     X(snapshot_routes)                                                                             \
     X(change_routes)                                                                               \
     X(pool_routes)                                                                                 \

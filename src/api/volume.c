@@ -389,3 +389,71 @@ const struct route snapshot_routes[] = {
       .summary = "Remove a snapshot, by id, or by a name that only one has." },
     { 0 },
 };
+
+/* ---- disks that no row names ---- */
+
+struct aside_view {
+    int64_t number, found_at;
+};
+
+static const struct field aside_fields[] = {
+    FIELD(aside_view, number, F_INT, F_READONLY, .help = "The number of the disk"),
+    FIELD(aside_view, found_at, F_TIME, F_READONLY, .help = "When a start first found it"),
+    { 0 },
+};
+
+static int aside_list(struct call *call, struct err *err)
+{
+    struct json_out json = call_json(call);
+    struct disk_aside *aside = NULL;
+
+    (void)err;
+    json_open_list(&json, "items");
+    while ((aside = disk_aside_next(call->api->boxes, aside))) {
+        struct aside_view view = { (int64_t)aside->number, aside->found_ms };
+
+        field_encode(aside_fields, &view, &json);
+    }
+    json_close_list(&json);
+    return 0;
+}
+
+static int aside_delete(struct call *call, struct err *err)
+{
+    const char *text = call_param(call, "number");
+    struct disk_aside *aside = NULL;
+    struct aside_view view = { 0 };
+
+    if (!str_to_i64(str_of(text), &view.number) || view.number <= 0)
+        return err_field(err, "number", "must be a number, as `atoll disk ls` shows it");
+    while ((aside = disk_aside_next(call->api->boxes, aside)))
+        if (aside->number == (uint64_t)view.number)
+            view.found_at = aside->found_ms;
+    call_reply(call, &view);
+    call->object = arena_printf(&call->arena, "disk/%s", text);
+    return disk_aside_drop(call->api->boxes, (uint64_t)view.number, &disk_call_new(call, NULL)->op,
+                           err);
+}
+
+const struct route aside_routes[] = {
+    { .name = "disk.list",
+      .method = "GET",
+      .path = "/api/v1/disks",
+      .on = ON_LOOP,
+      .roles = ROLE_PEOPLE,
+      .fn = aside_list,
+      .items = aside_fields,
+      .flags = ROUTE_NODE,
+      .summary = "Disks that the database does not name, as after a restore of an older backup. "
+                 "They are kept aside." },
+    { .name = "disk.delete",
+      .method = "DELETE",
+      .path = "/api/v1/disks/{number}",
+      .on = ON_LATER,
+      .roles = ROLE_ADMIN,
+      .fn = aside_delete,
+      .gives = aside_fields,
+      .flags = ROUTE_NODE,
+      .summary = "Remove a disk that is kept aside, and what is in it, for ever." },
+    { 0 },
+};

@@ -179,6 +179,7 @@ UNUSED_OK static struct caller caller_new(void)
 
 UNUSED_OK static char *store_path;
 static unsigned rig_pool; /* size of the default pool */
+UNUSED_OK static int64_t rig_aside_keep_ms;
 
 UNUSED_OK static void up(bool fresh)
 {
@@ -201,6 +202,7 @@ UNUSED_OK static void up(bool fresh)
                                                .spool_dir = dir,
                                                .sandboxes_max = 3,
                                                .pool_default = rig_pool,
+                                               .aside_keep_ms = rig_aside_keep_ms,
                                                .send = played_send });
     asked_count = 0;
 }

@@ -36,6 +36,8 @@ struct boxes *boxes_new(const struct boxes_options *options)
     list_init(&boxes->templates);
     boxes->pool_default = options->pool_default;
     list_init(&boxes->drops);
+    list_init(&boxes->aside);
+    boxes->aside_keep_ms = options->aside_keep_ms;
     list_init(&boxes->images);
     list_init(&boxes->imports);
     asks_init(boxes);

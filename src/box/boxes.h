@@ -30,6 +30,7 @@ struct boxes_options {
     int spool_dir;          /* takes */
     unsigned sandboxes_max; /* not deleted ones */
     bool degraded;          /* limits that were asked for need not hold (allow_degraded) */
+    int64_t aside_keep_ms;  /* how long disks that no row names are kept; 0: until somebody says */
     unsigned pool_default;  /* warm ones in the default pool, unless somebody said otherwise */
     /* To the warden: 0, or -1 with errno. */
     int (*send)(void *ctx, const struct wire_msg *msg);

@@ -1,7 +1,6 @@
 /*
  * Rows of disks, and the questions to the warden about them. What is here in memory is what the
- * rows say; what the warden has is asked once, at the start. A drop that fails (something may still
- * hold the tree for a moment) is tried again for a while, and then by the next start.
+ * rows say. How disks end, and what the warden has besides them, is drops.c.
  */
 #include "box/disk.h"
 
@@ -12,9 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "box/own.h"
-
-#define DROP_RETRY_MS 1000
-#define DROP_TRIES 60
 
 static const char *const kind_names[DISK_KINDS] = { "root", "layer", "volume", "snapshot" };
 static const char *const id_prefixes[DISK_KINDS] = { NULL, NULL, "vo", "sn" };
@@ -68,9 +64,7 @@ void disks_free(struct boxes *boxes)
 {
     struct list *node;
 
-    timer_cancel(boxes->loop, &boxes->drop_timer);
-    while ((node = list_pop(&boxes->drops)))
-        free(list_entry(node, struct drop, node));
+    drops_free(boxes);
     while ((node = list_pop(&boxes->disks)))
         disk_free(list_entry(node, struct disk, node));
 }
@@ -142,9 +136,10 @@ int disk_row_ready(struct db *db, uint64_t number, const char *sandbox, struct e
     return rows < 0 ? -1 : 0;
 }
 
-int disk_row_delete(struct db *db, uint64_t number, struct err *err)
+int disk_row_drop(struct db *db, uint64_t number, struct err *err)
 {
-    autoquery struct query *q = db_query(db, "DELETE FROM disk WHERE number = $1");
+    autoquery struct query *q =
+        db_query(db, "UPDATE disk SET state = 'dropping', name = '' WHERE number = $1");
 
     query_i64(q, 1, (int64_t)number);
     return query_run(q, err) < 0 ? -1 : 0;
@@ -411,83 +406,21 @@ void disk_ready(struct disk *disk, struct disk_op *op)
     job_submit(job_new(disk->boxes, disk, op), ready_run, ready_done);
 }
 
-/* ---- dropping ---- */
-
-static void on_drops(struct timer *timer);
-
-static void dropped(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
-{
-    struct drop *drop = ask->out;
-    struct boxes *boxes = drop->boxes;
-
-    (void)fds;
-    if (msg && (!msg->status || msg->status == ENOENT)) {
-        free(drop);
-        return;
-    }
-    if (boxes->stopping || ++drop->tries >= DROP_TRIES) {
-        log_error("a disk could not be dropped; the next start tries again",
-                  kv_int("disk", (int64_t)drop->number), kv_int("status", msg ? msg->status : -1));
-        free(drop);
-        return;
-    }
-    list_append(&boxes->drops, &drop->node);
-    boxes->drop_timer.fn = on_drops;
-    if (!timer_is_set(&boxes->drop_timer))
-        timer_set(boxes->loop, &boxes->drop_timer, DROP_RETRY_MS);
-}
-
-static void drop_send(struct drop *drop)
-{
-    struct ask *ask = ask_new(WIRE_DISK_DROP, NULL);
-
-    ask->msg.disk.id = drop->number;
-    ask->answered = dropped;
-    ask->out = drop;
-    ask_send(drop->boxes, ask);
-}
-
-static void on_drops(struct timer *timer)
-{
-    struct boxes *boxes = container_of(timer, struct boxes, drop_timer);
-    struct list *node;
-
-    while ((node = list_pop(&boxes->drops)))
-        drop_send(list_entry(node, struct drop, node));
-}
-
-static void drop_number(struct boxes *boxes, uint64_t number)
-{
-    struct drop *drop = xnew(struct drop);
-
-    drop->boxes = boxes;
-    drop->number = number;
-    drop_send(drop);
-}
+/* ---- removing ---- */
 
 static int delete_run(struct store_job *store_job, struct db *db, struct err *err)
 {
     struct disk_job *job = container_of(store_job, struct disk_job, job);
 
-    if (disk_row_delete(db, (uint64_t)job->number, err) < 0)
+    if (disk_row_drop(db, (uint64_t)job->number, err) < 0)
         return err_wrap(err, "forget a disk");
     return record(job, db, err);
 }
 
-static void forgotten(struct store_job *store_job)
-{
-    job_free(container_of(store_job, struct disk_job, job));
-}
-
 void disk_drop(struct disk *disk)
 {
-    struct boxes *boxes = disk->boxes;
-
-    if (!boxes->stopping) { /* otherwise the next start does both */
-        if (disk->state == DISK_MAKING)
-            job_submit(job_new(boxes, disk, NULL), delete_run, forgotten);
-        drop_number(boxes, disk->number);
-    }
+    if (!disk->boxes->stopping) /* otherwise the next start does it: its row says so */
+        disk_drop_number(disk->boxes, disk->number);
     disk_free(disk);
 }
 
@@ -634,78 +567,12 @@ static int load_disk(struct boxes *boxes, struct query *q, struct err *err)
 int disks_load(struct boxes *boxes, struct db *db, struct err *err)
 {
     int rc;
-    autoquery struct query *unfinished = db_query(db, "DELETE FROM disk WHERE state = 'making'");
     autoquery struct query *q =
         db_query(db, "SELECT number, id, tenant, kind, name, sandbox, spec, bytes, by, made_ms"
-                     " FROM disk ORDER BY number");
+                     " FROM disk WHERE state = 'ready' ORDER BY number");
 
-    if (query_run(unfinished, err) < 0)
-        return -1;
     while ((rc = query_step(q, err)) > 0)
         if (load_disk(boxes, q, err) < 0)
             return -1;
-    return rc;
-}
-
-static void all_listed(struct boxes *boxes)
-{
-    list_each (pos, &boxes->disks) {
-        struct disk *disk = list_entry(pos, struct disk, node);
-
-        if (disk->there || !disks_work(boxes))
-            continue;
-        disk->state = DISK_LOST;
-        log_error("a disk is gone", kv_int("disk", (int64_t)disk->number),
-                  kv_str("kind", kind_names[disk->kind]), kv_str("name", disk->name));
-    }
-    boxes->disks_listed(boxes);
-}
-
-static void listed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX]);
-
-static void ask_page(struct boxes *boxes, uint64_t after)
-{
-    struct ask *ask = ask_new(WIRE_DISK_LIST, NULL);
-
-    ask->msg.disk_page.after = after;
-    ask->answered = listed;
-    ask->out = boxes;
-    ask_send(boxes, ask);
-}
-
-static void listed(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
-{
-    struct boxes *boxes = ask->out;
-    uint64_t last = ask->msg.disk_page.after;
-
-    (void)fds;
-    if (boxes->stopping)
-        return;
-    boxes->disks_asked = true;
-    boxes->disks_status = msg ? msg->status : ETIMEDOUT;
-    if (boxes->disks_status) {
-        all_listed(boxes);
-        return;
-    }
-    for (uint32_t i = 0; i < MIN(msg->disk_rows.count, (uint32_t)DISK_ROWS); i++) {
-        struct disk *disk = disk_by_number(boxes, msg->disk_rows.ids[i]);
-
-        last = msg->disk_rows.ids[i];
-        if (disk) {
-            disk->there = true;
-            continue;
-        }
-        log_warn("dropped a disk that nothing names", kv_int("disk", (int64_t)last));
-        drop_number(boxes, last);
-    }
-    if (msg->disk_rows.more && last > ask->msg.disk_page.after)
-        ask_page(boxes, last);
-    else
-        all_listed(boxes);
-}
-
-void disks_start(struct boxes *boxes, void (*done)(struct boxes *boxes))
-{
-    boxes->disks_listed = done;
-    ask_page(boxes, 0);
+    return rc < 0 ? -1 : drops_load(boxes, db, err);
 }

@@ -3,14 +3,15 @@
  *
  * Everything kept is a disk: the root of a sandbox that may be stopped, a layer of an image, a
  * volume, a snapshot. A row is written before the warden makes the disk, and marked ready in the
- * transaction that stores what the disk is for; dropping begins with the row. So a kill leaves
+ * transaction that stores what the disk is for. Dropping begins with the row, which says so until
+ * the disk is gone. So a kill leaves
  *
- *   a row that is not ready    forgotten by the next start, its disk (if there is one) dropped
- *   a disk without a row       dropped by the next start
+ *   a row that is not ready    the next start drops its disk, if there is one, and then the row
  *   a ready row and its disk
  *
- * and a ready row without a disk means that somebody else removed it: it is lost, and whoever needs
- * it is told so. Numbers are never used twice.
+ * A disk without a row belongs to another store: it is kept aside (drops.c). A ready row without a
+ * disk means that somebody else removed it: it is lost, and whoever needs it is told so. Numbers
+ * are never used twice.
  *
  * All functions are for the loop thread, except those with a struct db.
  */
@@ -73,11 +74,12 @@ void disk_make_now(struct disk *disk, struct disk_op *op);
 void disk_ready(struct disk *disk, struct disk_op *op);
 /* The same as part of another change, which says disk->state = DISK_READY once it is stored. */
 must_use int disk_row_ready(struct db *db, uint64_t number, const char *sandbox, struct err *err);
-must_use int disk_row_delete(struct db *db, uint64_t number, struct err *err);
+/* From now on its disk is to be dropped, which disk_drop does, or the next start. */
+must_use int disk_row_drop(struct db *db, uint64_t number, struct err *err);
 
-/* Forgets the row, then drops it; the struct is gone when `done` is called without an error. */
+/* Marks the row, then drops it; the struct is gone when `done` is called without an error. */
 must_use int disk_remove(struct disk *disk, struct disk_op *op, struct err *err);
-/* Its row is deleted (or was never ready): the warden drops it, and nobody waits. Frees. */
+/* Its row is not ready: the warden drops it, and nobody waits. Frees. */
 void disk_drop(struct disk *disk);
 must_use int disk_resize(struct disk *disk, int64_t bytes, struct disk_op *op, struct err *err);
 /* What is used; *out lives until `done`. */
@@ -91,3 +93,17 @@ must_use int disk_find(struct boxes *boxes, const char *tenant, enum disk_kind k
 /* The next one of the tenant, oldest first; `sandbox` NULL: of any. NULL begins and ends. */
 struct disk *disk_next(struct boxes *boxes, const char *tenant, enum disk_kind kind,
                        const char *sandbox, struct disk *after);
+
+/* ---- drops.c: disks that no row names ---- */
+
+struct disk_aside {
+    struct list node;
+    uint64_t number;
+    int64_t found_ms;
+    bool there; /* the warden has it */
+    bool ends;  /* it is to be dropped */
+};
+/* In the order of their numbers; NULL begins and ends. */
+struct disk_aside *disk_aside_next(struct boxes *boxes, struct disk_aside *after);
+must_use int disk_aside_drop(struct boxes *boxes, uint64_t number, struct disk_op *op,
+                             struct err *err);

@@ -225,15 +225,68 @@ TEST(a_disk_that_is_gone_is_lost_and_says_so)
     down();
 }
 
-TEST(disks_that_nobody_names_are_dropped_page_by_page)
+static unsigned count_aside(void)
 {
+    struct disk_aside *one = NULL;
+    unsigned count = 0;
+
+    while ((one = disk_aside_next(boxes, one)))
+        count++;
+    return count;
+}
+
+/* They are of another store: this one may be an older copy, and the right one comes back. */
+TEST(disks_that_no_row_names_are_kept_aside_page_by_page)
+{
+    struct disk_caller caller = disk_caller();
+    struct err err = { 0 };
+
     model_up();
     struct disk *disk = make_one(&volume);
     uint64_t number = disk->number;
     for (uint64_t i = 0; i < 7; i++)
         CHECK_INT(model_make_disk(&(struct disk_wish){ .id = 100 + i }), 0);
     model_again();
+    CHECK_INT(model_count_disks(), 8);
+    CHECK_INT(count_aside(), 7);
+    CHECK(disk_by_number(boxes, number)->state == DISK_READY);
+    int64_t found_ms = disk_aside_next(boxes, NULL)->found_ms;
+    model_again();
+    CHECK_INT(count_aside(), 7);
+    CHECK_INT(disk_aside_next(boxes, NULL)->found_ms, found_ms);
+    /* None of their numbers is given out. */
+    struct disk_want other = volume;
+    other.name = "other";
+    CHECK_INT(make_one(&other)->number, 107);
+    /* One goes when somebody says so, once. */
+    CHECK(disk_aside_drop(boxes, 99, &caller.op, &err) < 0);
+    CHECK_INT(err.code, ERR_NOT_FOUND);
+    CHECK_OK(disk_aside_drop(boxes, 100, &caller.op, &err), &err);
+    CHECK(disk_aside_drop(boxes, 100, &caller.op, &err) < 0);
+    model_run();
+    CHECK(caller.done == 1 && !caller.err.code);
+    CHECK(!model_disk(100) && model_disk(101));
+    model_again();
+    CHECK_INT(count_aside(), 6);
+    CHECK_INT(model_count_disks(), 8);
+    down();
+}
+
+TEST(disks_aside_go_when_their_time_is_over)
+{
+    model_up();
+    CHECK_INT(model_make_disk(&(struct disk_wish){ .id = 100 }), 0);
+    model_again();
+    CHECK_INT(count_aside(), 1);
+    turn(20);
+    rig_aside_keep_ms = 3600000;
+    model_again();
+    CHECK_INT(count_aside(), 1);
     CHECK_INT(model_count_disks(), 1);
-    CHECK(model_disk(number) != NULL);
+    rig_aside_keep_ms = 10;
+    model_again();
+    CHECK_INT(count_aside(), 0);
+    CHECK_INT(model_count_disks(), 0);
+    rig_aside_keep_ms = 0;
     down();
 }

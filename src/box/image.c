@@ -267,7 +267,7 @@ static int remove_run(struct store_job *job, struct db *db, struct err *err)
     if (query_run(q, err) < 0)
         return -1;
     for (unsigned i = 0; i < removal->count; i++)
-        if (disk_row_delete(db, removal->layers[i], err) < 0)
+        if (disk_row_drop(db, removal->layers[i], err) < 0)
             return -1;
     if (image_event(db, image->tenant, image->name, "image.deleted", NULL, NULL, err) < 0)
         return -1;

@@ -6,7 +6,7 @@
  *   start                             BOX_CREATE · BOX_MOUNT… · row
  *
  * What fails is undone before the caller is told. A kill in between leaves a box whose row is
- * missing or not running, and a disk that is not ready: the next start removes both.
+ * missing or not running, and a disk whose row is not ready: the next start removes both.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -101,7 +101,10 @@ struct boxes {
     /* disk.c */
     struct list disks; /* oldest first */
     struct list drops; /* to be tried again */
-    struct timer drop_timer;
+    struct timer drop_timer, aside_timer;
+    struct list aside;  /* disk_aside, by number */
+    unsigned aside_new; /* found by this start */
+    int64_t aside_keep_ms;
     bool disks_asked;
     int disks_status; /* errno that the warden answered the list with */
     void (*disks_listed)(struct boxes *boxes);
@@ -501,9 +504,17 @@ struct drop {
     unsigned tries;
 };
 must_use int disks_load(struct boxes *boxes, struct db *db, struct err *err);
-/* Asks the warden what it has, drops what no row names, and calls `listed`. */
-void disks_start(struct boxes *boxes, void (*listed)(struct boxes *boxes));
 void disks_free(struct boxes *boxes);
+
+/* ---- drops.c ---- */
+
+/* The rows of disks that are not ready; after those that are. */
+must_use int drops_load(struct boxes *boxes, struct db *db, struct err *err);
+void drops_free(struct boxes *boxes);
+/* A row says that it is to end: the warden drops it, and then the row goes. */
+void disk_drop_number(struct boxes *boxes, uint64_t number);
+/* Asks the warden what it has, drops what rows say, keeps the rest aside, and calls `listed`. */
+void disks_start(struct boxes *boxes, void (*listed)(struct boxes *boxes));
 
 /* ---- image.c, import.c ---- */
 

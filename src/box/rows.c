@@ -160,7 +160,7 @@ int row_sandbox_switch(struct change *change, struct db *db, struct err *err)
     if (row_sandbox_update(change, db, err) < 0 ||
         disk_row_ready(db, (uint64_t)change->disk, change->id, err) < 0)
         return -1;
-    return disk_row_delete(db, (uint64_t)change->old_disk, err);
+    return disk_row_drop(db, (uint64_t)change->old_disk, err);
 }
 
 int row_sandbox_delete(struct change *change, struct db *db, struct err *err)
@@ -172,7 +172,7 @@ int row_sandbox_delete(struct change *change, struct db *db, struct err *err)
     query_text(q, 1, change->id);
     if (query_run(execs, err) < 0 || query_run(q, err) < 0)
         return err_wrap(err, "delete sandbox %s", change->id);
-    return change->disk ? disk_row_delete(db, (uint64_t)change->disk, err) : 0;
+    return change->disk ? disk_row_drop(db, (uint64_t)change->disk, err) : 0;
 }
 
 int row_exec_insert(struct change *change, struct db *db, struct err *err)

@@ -14,11 +14,13 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "store/db.h"
 #include "store/store.h"
 #include "wire/layout.h"
 
@@ -281,12 +283,49 @@ static int copy_in(const char *from, const char *to, const char *data_dir, struc
     return rc < 0 ? -1 : own_like(data_dir, to, err);
 }
 
+/* The newest number that a disk was given; 0 when the store does not say. */
+static int64_t last_disk(struct db *db)
+{
+    struct err ignored;
+    autoquery struct query *q = db_query(db, "SELECT last FROM disk_number WHERE id = 1");
+
+    return query_step(q, &ignored) > 0 ? query_col_i64(q, 0) : 0;
+}
+
+/*
+ * What the backup says of disks was true then. One that was being made or dropped may be in use by
+ * now, so the next start must not drop it; and no number may be given out a second time.
+ */
+static int update_disks(struct db *db, int64_t last, struct err *err)
+{
+    autoquery struct query *rows = db_query(db, "DELETE FROM disk WHERE state <> 'ready'");
+    autoquery struct query *number =
+        db_query(db, "UPDATE disk_number SET last = $1 WHERE id = 1 AND last < $1");
+
+    query_i64(number, 1, last);
+    return query_run(rows, err) < 0 || query_run(number, err) < 0 ? -1 : 0;
+}
+
+static int settle_disks(const char *fresh, int64_t last, struct err *err)
+{
+    autofree char *lock = xprintf("%s.lock", fresh);
+    struct db *db = NULL;
+
+    if (store_open_alone(&db, fresh, true, err) < 0)
+        return -1;
+    int rc = update_disks(db, last, err);
+    store_close_alone(db);
+    unlink(lock);
+    return rc < 0 ? err_wrap(err, "what the backup says of disks") : 0;
+}
+
 /* Brings what is in the old store's log into its file, if the store still opens. */
-static int settle(const char *db_path, struct err *err)
+static int settle(const char *db_path, int64_t *last, struct err *err)
 {
     struct db *db = NULL;
 
     if (!is_there(db_path) || store_open_alone(&db, db_path, true, err) == 0) {
+        *last = db ? last_disk(db) : 0;
         store_close_alone(db);
         return 0;
     }
@@ -330,6 +369,7 @@ static int put_back(const char *file, const char *state, char **aside, struct er
 {
     autofree char *data = xprintf("%s/" STATE_DATA, state);
     autofree char *db_path = xprintf("%s/" STATE_DB, data);
+    int64_t last = 0;
     char id[ID_SIZE];
 
     id_make(id, "");
@@ -337,7 +377,8 @@ static int put_back(const char *file, const char *state, char **aside, struct er
     *aside = xprintf("%s.before-%s", db_path, id);
     if (make_dir(data, 0700, err) < 0)
         return -1;
-    if (copy_in(file, fresh, data, err) < 0 || settle(db_path, err) < 0 ||
+    if (copy_in(file, fresh, data, err) < 0 || settle(db_path, &last, err) < 0 ||
+        settle_disks(fresh, last, err) < 0 || own_like(data, fresh, err) < 0 ||
         swap_in(fresh, db_path, *aside, err) < 0) {
         unlink(fresh);
         return -1;
@@ -383,7 +424,8 @@ const struct command cmd_restore = {
     .args = "FILE",
     .help = "Put a backup in the store's place, while the server is stopped.",
     .more = "The backup is checked first, every page and the audit chain. The store that was "
-            "there is kept beside the new one, under a name that is printed.",
+            "there is kept beside the new one, under a name that is printed. Disks that the backup "
+            "does not know are kept aside: `atoll disk ls` lists them after the next start.",
     .flags = restore_flags,
     .run = restore_run,
 };

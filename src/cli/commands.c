@@ -34,7 +34,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_task_comment, cmd_task_comments, cmd_container_create, cmd_session_observe, cmd_audit_grep,
     cmd_task_proposals, cmd_task_allow, cmd_task_refuse, cmd_board, cmd_lease_take, cmd_lease_ls,
     cmd_lease_renew, cmd_lease_release, cmd_server_stop, cmd_health_watchdog, cmd_audit_path,
-    cmd_ask_respond, cmd_completion, cmd_help, cmd_docs, cmd_keep_server;
+    cmd_ask_respond, cmd_completion, cmd_help, cmd_docs, cmd_disk_ls, cmd_disk_rm, cmd_keep_server;
 
 /*
  * The commands that need more than the client has: a database, the tables of routes, other roles.
@@ -50,7 +50,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
 const struct command *const commands[] = {
     SERVER(&cmd_serve)
     &cmd_server_stop,
-    &cmd_doctor,
+    SERVER(&cmd_doctor)
     &cmd_health,
     &cmd_health_watchdog,
     &cmd_version,
@@ -94,6 +94,8 @@ const struct command *const commands[] = {
     &cmd_volume_ls,
     &cmd_volume_show,
     &cmd_volume_rm,
+    &cmd_disk_ls,
+    &cmd_disk_rm,
     &cmd_template_set,
     &cmd_template_ls,
     &cmd_template_show,

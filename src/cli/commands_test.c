@@ -56,6 +56,7 @@ TEST(a_name_that_is_refused_keeps_nobody_from_the_others)
         EACH("image rm", "DELETE /api/v1/images/", ""),
         EACH("template rm", "DELETE /api/v1/templates/", ""),
         EACH("volume rm", "DELETE /api/v1/volumes/", ""),
+        EACH("disk rm", "DELETE /api/v1/disks/", ""),
         EACH("snapshot rm", "DELETE /api/v1/snapshots/", ""),
 #undef EACH
     };

@@ -7,6 +7,9 @@
 #include "cli/cli.h"
 #include "host/leaks.h"
 #include "host/probe.h"
+#include "store/db.h"
+#include "store/store.h"
+#include "wire/layout.h"
 
 /* ---- the machine ---- */
 
@@ -104,6 +107,38 @@ static void one_leak(void *ctx, const struct leak *leak)
     buf_putc(out, '\n');
 }
 
+/* Disks that the last start kept aside. A state directory without a database has none. */
+static int list_aside(struct db *db, struct listing *listing)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT number FROM disk WHERE state = 'aside' ORDER BY number");
+    struct err ignored;
+    int count = 0;
+
+    while (query_step(q, &ignored) > 0) {
+        struct leak leak = { .kind = LEAK_DISK,
+                             .why = "the database does not name it; `atoll disk rm` removes it" };
+
+        snprintf(leak.what, sizeof(leak.what), "%lld", (long long)query_col_i64(q, 0));
+        one_leak(listing, &leak);
+        count++;
+    }
+    return count;
+}
+
+static int disks_aside(const char *state, struct listing *listing)
+{
+    autofree char *path = xprintf("%s/" STATE_DATA "/" STATE_DB, state);
+    struct db *db = NULL;
+    struct err ignored;
+
+    if (store_open_alone(&db, path, false, &ignored) < 0)
+        return 0;
+    int count = list_aside(db, listing);
+    store_close_alone(db);
+    return count;
+}
+
 static int leaks(struct cli *cli, const char *state, struct err *err)
 {
     struct listing listing = { cli, json_to(&cli->out) };
@@ -118,6 +153,7 @@ static int leaks(struct cli *cli, const char *state, struct err *err)
         buf_clear(&cli->out);
     if (found < 0)
         return err_wrap(err, "look for leaks");
+    found += disks_aside(state, &listing);
     if (cli->json) {
         json_close(&listing.json, ']');
         json_close(&listing.json, '}');
@@ -138,7 +174,8 @@ static int doctor_run(struct cli *cli, struct err *err)
 
 static const struct cli_flag doctor_flags[] = {
     { "leaks", NULL,
-      "Look for processes, cgroups, mounts, namespaces, loop devices and files without an owner" },
+      "Look for processes, cgroups, mounts, namespaces, loop devices, files and disks without an "
+      "owner" },
     { "state", "DIR", "State directory to look at (ATOLL_STATE)" },
     { 0 },
 };

@@ -79,6 +79,35 @@ const struct command cmd_volume_rm = {
     .run = volume_rm_run,
 };
 
+/* ---- disks that the database does not name ---- */
+
+const struct command cmd_disk_ls = {
+    .name = "disk ls",
+    .help = "List disks that the database does not name; they are kept aside.",
+    .more = "A disk comes here when the server starts with a database that does not know it: after "
+            "`atoll restore` of an older backup, for example. A start with the right database uses "
+            "it again. The setting disks_aside_keep says how long it stays.",
+    .traits = CMD_REMOTE,
+    .view = { .path = "/api/v1/disks", .member = "items", .table = ">number,found_at" },
+    .run = cli_view,
+};
+
+static int disk_rm_run(struct cli *cli, struct err *)
+{
+    return cli_each(cli, &(struct cli_each){ .method = "DELETE",
+                                             .path = "/api/v1/disks",
+                                             .what = "remove disk",
+                                             .word = "number" });
+}
+
+const struct command cmd_disk_rm = {
+    .name = "disk rm",
+    .args = "NUMBER…",
+    .help = "Remove a disk that is kept aside, and what is in it, for ever.",
+    .traits = CMD_REMOTE,
+    .run = disk_rm_run,
+};
+
 /* ---- snapshots ---- */
 
 static int snapshot_create_run(struct cli *cli, struct err *err)

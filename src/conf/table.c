@@ -46,6 +46,12 @@ const struct conf_key conf_table[] = {
     { "disks_size", CONF_BYTES, "0", NULL, "0..65536G", false, "SIZE",
       "Size of the file that holds the disks of all sandboxes, at least 1G; it takes up only what is "
       "written. It counts when the file is made, with the first disk; 0: most of what is free then." },
+    { "disks_aside_keep", CONF_MS, "0s", NULL, "0s..3650d", false, "TIME",
+      "How long a disk stays that the database does not name, as after `atoll restore`; "
+      "`atoll disk ls` lists them. 0s: until it is removed by hand." },
+    { "new_store", CONF_BOOL, "false", NULL, NULL, false, NULL,
+      "Make an empty database in a state directory that had one and has none now. Only as a flag, "
+      "for one start; without it such a start is refused." },
     { "pool_default", CONF_INT, "2", NULL, "0..64", false, "N",
       "Warm sandboxes that are ready for a request with default image, user and storage, unless "
       "`atoll pool set default` set another number; 0 for none." },

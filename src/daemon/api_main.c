@@ -628,6 +628,7 @@ static int build_boxes(struct err *err)
                                            .spool_dir = spool,
                                            .sandboxes_max = (unsigned)number("sandboxes_max"),
                                            .degraded = may_lose("cgroups"),
+                                           .aside_keep_ms = number("disks_aside_keep"),
                                            .pool_default = (unsigned)number("pool_default"),
                                            .send = ask_warden });
     return 0;

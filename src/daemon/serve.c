@@ -261,6 +261,9 @@ static int prepare(struct prelude *p, struct err *err)
         return -1;
     if (state_open(&p->state, conf_text(p->conf, "state"), p->api_uid, err) < 0)
         return -1;
+    bool new_store = conf_source(p->conf, "new_store", NULL) == CONF_FLAG;
+    if (!(new_store && conf_bool(p->conf, "new_store")) && state_check_store(&p->state, err) < 0)
+        return -1;
     p->start.state = p->state.dir;
     p->start.state_named = conf_source(p->conf, "state", NULL) != CONF_DEFAULT;
     p->start.owner_uid = geteuid();

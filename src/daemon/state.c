@@ -226,7 +226,8 @@ static int hand_over(int data_fd, uid_t from, uid_t to, struct err *err)
     return 0;
 }
 
-static int open_data(int dir_fd, const char *dir, int64_t api_uid, int *out, struct err *err)
+static int open_data(int dir_fd, const char *dir, int64_t api_uid, struct state *out,
+                     struct err *err)
 {
     uid_t owner = api_uid < 0 ? geteuid() : (uid_t)api_uid;
     bool made = mkdirat(dir_fd, STATE_DATA, 0700) == 0;
@@ -254,8 +255,47 @@ static int open_data(int dir_fd, const char *dir, int64_t api_uid, int *out, str
         return -1;
     if ((st.st_mode & 07777) != 0700 && fchmod(fd, 0700) < 0)
         return err_sys(err, "change the mode of %s/%s", dir, STATE_DATA);
-    *out = take_fd(&fd);
+    out->data_fd = take_fd(&fd);
+    out->data_made = made;
     return 0;
+}
+
+static bool has(int dir_fd, const char *name)
+{
+    return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/*
+ * The key and the directory of outputs are made after the database, and the token after the data
+ * directory: a first start that was killed leaves none of them alone.
+ */
+int state_check_store(const struct state *state, struct err *err)
+{
+    const struct {
+        const char *name;
+        bool there;
+    } left[] = {
+        { STATE_DISKS, has(state->dir_fd, STATE_DISKS) },
+        { STATE_DATA "/" STATE_KEY, has(state->data_fd, STATE_KEY) },
+        { STATE_DATA "/" STATE_SPOOL, has(state->data_fd, STATE_SPOOL) },
+        { STATE_TOKEN, state->data_made && has(state->dir_fd, STATE_TOKEN) },
+    };
+    autobuf struct buf names = { 0 };
+
+    if (has(state->data_fd, STATE_DB))
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(left); i++)
+        if (left[i].there)
+            buf_printf(&names, "%s%s", names.len ? ", " : "", left[i].name);
+    if (!names.len)
+        return 0;
+    if (state->data_made) /* the next try must find what this one found */
+        unlinkat(state->dir_fd, STATE_DATA, AT_REMOVEDIR);
+    return err_set(err, ERR_CONFLICT,
+                   "%s has no database (%s/%s), but what belongs to one: %s. Put the database back "
+                   "(is something not mounted yet? `atoll restore FILE` takes a backup), or start "
+                   "once with --new-store for an empty one, which knows none of it",
+                   state->dir, STATE_DATA, STATE_DB, buf_cstr(&names));
 }
 
 int state_open(struct state *out, const char *dir, int64_t api_uid, struct err *err)
@@ -267,7 +307,7 @@ int state_open(struct state *out, const char *dir, int64_t api_uid, struct err *
         return err_set(err, ERR_INVALID, "the state directory %s is not an absolute path", dir);
     if (open_dir(dir, &state.dir_fd, err) < 0 ||
         take_lock(state.dir_fd, dir, &state.lock_fd, err) < 0 ||
-        open_data(state.dir_fd, dir, api_uid, &state.data_fd, err) < 0)
+        open_data(state.dir_fd, dir, api_uid, &state, err) < 0)
         return -1;
     *out = state;
     state = STATE_NONE;

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -23,8 +24,9 @@
 struct state {
     const char *dir; /* borrowed */
     int dir_fd, lock_fd, data_fd;
+    bool data_made; /* the data directory was not there */
 };
-#define STATE_NONE ((struct state){ NULL, -1, -1, -1 })
+#define STATE_NONE ((struct state){ NULL, -1, -1, -1, false })
 
 /*
  * Makes what is missing and takes the lock; ERR_CONFLICT names the process that has it. `api_uid`
@@ -32,6 +34,12 @@ struct state {
  */
 must_use int state_open(struct state *out, const char *dir, int64_t api_uid, struct err *err);
 void state_close(struct state *state);
+
+/*
+ * ERR_CONFLICT when a server ran in this directory and its database is gone: an empty one would
+ * name none of its disks and open none of its secrets.
+ */
+must_use int state_check_store(const struct state *state, struct err *err);
 #define autostate auto_with(state_close)
 
 /* The hash of the admin token; makes the token if there is none. */

@@ -243,6 +243,47 @@ TEST(the_data_directory_changes_hands)
     CHECK_INT(owner_of(dir, "/data/hard"), OTHER); /* has another name */
 }
 
+static int open_and_check(const char *dir, struct err *err)
+{
+    struct state state = STATE_NONE;
+
+    if (state_open(&state, dir, -1, err) < 0)
+        return -1;
+    int rc = state_check_store(&state, err);
+    state_close(&state);
+    return rc;
+}
+
+/* What belongs to a database, and none: refused as often as it is tried. */
+TEST(a_directory_that_lost_its_database_is_refused)
+{
+    static const char *const left[] = { "/disks.img", "/data/secrets.key", "/data/spool" };
+    const char *dir = test_dir();
+    struct err err = { 0 };
+
+    CHECK_OK(open_and_check(dir, &err), &err);
+    for (size_t i = 0; i < ARRAY_LEN(left); i++) {
+        autofree char *path = xprintf("%s%s", dir, left[i]);
+        autofree char *db = xprintf("%s/data/atoll.db", dir);
+
+        CHECK(mkdir(path, 0700) == 0);
+        for (int tries = 0; tries < 2; tries++) {
+            CHECK(open_and_check(dir, &err) < 0);
+            CHECK_INT(err.code, ERR_CONFLICT);
+            CHECK(strstr(err.msg, left[i] + 1) && strstr(err.msg, "--new-store"));
+        }
+        CHECK(mkdir(db, 0700) == 0);
+        CHECK_OK(open_and_check(dir, &err), &err);
+        CHECK(rmdir(db) == 0 && rmdir(path) == 0);
+    }
+    /* A first start that was killed leaves a token beside an empty data directory. */
+    autofree char *token = xprintf("%s/admin.token", dir), *data = xprintf("%s/data", dir);
+    CHECK(mkdir(token, 0700) == 0);
+    CHECK_OK(open_and_check(dir, &err), &err);
+    CHECK(rmdir(data) == 0);
+    CHECK(open_and_check(dir, &err) < 0 && open_and_check(dir, &err) < 0);
+}
+
 /* A directory whose path is longer than a socket's address. */
 TEST(a_socket_below_a_long_path_listens)
 {

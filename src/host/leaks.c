@@ -34,9 +34,8 @@
 
 const char *leak_kind_name(enum leak_kind kind)
 {
-    static const char *const names[] = {
-        "process", "cgroup", "mount", "namespace", "file", "device"
-    };
+    static const char *const names[] = { "process", "cgroup", "mount", "namespace",
+                                         "file",    "device", "disk" };
 
     return (unsigned)kind < ARRAY_LEN(names) ? names[kind] : "unknown";
 }

@@ -11,7 +11,15 @@
 
 #include "base/err.h"
 
-enum leak_kind { LEAK_PROCESS, LEAK_CGROUP, LEAK_MOUNT, LEAK_NAMESPACE, LEAK_FILE, LEAK_DEVICE };
+enum leak_kind {
+    LEAK_PROCESS,
+    LEAK_CGROUP,
+    LEAK_MOUNT,
+    LEAK_NAMESPACE,
+    LEAK_FILE,
+    LEAK_DEVICE,
+    LEAK_DISK /* that the database does not name; the caller looks there */
+};
 
 struct leak {
     enum leak_kind kind;
@@ -22,7 +30,7 @@ struct leak {
 
 typedef void (*leak_fn)(void *ctx, const struct leak *leak);
 
-/* "process", "cgroup", "mount", "namespace", "file", "device". */
+/* "process", "cgroup", "mount", "namespace", "file", "device", "disk". */
 const char *leak_kind_name(enum leak_kind kind);
 
 /*

@@ -26,8 +26,9 @@
 #include "base/limits.h"
 #include "warden/disk.h"
 #include "warden/mount.h"
+#include "wire/layout.h"
 
-#define IMAGE "disks.img"
+#define IMAGE STATE_DISKS
 #define IMAGE_NEW "disks.new"
 #define NO_MKFS "mkfs.btrfs is not installed (package btrfs-progs)"
 #define NO_LOOP "there is no loop device"

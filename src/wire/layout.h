@@ -74,6 +74,7 @@ must_use int layout_place(const int *fds, unsigned count, int exec_fd);
 #define STATE_SOCKET "atoll.sock"
 #define STATE_LOCK "lock"
 #define STATE_TOKEN "admin.token"
+#define STATE_DISKS "disks.img"       /* the disks of sandboxes */
 #define STATE_EGRESS_KEY "egress.key" /* opens secrets for requests; for the egress process */
 #define STATE_DATA "data"
 #define STATE_DB "atoll.db"        /* in STATE_DATA */

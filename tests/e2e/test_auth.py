@@ -39,7 +39,7 @@ POLICY = {
     "vm.destroy": {"admin"}, "vm.delete": {"admin"},
     **{f"command.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "output")},
     **{f"command.{verb}": STEER | {"agent"} for verb in ("create", "stdin", "signal", "resize")},
-    "pool.list": PEOPLE, "pool.set": {"admin"},
+    "disk.list": PEOPLE, "disk.delete": {"admin"}, "pool.list": PEOPLE, "pool.set": {"admin"},
     **{f"image.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"image.{verb}": STEER | {"agent"} for verb in ("import", "delete")},
     **{f"volume.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},

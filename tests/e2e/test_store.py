@@ -53,6 +53,7 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(start_server, damage):
     database(server).unlink()
     for rest in ("-wal", "-shm"):
         (server.state / "data" / ("atoll.db" + rest)).unlink(missing_ok=True)
+    server.args.append("--new-store")
     server.start()
 
 
