@@ -223,7 +223,7 @@ MULTIARCH = $(eval MULTIARCH := $$(shell $(MUSL_CC) -print-multiarch))$(MULTIARC
 MUSL_LIB ?= /usr/lib/$(patsubst %-gnu,%-musl,$(MULTIARCH))
 WARDEN_OWN := $(filter-out %_test.c %_fuzz.c,$(wildcard src/warden/*.c))
 WARDEN_SRC := $(WARDEN_OWN) $(addprefix src/,wire/wire.c wire/layout.c wire/box.c seccomp/seccomp.c \
-                base/log.c base/show.c base/buf.c base/mem.c base/str.c base/clock.c)
+                base/log.c base/signals.c base/show.c base/buf.c base/mem.c base/str.c base/clock.c)
 WARDEN_OBJ := $(WARDEN_SRC:src/%.c=$(BUILD)/musl/%.o) $(BUILD)/musl/init_image.o
 INIT_OWN := $(filter-out %_test.c %_fuzz.c,$(wildcard src/init/*.c))
 INIT_SRC := $(INIT_OWN) src/wire/init.c $(filter-out %_test.c %_fuzz.c,$(wildcard src/tree/*.c))

@@ -26,6 +26,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/metric.h"
+#include "base/signals.h"
 #include "base/seal.h"
 #include "box/boxes.h"
 #include "daemon/daemon.h"
@@ -827,7 +828,7 @@ int api_main(void)
         return 64;
     }
     close_on_exec();
-    sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL);
+    signals_block();
     if (prepare(&err) < 0 || enter_jail(&err) < 0 || build(&err) < 0) {
         log_error("cannot serve", kv_str("error", err.msg));
         server.exit_status = status_of(&err);

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/signals.h"
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
 #include "egress/egress.h"
@@ -123,7 +124,7 @@ int egress_main(char **argv)
     }
     prctl(PR_SET_NAME, "atoll-egress", 0, 0, 0);
     log_setup((enum log_level)level, (enum log_format)format, "egress");
-    sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL);
+    signals_block();
     if (run(&err) < 0) {
         log_error("no egress", kv_str("error", err.msg));
         return 1;

@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/signals.h"
 #include "warden/net.h"
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of linux/memfd.h */
@@ -533,7 +534,7 @@ static void take_signals(struct warden *w)
         /* From the kernel it means that the terminal we were started in is gone. */
         else if (info.ssi_signo == SIGHUP && info.ssi_code != SI_KERNEL)
             reload_begin(w);
-        else
+        else if (info.ssi_signo == SIGHUP || info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             stop(w, (int)info.ssi_signo);
     }
 }
@@ -547,6 +548,7 @@ static int signals_open(void)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
+    signals_add_meaningless(&set); /* read, and nothing is done */
     if (sigaction(SIGPIPE, &(struct sigaction){ .sa_handler = SIG_IGN }, NULL) < 0 ||
         sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -1;

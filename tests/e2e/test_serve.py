@@ -246,6 +246,26 @@ def test_a_corrupt_store_ends_the_server_with_one_message(start_server):
     server.process = None
 
 
+MEANINGLESS = ["USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "XCPU", "XFSZ", "PWR", "STKFLT", "RTMIN", "RTMAX"]
+
+
+def test_signals_that_mean_nothing_end_nobody(fresh_server):
+    """A log rotation that sends SIGUSR1 is no outage; commands inside are ended by them as ever."""
+    server, box = fresh_server, harness.make_box(fresh_server, storage="memory")
+    api = server.api_pid()
+    mine = [pid for pid in harness.descendants(server.warden_pid) if "egress" in harness.cmdline(pid).split()[1:2]]
+    for name in MEANINGLESS:
+        for pid in [server.warden_pid, api, *mine]:
+            os.kill(pid, getattr(signal, f"SIG{name}"))
+    for name in ("HUP", "QUIT"):
+        os.kill(api, getattr(signal, f"SIG{name}"))
+    for _ in range(3):
+        assert harness.run_in(server, box, "sh", "-c", "kill -USR1 $$; echo lives")["signal"] == signal.SIGUSR1
+    assert server.api_pid() == api and all(alive(pid) for pid in mine)
+    assert "another release" not in server.log() and server.get("/api/v1/health").status == 200
+    harness.delete_boxes(server)
+
+
 def test_everything_dies_with_the_warden(fresh_server):
     api = fresh_server.api_pid()
     os.kill(fresh_server.warden_pid, signal.SIGKILL)
