@@ -429,7 +429,9 @@ fuzz-programs: $(call some,$(FUZZERS))
 # ---- run -----------------------------------------------------------------------------------------
 
 .PHONY: run deps deps-test deps-bench deps-check
-run: deps ## install what is needed, build, and serve on 127.0.0.1:8080 (ARGS="--listen …")
+run: ## install what is needed, build, and serve on 127.0.0.1:8080 (ARGS="--listen …")
+	@tools/serve --check $(ARGS)
+	+@$(SUBMAKE) deps
 	+@$(SUBMAKE) all
 	@exec tools/serve $(BUILD)/atoll serve $(ARGS)
 

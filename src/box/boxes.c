@@ -182,6 +182,18 @@ struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *afte
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
 }
 
+unsigned boxes_living(const struct boxes *boxes)
+{
+    unsigned count = 0;
+
+    list_each (pos, &boxes->all) {
+        const struct box *box = list_entry(pos, struct box, node);
+
+        count += is_sandbox(box) && sandbox_lives(box->state);
+    }
+    return count;
+}
+
 const char *box_tenant(const struct box *box)
 {
     return box->tenant;

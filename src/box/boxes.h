@@ -84,6 +84,8 @@ must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *tex
  */
 struct box *boxes_by_id(struct boxes *boxes, const char *id);
 const char *box_tenant(const struct box *box);
+/* How many run or are paused. */
+unsigned boxes_living(const struct boxes *boxes);
 /* The next sandbox of the tenant (NULL: of any), oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);

@@ -118,6 +118,13 @@ static int check_listen(const struct conf *conf, const char *const *list, size_t
                          "auth = open is refused with listen '%s': it would make everybody who can "
                          "reach that address admin; use loopback or auth = token",
                          list[at]);
+    if (!one.loopback && !one.tls && !conf_bool(conf, "insecure"))
+        return err_field(
+            err, "listen",
+            "listen '%s' is refused without TLS: everybody on the way could read the "
+            "tokens; write https:// with tls_cert and tls_key, put a proxy in front of "
+            "a loopback listener, or say --insecure",
+            list[at]);
     return 0;
 }
 

@@ -296,7 +296,7 @@ TEST(conf_check_keeps_open_on_loopback)
 
     CHECK_OK(check_of("auth=open", &err), &err);
     CHECK_OK(check_of("auth=open\nlisten=127.9.9.9:1,[::1]:1,localhost:2,unix:/x", &err), &err);
-    CHECK_OK(check_of("listen=0.0.0.0:1,[::]:1,10.0.0.1:1", &err), &err);
+    CHECK_OK(check_of("insecure=true\nlisten=0.0.0.0:1,[::]:1,10.0.0.1:1", &err), &err);
     static const char *const wide[] = { "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "128.0.0.1:1",
                                         "[::ffff:10.0.0.1]:1" };
     for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
@@ -305,6 +305,25 @@ TEST(conf_check_keeps_open_on_loopback)
         CHECK(check_of(text, &err) < 0);
         CHECK_HAS(err.msg, "auth = open is refused");
         CHECK_STR(err.field, "auth");
+    }
+}
+
+TEST(conf_check_keeps_plain_text_on_loopback)
+{
+    static const char *const wide[] = { "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "128.0.0.1:1",
+                                        "[::ffff:10.0.0.1]:1" };
+    struct err err = { 0 };
+
+    CHECK_OK(check_of("listen=127.9.9.9:1,[::1]:1,localhost:2,unix:/x", &err), &err);
+    CHECK_OK(check_of("tls_cert=/c\ntls_key=/k\nlisten=https://0.0.0.0:1", &err), &err);
+    for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
+        autofree char *text = xprintf("listen=127.0.0.1:1\nlisten=%s", wide[i]);
+        autofree char *both = xprintf("insecure=true\n%s", text);
+
+        CHECK(check_of(text, &err) < 0);
+        CHECK_HAS(err.msg, "without TLS");
+        CHECK_STR(err.field, "listen");
+        CHECK_OK(check_of(both, &err), &err);
     }
 }
 

@@ -19,6 +19,8 @@ const struct conf_key conf_table[] = {
     { "auth", CONF_ENUM, "token", NULL, "token|open", false, "MODE",
       "token: every request needs a credential. open: everybody is admin; for experiments, "
       "only with loopback listeners." },
+    { "insecure", CONF_BOOL, "false", NULL, NULL, false, NULL,
+      "Listen without TLS also where others can reach it; whoever is on the way can read tokens." },
     { "tls_cert", CONF_PATH, NULL, "none", NULL, true, "FILE",
       "Certificate chain in PEM for the https:// listeners." },
     { "tls_key", CONF_PATH, NULL, "none", NULL, true, "FILE",

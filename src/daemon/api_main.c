@@ -26,8 +26,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/metric.h"
-#include "base/signals.h"
 #include "base/seal.h"
+#include "base/signals.h"
 #include "box/boxes.h"
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
@@ -373,8 +373,15 @@ static void stop(void)
     timer_cancel(server.loop, &server.sweep);
     if (server.hub)
         hub_drain(server.hub);
-    if (server.boxes)
+    if (server.boxes) {
+        unsigned living = boxes_living(server.boxes);
+
+        if (living)
+            log_info("sandboxes go on without the server: the next start takes them over, and "
+                     "`atoll rm` ends them",
+                     kv_int("sandboxes", living));
         boxes_drain(server.boxes);
+    }
     if (server.links)
         links_drain(server.links);
     if (server.http)
@@ -465,6 +472,25 @@ static void put_hint(struct buf *out, const char *command)
     buf_putc(out, '\n');
 }
 
+/* As others reach a listener that takes every address of this machine; NULL: it is not one. */
+static const char *elsewhere(const struct start_listener *listener)
+{
+    static const char *const here[] = { "localhost:", "127.", "[::1]:" };
+    struct str text = str_of(listener->text);
+
+    if (!str_starts(text, STR("0.0.0.0:")) && !str_starts(text, STR("[::]:")))
+        return NULL;
+    for (size_t i = 0; i < server.start.hosts.count; i++) {
+        bool local = false;
+
+        for (size_t at = 0; at < ARRAY_LEN(here); at++)
+            local |= str_starts(str_of(server.start.hosts.items[i]), str_of(here[at]));
+        if (!local)
+            return server.start.hosts.items[i];
+    }
+    return NULL;
+}
+
 static void announce(void)
 {
     const struct start_listener *listener = browser_listener();
@@ -473,6 +499,9 @@ static void announce(void)
     if (listener) {
         buf_printf(&out, "Dashboard (the link works once, for %lld minutes):\n  %s/#login=%s\n",
                    LOGIN_LINK_MS / 60000, server.api.options.base_url, server.login_code);
+        if (elsewhere(listener))
+            buf_printf(&out, "or, from another machine:\n  %s://%s/#login=%s\n",
+                       listener->tls ? "https" : "http", elsewhere(listener), server.login_code);
     }
     buf_puts(&out, "Try:\n");
     put_hint(&out, "health");
@@ -575,6 +604,8 @@ static void adopted(void *ctx)
              kv_int("uid", getuid()));
     if (strcmp(setting("auth"), "open") == 0)
         log_warn("auth = open: everybody who can reach a listener is admin");
+    if (conf_bool(server.settings.conf, "insecure"))
+        log_warn("insecure: whoever is on the way to a listener without TLS can read tokens");
     if (server.readies == 0)
         announce();
 }

@@ -133,6 +133,11 @@ static int listen_one(struct prelude *p, const char *wish, struct err *err)
     do
         fd = sock_listen(text, LISTEN_BACKLOG, actual, err);
     while (fd < 0 && still_leaving(p, err));
+    if (fd < 0 && err->code == ERR_CONFLICT) {
+        struct err why = *err;
+
+        return err_set(err, ERR_CONFLICT, "%s; choose another place with --listen", why.msg);
+    }
     return fd < 0 ? -1 : add_listener(p, fd, actual, parsed.tls);
 }
 

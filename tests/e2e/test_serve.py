@@ -436,7 +436,27 @@ def test_what_a_killed_server_left_with_the_lock_is_waited_for(start_server):
 
 def test_a_port_in_use_is_named(server):
     status, log = first_start([], port=server.port)
-    assert status == 3 and f"127.0.0.1:{server.port}" in log
+    assert status == 3 and f"127.0.0.1:{server.port}" in log and "--listen" in log
+    check = [str(harness.ROOT / "tools" / "serve"), "--check"]
+    for words in (["--listen", server.host], [f"--listen={server.host}"]):
+        taken = subprocess.run([*check, *words], capture_output=True, text=True)
+        assert taken.returncode == 1 and "make run ARGS=" in taken.stderr, taken
+    assert subprocess.run([*check, "--listen", f"127.0.0.1:{harness.free_port()}"]).returncode == 0
+
+
+def test_sandboxes_that_go_on_are_named_at_the_end(start_server):
+    server = start_server()
+    harness.make_box(server, storage="memory")
+    harness.make_box(server, storage="memory")
+    server.stop(check=False, remove=False)
+    assert "sandboxes go on without the server" in server.log() and "sandboxes=2" in server.log()
+    server.start()
+    harness.delete_boxes(server)
+
+
+def test_a_listener_for_everybody_without_tls(start_server):
+    server = start_server(args=["--insecure", "--listen", f"0.0.0.0:{harness.free_port()}"])
+    assert "insecure: whoever is on the way" in server.log()
 
 
 @pytest.mark.parametrize("args, word", [
@@ -446,6 +466,8 @@ def test_a_port_in_use_is_named(server):
     (["--metrics-enabled=perhaps"], "metrics_enabled"),
     (["--listen", "https://127.0.0.1:0"], "tls_cert"),
     (["--auth", "open", "--listen", "0.0.0.0:0"], "auth"),
+    (["--auth", "open", "--insecure", "--listen", "0.0.0.0:0"], "auth"),
+    (["--listen", "0.0.0.0:0"], "refused without TLS"),
     (["stray"], "stray"),
 ])
 def test_bad_flags_are_named(args, word):
