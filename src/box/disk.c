@@ -32,10 +32,16 @@ const char *disks_storage(const struct boxes *boxes)
 
 int disks_refuse(const struct boxes *boxes, struct err *err)
 {
-    const char *why = boxes->disks_status ? strerrordesc_np(boxes->disks_status) : "not known yet";
+    int status = boxes->disks_status;
 
+    if (status == EACCES || status == EPERM)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "only a server started by root keeps disks, which storage disk, snapshots, "
+                       "forks and volumes need");
     return err_set(err, ERR_UNSUPPORTED, "this machine keeps no disks for sandboxes: %s",
-                   boxes->disks_status == ENOTSUP ? "`atoll doctor` says what is missing" : why);
+                   !status             ? "not known yet"
+                   : status == ENOTSUP ? "`atoll doctor` says what is missing"
+                                       : strerrordesc_np(status));
 }
 
 /* ---- the set ---- */

@@ -187,8 +187,10 @@ const struct field sandbox_spec_fields[] = {
     FIELD(sandbox_spec, sys, F_BOOL, 0, .help = "A read-only /sys; without it, none"),
     FIELD(sandbox_spec, tier, F_ENUM, 0, .choices = "T0|T1|T2|T3|T4|vm",
           .help = "How strongly it is isolated, in one word. T3 (unless said): namespaces, no "
-                  "capabilities, seccomp, Landlock, and no way out but through policy. T1: the "
-                  "same as nesting. The others are not offered, and refused"),
+                  "capabilities outside its own user namespace (commands as agent have none, those "
+                  "as root some of that namespace; /applied names them), seccomp, Landlock, and no "
+                  "way out but through policy. T1: the same as nesting. The others are not "
+                  "offered, and refused"),
     FIELD(sandbox_spec, warm, F_MAYBE, 0,
           .help = "false: it is made anew, though a pool has one that fits. true unless said; null "
                   "where a template leaves it open"),

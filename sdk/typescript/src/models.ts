@@ -281,8 +281,10 @@ export interface SandboxSpec {
     nesting?: boolean;
     /** A read-only /sys; without it, none */
     sys?: boolean;
-    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
-     *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
+    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities outside its own
+     *  user namespace (commands as agent have none, those as root some of that namespace; /applied names them),
+     *  seccomp, Landlock, and no way out but through policy. T1: the same as nesting. The others are not offered,
+     *  and refused */
     tier?: "T0" | "T1" | "T2" | "T3" | "T4" | "vm";
     /** false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
      *  open */
@@ -1015,8 +1017,10 @@ export interface TemplateInfoSpec {
     nesting: boolean;
     /** A read-only /sys; without it, none */
     sys: boolean;
-    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
-     *  and no way out but through policy. T1: the same as nesting. The others are not offered, and refused */
+    /** How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities outside its own
+     *  user namespace (commands as agent have none, those as root some of that namespace; /applied names them),
+     *  seccomp, Landlock, and no way out but through policy. T1: the same as nesting. The others are not offered,
+     *  and refused */
     tier: string;
     /** false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
      *  open */

@@ -876,8 +876,10 @@ class TemplateInfoSpec(Model):
     nesting: bool = False
     # A read-only /sys; without it, none
     sys: bool = False
-    # How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities, seccomp, Landlock,
-    # and no way out but through policy. T1: the same as nesting. The others are not offered, and refused
+    # How strongly it is isolated, in one word. T3 (unless said): namespaces, no capabilities outside its own
+    # user namespace (commands as agent have none, those as root some of that namespace; /applied names them),
+    # seccomp, Landlock, and no way out but through policy. T1: the same as nesting. The others are not offered,
+    # and refused
     tier: str = ""
     # false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
     # open
