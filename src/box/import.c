@@ -136,7 +136,8 @@ static void over(struct image_import *import, const struct err *err)
 
     if (err) {
         drop_disks(import);
-        tell(import, true, xstrdup(err->msg));
+        if (!import->boxes->stopping) /* the store may be closed already */
+            tell(import, true, xstrdup(err->msg));
     }
     if (op)
         op->done(op, err);
