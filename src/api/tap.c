@@ -179,7 +179,7 @@ static void follow(struct hub *hub, const struct printed *of, const char *agent,
         printed_range(&tap->printed, s, &begin, &end);
         tap->at[s] = how & TAP_FROM_NOW ? end : begin;
     }
-    printed_follow(&tap->printed);
+    printed_follow(&tap->printed, tap->at);
     (void)tap_pump(tap);
 }
 

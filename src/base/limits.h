@@ -219,7 +219,13 @@
 #define FILE_MANIFEST_MAX (256ull << 20) /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_ORPHAN_MS 3600000ll        /* a file that no command has is removed at a start */
 #define SPOOL_RING (64ll << 20)          /* newest bytes kept of each stream */
-#define TERM_ROWS 24                     /* of a terminal whose size nobody said */
+/*
+ * A command whose reader holds it back may be this far ahead of that reader. The rest of the ring
+ * keeps what the reader was sent and may not have received when its connection broke.
+ */
+#define EXEC_AHEAD (SPOOL_RING / 2)
+#define EXEC_AWAY_MS 20000 /* a command is held back this long for a reader that is away */
+#define TERM_ROWS 24       /* of a terminal whose size nobody said */
 #define TERM_COLS 80
 #define TERM_FRAME_MAX 65536             /* bytes of output told at once */
 #define TERM_INPUT_MAX 65536             /* bytes typed at once */

@@ -26,6 +26,7 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->spool_dir = options->spool_dir;
     boxes->max = options->sandboxes_max;
     boxes->hold_ms = EXEC_HOLD_MS;
+    boxes->away_ms = EXEC_AWAY_MS;
     ends_open(boxes);
     boxes->degraded = options->degraded;
     boxes->send = options->send;
@@ -339,12 +340,8 @@ void boxes_drain(struct boxes *boxes)
             exec_store_start(exec);
             list_each (one, &exec->waits)
                 timer_set(boxes->loop, &list_entry(one, struct box_wait, node)->timer, 0);
-            list_each_safe (one, &exec->readers) {
-                struct box_reader *reader = list_entry(one, struct box_reader, node);
-
-                list_remove(&reader->node);
-                reader->gone(reader);
-            }
+            while (!list_empty(&exec->readers))
+                reader_gone(list_entry(exec->readers.next, struct box_reader, node));
         }
     }
 }

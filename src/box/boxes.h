@@ -167,6 +167,8 @@ struct box_wait {
     struct list node;
     struct timer timer;
     struct box_exec *exec;
+    /* Also done when the command is held back for a reader that is not there. */
+    bool till_held;
     void (*done)(struct box_wait *wait);
 };
 void box_exec_wait(struct box_exec *exec, int64_t ms, struct box_wait *wait);
@@ -217,15 +219,28 @@ void box_input_note(struct box_exec *exec, struct box_op *op);
 
 /* ---- output ---- */
 
-/* Told whenever there may be more to read, or the command has ended. */
+/*
+ * Told whenever there may be more to read, or the command has ended.
+ *
+ * A reader that `holds` must have every byte: the command is held back when it is EXEC_AHEAD beyond
+ * the reader's position. A holder that is unfollowed counts as away and may come back, with the
+ * position that its peer has; it holds for EXEC_AWAY_MS from when the command needs its room. One
+ * that will not come back clears `holds` before it is unfollowed.
+ */
 struct box_reader {
     struct list node;
+    struct box_exec *exec; /* NULL: not attached */
     void (*more)(struct box_reader *reader);
     /* The command is being forgotten: the reader is no longer attached. */
     void (*gone)(struct box_reader *reader);
+    bool holds;
+    uint64_t at[INIT_STREAMS]; /* of a holder: its next byte; POSITION_ANY: not of this stream */
 };
+#define POSITION_ANY UINT64_MAX
 void box_exec_follow(struct box_exec *exec, struct box_reader *reader);
 void box_exec_unfollow(struct box_reader *reader);
+/* A holder has read up to here. */
+void box_exec_advance(struct box_reader *reader, unsigned stream, uint64_t at);
 /* Bytes of a stream from a position: how many, 0 none now. ERR_GONE, ERR_RANGE. */
 must_use ssize_t box_exec_read(struct box_exec *exec, unsigned stream, uint64_t from, void *out,
                                size_t len, struct err *err);

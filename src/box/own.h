@@ -89,6 +89,7 @@ struct boxes {
     struct asks asks;
     struct list waits; /* of all commands, for drain */
     unsigned hold_ms;  /* EXEC_HOLD_MS; a test may have more time */
+    unsigned away_ms;  /* EXEC_AWAY_MS; a test may have less */
     struct ends ends;
     bool stopping;
     /* adopt.c */
@@ -223,6 +224,15 @@ struct box {
     uint32_t first_job, next_job;
 };
 
+/* How far a command may go on ahead of readers that must have every byte (pace.c). */
+struct pace {
+    unsigned away;                /* holders that are not attached and may come back */
+    uint64_t at[INIT_STREAMS];    /* the lowest position of these */
+    uint64_t acked[INIT_STREAMS]; /* the last acknowledgement to init */
+    uint64_t most[INIT_STREAMS];  /* and the highest; of the process before us: not beyond this */
+    struct timer lapse;           /* set while the command is held back for those that are away */
+};
+
 struct box_exec {
     struct list node, heard;
     struct box *box;
@@ -251,6 +261,7 @@ struct box_exec {
     struct box_op *starting; /* who waits for its start */
     struct change *held;     /* its row, while that waits for its input or its end; NULL: none */
     struct list readers, waits;
+    struct pace pace;
 
     /* input */
     struct buf in;  /* what its init has not confirmed, but for input that came with the wish */
@@ -433,7 +444,24 @@ void exec_placed(struct box_exec *exec, uint64_t taken);
 void exec_lost(struct box_exec *exec);
 void exec_end_input(struct box_exec *exec);   /* nothing reads it any more */
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
+void exec_ack(struct box_exec *exec);
 void exec_attach(struct box_exec *exec);
+
+/* ---- pace.c ---- */
+
+void pace_init(struct box_exec *exec);
+void pace_load(struct box_exec *exec); /* after its files */
+void pace_end(struct box_exec *exec);  /* it has ended: nothing is held back any more */
+void pace_started(struct box_exec *exec);
+/* Bytes of a stream that init may drop: all that is kept, unless a reader holds the command. */
+uint64_t pace_limit(const struct box_exec *exec, unsigned stream);
+/* Init has been told that it may drop the bytes before these. */
+void pace_acked(struct box_exec *exec, const uint64_t position[INIT_STREAMS]);
+/* May an honest init send bytes up to `end`? */
+bool pace_allows(const struct box_exec *exec, unsigned stream, uint64_t end);
+bool pace_held(const struct box_exec *exec); /* for a reader that is away */
+/* The command is over for this reader, whose `gone` is called. */
+void reader_gone(struct box_reader *reader);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
 /* A signal by somebody who does not wait for it. */
 must_use int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by,

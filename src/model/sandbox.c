@@ -409,6 +409,9 @@ const struct field exec_spec_fields[] = {
           .help = "A note for people and for clients of agentic: nobody means to look at it"),
     FIELD(exec_spec, stdin_open, F_BOOL, 0,
           .help = "More input will follow; otherwise it ends with stdin, or is empty"),
+    FIELD(exec_spec, hold, F_BOOL, 0,
+          .help = "Hold the command back when its output is not read, instead of dropping the "
+                  "oldest bytes; a reader with `hold`=1 is expected (see exec.output)"),
     FIELD(exec_spec, stdin, F_STRING, 0, .max = EXEC_STDIN_INLINE_MAX,
           .help = "Its input, as text; of a terminal: what is typed first"),
     FIELD(exec_spec, stdin_base64, F_STRING, 0, .max = (int64_t)EXEC_STDIN_BASE64_MAX,

@@ -201,6 +201,7 @@ struct exec_spec {
     struct field_pair *env;
     bool tty, stdin_open;
     bool background;                  /* the type of session that clients of agentic asked for */
+    bool hold;                        /* a reader that must have every byte follows */
     const char *stdin, *stdin_base64; /* input that comes with the wish; one of them, or neither */
     struct str input;                 /* the same, from where bytes can be said; p NULL: none */
     int64_t rows, cols, timeout_ms;

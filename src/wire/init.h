@@ -47,6 +47,11 @@
 #define INIT_FRAME_MAX 65536
 #define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
 #define INIT_RING_SIZE 262144
+/*
+ * Once a command has ended, what it left in its pipe is read too, so that its end can be told while
+ * a reader holds it back. A pipe has 1 MiB at most, unless the machine's owner allows more.
+ */
+#define INIT_RING_ENDED 2097152
 #define INIT_EXECS_MAX 256     /* living or not yet forgotten */
 #define INIT_ARGS_MAX 1048576u /* argv, env and cwd; beyond a frame they come in a memfd */
 #define INIT_ARGC_MAX 4096

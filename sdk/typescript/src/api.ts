@@ -263,8 +263,8 @@ export class Api extends Caller {
         return this.json(operations["sandbox.applied"], { id }, {}, undefined, options);
     }
 
-    /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that time
-     *  is over. */
+    /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended, that time is
+     *  over, or `hold` holds it back. */
     execCreate(id: string, query: { wait?: number }, body: models.ExecSpec,
         options?: Options): Promise<models.ExecInfo> {
         return this.json(operations["exec.create"], { id }, query, body, options);
@@ -280,9 +280,12 @@ export class Api extends Caller {
         return this.json(operations["exec.read"], { id, eid }, query, undefined, options);
     }
 
-    /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended. 410
-     *  when that position is no longer kept. */
-    execOutput(id: string, eid: string, query: { stream?: string; from?: number; follow?: number },
+    /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended.
+     *  With `stream`=both, both streams in frames until the end: 8 bytes (1 stdout, 2 stderr or 3 the end; three
+     *  zeros; the length, 32 bits, highest byte first) and the data, which at the end is the command as JSON;
+     *  `from` is then OUT,ERR. With `hold`=1 the command is held back instead of losing bytes that were not read.
+     *  410 when that position is no longer kept. */
+    execOutput(id: string, eid: string, query: { stream?: string; from?: string; follow?: number; hold?: number },
         options?: Options): Promise<Answer> {
         return this.stream(operations["exec.output"], { id, eid }, query, undefined, options);
     }

@@ -496,6 +496,9 @@ export interface ExecSpec {
     background?: boolean;
     /** More input will follow; otherwise it ends with stdin, or is empty */
     stdin_open?: boolean;
+    /** Hold the command back when its output is not read, instead of dropping the oldest bytes; a reader with
+     *  `hold`=1 is expected (see exec.output) */
+    hold?: boolean;
     /** Its input, as text; of a terminal: what is typed first */
     stdin?: string;
     /** The same for any bytes, in base64; instead of stdin */

@@ -280,17 +280,17 @@ class Api(Caller):
                     command: Optional[str] = None, cwd: Optional[str] = None,
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
                     tty: Optional[bool] = None, background: Optional[bool] = None, stdin_open: Optional[bool] = None,
-                    stdin: Optional[str] = None, stdin_base64: Optional[str] = None, rows: Optional[int] = None,
-                    cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                    hold: Optional[bool] = None, stdin: Optional[str] = None, stdin_base64: Optional[str] = None,
+                    rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
                     files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
                     max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
-        """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
-        time is over."""
+        """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended, that time
+        is over, or `hold` holds it back."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "background": background, "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64,
-                "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files, "name": name,
-                "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "background": background, "stdin_open": stdin_open, "hold": hold, "stdin": stdin,
+                "stdin_base64": stdin_base64, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -303,12 +303,16 @@ class Api(Caller):
         return self._json(OPERATIONS["exec.read"], {"id": id, "eid": eid}, {"wait": wait}, None, models.ExecInfo,
                           options)
 
-    def exec_output(self, id: str, eid: str, *, stream: Optional[str] = None, from_: Optional[int] = None,
-                    follow: Optional[int] = None, options: Optional[Options] = None) -> Stream:
+    def exec_output(self, id: str, eid: str, *, stream: Optional[str] = None, from_: Optional[str] = None,
+                    follow: Optional[int] = None, hold: Optional[int] = None,
+                    options: Optional[Options] = None) -> Stream:
         """Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended.
-        410 when that position is no longer kept."""
+        With `stream`=both, both streams in frames until the end: 8 bytes (1 stdout, 2 stderr or 3 the end;
+        three zeros; the length, 32 bits, highest byte first) and the data, which at the end is the command as
+        JSON; `from` is then OUT,ERR. With `hold`=1 the command is held back instead of losing bytes that were
+        not read. 410 when that position is no longer kept."""
         return self.send(OPERATIONS["exec.output"], {"id": id, "eid": eid},
-                         {"stream": stream, "from": from_, "follow": follow}, None, options)
+                         {"stream": stream, "from": from_, "follow": follow, "hold": hold}, None, options)
 
     def exec_stdin(self, id: str, eid: str, content: Content, *, eof: Optional[int] = None, at: Optional[int] = None,
                    options: Optional[Options] = None) -> models.ExecStdinResult:
@@ -533,16 +537,16 @@ class Api(Caller):
                         cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
                         env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
                         background: Optional[bool] = None, stdin_open: Optional[bool] = None,
-                        stdin: Optional[str] = None, stdin_base64: Optional[str] = None, rows: Optional[int] = None,
-                        cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                        hold: Optional[bool] = None, stdin: Optional[str] = None, stdin_base64: Optional[str] = None,
+                        rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
                         files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
                         max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                         options: Optional[Options] = None) -> models.TerminalInfo:
         """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "background": background, "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64,
-                "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files, "name": name,
-                "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "background": background, "stdin_open": stdin_open, "hold": hold, "stdin": stdin,
+                "stdin_base64": stdin_base64, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
 
     def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:
