@@ -32,6 +32,7 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->send = options->send;
     boxes->ctx = options->ctx;
     list_init(&boxes->all);
+    list_init(&boxes->watches);
     list_init(&boxes->disks);
     list_init(&boxes->pools);
     list_init(&boxes->templates);
@@ -50,6 +51,8 @@ void boxes_free(struct boxes *boxes)
     if (!boxes)
         return;
     boxes->stopping = true;
+    while (list_pop(&boxes->watches))
+        ;
     asks_free(boxes);
     imports_free(boxes);
     while (!list_empty(&boxes->all))

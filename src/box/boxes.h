@@ -178,6 +178,18 @@ must_use int box_exec_signal(struct box_exec *exec, int signal, bool tree, struc
                              struct err *err);
 must_use int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err);
 
+/*
+ * Called for each command of any sandbox once its start is known to the caller that asked for it,
+ * and before anybody else is told of its output or its end.
+ */
+struct boxes_watch {
+    struct list node;
+    void (*began)(struct boxes_watch *watch, struct box_exec *exec);
+};
+void boxes_watch(struct boxes *boxes, struct boxes_watch *watch);
+void boxes_unwatch(struct boxes_watch *watch);
+struct box *box_exec_box(const struct box_exec *exec);
+
 /* Kills everything of it, recorded as the doing of `by`. */
 must_use int box_exec_kill(struct box_exec *exec, const char *by, struct err *err);
 

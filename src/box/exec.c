@@ -177,6 +177,11 @@ int box_exec_find(struct box *box, const char *id, struct box_exec **out, struct
     return 0;
 }
 
+struct box *box_exec_box(const struct box_exec *exec)
+{
+    return exec->box;
+}
+
 struct box_exec *box_exec_next(const struct box *box, struct box_exec *after)
 {
     const struct list *at = after ? &after->node : &box->execs;
@@ -330,6 +335,30 @@ void exec_attach(struct box_exec *exec)
     pace_acked(exec, attach.position);
 }
 
+/* ---- the start, to those that watch all commands ---- */
+
+void boxes_watch(struct boxes *boxes, struct boxes_watch *watch)
+{
+    list_append(&boxes->watches, &watch->node);
+}
+
+void boxes_unwatch(struct boxes_watch *watch)
+{
+    list_remove(&watch->node);
+}
+
+void exec_tell_begun(struct box_exec *exec)
+{
+    if (exec->begun_told)
+        return;
+    exec->begun_told = true;
+    list_each_safe (pos, &exec->box->boxes->watches) {
+        struct boxes_watch *watch = list_entry(pos, struct boxes_watch, node);
+
+        watch->began(watch, exec);
+    }
+}
+
 /* ---- the end ---- */
 
 /* Whoever waits is told; those who asked for the command to begin with come first. */
@@ -343,6 +372,7 @@ static void tell_end(struct box_exec *exec)
     exec->starting = NULL;
     if (op)
         op->done(op, NULL);
+    exec_tell_begun(exec);
     exec_close_files(exec);
     if (exec->spec.tty)
         term_ended(exec);

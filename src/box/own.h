@@ -88,8 +88,9 @@ struct boxes {
     struct map by_id;
     struct asks asks;
     struct list waits; /* of all commands, for drain */
-    unsigned hold_ms;  /* EXEC_HOLD_MS; a test may have more time */
-    unsigned away_ms;  /* EXEC_AWAY_MS; a test may have less */
+    struct list watches;
+    unsigned hold_ms; /* EXEC_HOLD_MS; a test may have more time */
+    unsigned away_ms; /* EXEC_AWAY_MS; a test may have less */
     struct ends ends;
     bool stopping;
     /* adopt.c */
@@ -253,6 +254,7 @@ struct box_exec {
     bool start_stored, end_stored;
     unsigned end_place; /* where its end is kept, from 1 (ends.c): whoever waits may be told */
     bool end_told;      /* to them */
+    bool begun_told;    /* its start, to those that watch all commands */
     bool end_due;       /* the store did not take it */
     struct buf note;    /* what its place says of its start, until that is stored */
     int64_t note_ms;
@@ -428,6 +430,7 @@ static inline bool exec_over(const struct box_exec *exec)
 enum execs_counted { EXECS_STARTED, EXECS_REFUSED, EXECS_EXITED, EXECS_LOST };
 void exec_counted(enum execs_counted what);
 void exec_store_end(struct box_exec *exec);
+void exec_tell_begun(struct box_exec *exec);
 must_use int exec_read_spec(struct box_exec *exec, struct str text, struct err *err);
 must_use int exec_load_files(struct box_exec *exec, struct err *err);
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);

@@ -351,6 +351,8 @@ static void start_stored(struct change *change, const struct err *err)
     end_note_free(exec);
     if (op)
         op->done(op, err);
+    if (!err)
+        exec_tell_begun(exec);
 }
 
 /* A rule that could not be entered, by its number. */

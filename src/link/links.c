@@ -26,6 +26,7 @@ struct links *links_new(const struct links_options *options)
     links->options.remove_ms = options->remove_ms ? options->remove_ms : LINK_REMOVE_MS;
     links->check.fn = on_check;
     list_init(&links->agents);
+    list_init(&links->watches);
     return links;
 }
 
@@ -47,6 +48,8 @@ void links_free(struct links *links)
     if (!links)
         return;
     timer_cancel(links->options.loop, &links->check);
+    while (list_pop(&links->watches))
+        ;
     list_each_safe (pos, &links->agents) {
         struct linked *agent = list_entry(pos, struct linked, node);
 

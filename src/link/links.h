@@ -116,6 +116,15 @@ must_use int command_signal(struct link_command *command, int number, struct err
 must_use int command_resize(struct link_command *command, unsigned rows, unsigned cols,
                             struct err *err);
 
+/* As struct boxes_watch. */
+struct links_watch {
+    struct list node;
+    void (*began)(struct links_watch *watch, struct link_command *command);
+};
+void links_watch(struct links *links, struct links_watch *watch);
+void links_unwatch(struct links_watch *watch);
+const char *command_tenant(const struct link_command *command);
+
 struct link_reader {
     struct list node;
     void (*more)(struct link_reader *reader); /* bytes, or the end */

@@ -55,6 +55,7 @@ struct links {
     struct links_options options;
     struct map by_id;   /* of struct linked, not owned */
     struct list agents; /* owned */
+    struct list watches;
     struct timer check;
 };
 
@@ -76,6 +77,7 @@ must_use int link_rows_load(struct links *links, struct db *db, struct err *err)
 
 /* ---- command.c ---- */
 
+void command_tell_begun(struct link_command *command);
 struct link_command *command_new(struct linked *agent, const char *id);
 struct link_command *command_of(struct linked *agent, const char *id); /* NULL: none */
 void command_free(struct link_command *command);

@@ -212,6 +212,9 @@ static void new_done(struct store_job *job)
     }
     if (op)
         op->done(op, job->rc < 0 ? &err : NULL);
+    command = job->rc < 0 ? NULL : command_again(note); /* `done` may have ended it */
+    if (command)
+        command_tell_begun(command);
     note_free(note);
 }
 
