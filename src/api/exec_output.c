@@ -114,9 +114,9 @@ static int give(struct output *output, unsigned stream)
         if (got <= 0)
             return got < 0 ? -1 : 0;
         output->at[stream] += (uint64_t)got;
+        printed_advance(&output->printed, stream, output->at[stream]);
         enum http_flow flow =
             put_bytes(output, stream, (struct str){ data + FRAME_HEAD, (size_t)got });
-        printed_advance(&output->printed, stream, output->at[stream]);
         if (flow != HTTP_OK)
             return 1;
     }

@@ -99,6 +99,22 @@ def test_input_with_the_call(box, session):
     assert "".join(p.get("data", "") for p in pieces) == "STREAM" and pieces[-1]["type"] == "exit"
 
 
+def test_a_stream_that_is_read_slowly_is_whole(grpcio, server):
+    """100 MB, by a client that pauses: the command is held back, and nothing is left out."""
+    made = server.post("/api/v1/sandboxes", {"name": "slow-stream"}).json()["id"]
+    files = grpcio.files
+    fields = {"sessionId": made, "command": "yes 0123456789abcde | head -c 100000000; exit 5"}
+    call = grpcio.channel.unary_stream(f"/{rpc.SANDBOX}/ExecStream", lambda m: m.SerializeToString(),
+                                       lambda data: files.reply(rpc.SANDBOX, "ExecStream", data))
+    got, last = 0, None
+    for piece in call(files.request(rpc.SANDBOX, "ExecStream", fields), metadata=grpcio.metadata("admin"), timeout=120):
+        got, last = got + (len(piece.data) if piece.type == "stdout" else 0), piece
+        if got < 10_000_000:
+            time.sleep(0.01)
+    assert (got, last.type, last.exit_code) == (100_000_000, "exit", 5), (got, last)
+    assert server.delete(f"/api/v1/sandboxes/{made}").status == 200
+
+
 def test_out_of_memory_is_told(box, session, server):
     name = f"small-{box.name}"
     made = server.post("/api/v1/sandboxes", {"name": name, "memory": 64 << 20, "disk": 8 << 20})
