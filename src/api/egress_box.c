@@ -167,7 +167,7 @@ static const struct field explain_fields[] = {
     FIELD(explain_view, verdict, F_ENUM, F_READONLY, .choices = "allow|deny|ask",
           .help = "What would happen"),
     FIELD(explain_view, why, F_ENUM, F_READONLY,
-          .choices = "rule|no_rule|open|port|request|unseen|address|class",
+          .choices = "rule|no_rule|open|port|request|unseen|address|raw|class",
           .help = "A rule says so; none does; the mode is open; the host is allowed on other "
                   "ports, with other requests; requests cannot be seen; an address needs a rule "
                   "of its own; no such address may be reached"),

@@ -380,6 +380,7 @@
 #define EGRESS_PIPES_MAX 256    /* kept for the next */
 #define EGRESS_PIPES_LARGE 32   /* of 1 MiB: half of what the kernel gives one user; others small */
 #define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
+#define EGRESS_SPEAK_MS 1000    /* for a client whose server spoke first */
 #define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
 #define EGRESS_LOOKUP_MS 3000   /* of a name */
 #define EGRESS_CONNECT_MS 10000 /* to one address */

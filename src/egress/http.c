@@ -5,7 +5,8 @@
  * own to the far end: nothing is left on it for the next.
  *
  * Who a request is to: of a proxy's, what its target says and nothing else; of one on port 80, the
- * name that the address stands for, and Host must say the same.
+ * name that the address stands for; of one in a tunnel, the host of the tunnel. Host must say the
+ * same.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -130,7 +131,7 @@ static void refuse(struct conn *conn, const char *text)
 
 static bool is_proxy(const struct conn *conn)
 {
-    return conn->to_port == EGRESS_PORT && !conn->opened;
+    return conn->to_port == EGRESS_PORT && !conn->opened && !conn->in_tunnel;
 }
 
 static bool has_prefix(struct str text, const char *prefix)
@@ -172,10 +173,10 @@ static void connect_head(struct conn *conn, const struct h1_head *head, size_t l
 /* NULL: conn->host and port are who it is to. */
 static const char *authority(struct conn *conn, const struct h1_head *head, struct err *err)
 {
+    uint16_t port, usual = conn->in_tunnel ? conn->port : conn->opened ? 443 : 80;
     struct host host;
-    uint16_t port;
 
-    if (host_port_parse(head->host, conn->opened ? 443 : 80, &host, &port, err) < 0)
+    if (host_port_parse(head->host, usual, &host, &port, err) < 0)
         return err->msg;
     if (is_proxy(conn)) {
         conn->host = host;
@@ -184,7 +185,7 @@ static const char *authority(struct conn *conn, const struct h1_head *head, stru
     }
     return (host_eq(&host, &conn->host) && port == conn->port) || !guard(host_field)
                ? NULL
-               : "Host is another one than the address stands for";
+               : "Host is not the host that the connection is for";
 }
 
 static bool passed_on(const struct h1_head *head, const struct http_header *field)
@@ -327,7 +328,7 @@ void http_head(struct conn *conn)
     }
     if (guard(said_before))
         egress_hear(conn->box->egress);
-    if (conn->box->egress->signer && !signed_enter(conn, &http->head))
+    if (conn->box->egress->signer && is_proxy(conn) && !signed_enter(conn, &http->head))
         return;
     if (is_proxy(conn) && str_is(http->head.method, "CONNECT")) {
         connect_head(conn, &http->head, (size_t)len);

@@ -115,7 +115,10 @@ void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struc
     conn->request++;
     policy_decide(&conn->box->policy, &question, &answer);
     conn->unchecked = answer.unchecked;
-    conn->granted = false;
+    if (answer.verdict == POLICY_ASK && conn->in_tunnel && conn->granted)
+        answer.verdict = POLICY_ALLOW; /* the tunnel was what somebody was asked about */
+    else
+        conn->granted = false;
     if (!guard(each_request) && conn->request > 1)
         answer.verdict = POLICY_ALLOW;
     if (answer.verdict == POLICY_DENY && guard(decision)) {
@@ -145,11 +148,12 @@ void conn_judge_again(struct conn *conn)
     if ((!out && !conn->flowing) || !guard(taken_back))
         return; /* it has not been judged yet, or is over */
     policy_decide(&conn->box->policy, &question, &answer);
+    bool was_raw = conn->stage == STAGE_TUNNEL && conn->unchecked && !answer.unchecked;
     if (answer.verdict == POLICY_ASK && conn->granted)
         answer.verdict = POLICY_ALLOW; /* it was, and nobody has said otherwise since */
     if (answer.verdict == POLICY_ALLOW && conn->flowing)
         policy_addr(&conn->box->policy, &conn->addrs[conn->addr_at], conn->port, &answer);
-    if (answer.verdict == POLICY_ALLOW)
+    if (answer.verdict == POLICY_ALLOW && !was_raw)
         return;
     conn->revoked = true;
     record_decision(conn, EGRESS_DENIED, &answer, "its rule was taken back");

@@ -177,7 +177,9 @@ struct conn {
     uint16_t port;
     uint32_t ask;              /* number of the question that waits for an answer; 0: none */
     bool granted;              /* it was allowed by an answer */
-    bool unchecked;            /* any bytes may go to port 443 there */
+    bool unchecked;            /* any bytes may be sent to this port of the host */
+    bool in_tunnel;            /* its requests came in a tunnel: to conn->host and port alone */
+    bool far_spoke;            /* in a tunnel, before the program inside */
     struct buf in, out, ahead; /* read from inside; to be written inside, to the far end */
     struct lookup *lookup;
     struct addr addrs[EGRESS_ADDRS_MAX];
@@ -213,6 +215,7 @@ void conn_up_woken(struct watch *watch, uint32_t events);
 
 /* The first message of TLS is there, or a part of it. */
 void conn_hello(struct conn *conn);
+void conn_hello_tls(struct conn *conn); /* it is TLS, or must be */
 
 /* ---- judge.c ---- */
 
@@ -293,6 +296,14 @@ void signed_idle(struct box *box);
 /* Who the token was made for; NULL: nobody, or a sandbox. */
 const char *signed_session(const struct box *box);
 void signed_record(const struct box *box, const struct egress_msg *msg);
+
+/* ---- tunnel.c ---- */
+
+/* The far end is connected. False: the bytes may flow without being looked at. */
+must_use bool tunnel_begins(struct conn *conn);
+void tunnel_opens(struct conn *conn); /* the first bytes from inside, or some of them */
+void tunnel_far_spoke(struct conn *conn, uint32_t events);
+void tunnel_late(struct conn *conn);
 
 /* ---- relay.c ---- */
 

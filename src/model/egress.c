@@ -23,9 +23,9 @@
     [EGRESS_INTERCEPT] = FIELD(                                                                    \
         struct_, intercept, F_STRINGS, 0, .max = EGRESS_RULES_MAX, .each_max = RULE_TEXT_MAX,      \
         .help = "Hosts whose TLS is opened, so that requests can be judged"),                      \
-    [EGRESS_UNCHECKED] = FIELD(struct_, unchecked, F_STRINGS, 0, .max = EGRESS_RULES_MAX,          \
-                               .each_max = RULE_TEXT_MAX,                                          \
-                               .help = "Hosts that may be spoken to in anything on port 443"),     \
+    [EGRESS_UNCHECKED] = FIELD(                                                                    \
+        struct_, unchecked, F_STRINGS, 0, .max = EGRESS_RULES_MAX, .each_max = RULE_TEXT_MAX,      \
+        .help = "Hosts to which any bytes may be sent; port 443 unless said"),                     \
     [EGRESS_INJECT_FIELD] =                                                                        \
         FIELD(struct_, inject, F_STRINGS, 0, .max = INJECT_RULES_MAX, .each_max = INJECT_TEXT_MAX, \
               .help = "Credentials: \"HOST => HEADER: VALUE\" sets a header, in which "            \

@@ -202,7 +202,7 @@ export interface EgressSpec {
     packs?: string[];
     /** Hosts whose TLS is opened, so that requests can be judged */
     intercept?: string[];
-    /** Hosts that may be spoken to in anything on port 443 */
+    /** Hosts to which any bytes may be sent; port 443 unless said */
     unchecked?: string[];
     /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
      *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -333,7 +333,7 @@ export interface EgressInfo {
     packs: string[];
     /** Hosts whose TLS is opened, so that requests can be judged */
     intercept: string[];
-    /** Hosts that may be spoken to in anything on port 443 */
+    /** Hosts to which any bytes may be sent; port 443 unless said */
     unchecked: string[];
     /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
      *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
