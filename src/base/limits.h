@@ -381,7 +381,9 @@
 #define EGRESS_PIPES_LARGE 32   /* of 1 MiB: half of what the kernel gives one user; others small */
 #define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
 #define EGRESS_SPEAK_MS 1000    /* for a client whose server spoke first */
-#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
+#define EGRESS_IDLE_MS 60000    /* between requests */
+#define EGRESS_ANSWER_MS 600000 /* until an answer begins; unless the setting says otherwise… */
+#define EGRESS_STREAM_MS 300000 /* …and without a byte of one that has begun */
 #define EGRESS_LOOKUP_MS 3000   /* of a name */
 #define EGRESS_CONNECT_MS 10000 /* to one address */
 #define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */

@@ -408,6 +408,9 @@ static void on_timer(struct timer *timer)
     case STAGE_HELLO:
         tunnel_late(conn);
         break;
+    case STAGE_HTTP:
+        http_late(conn);
+        break;
     default:
         conn_close(conn);
     }

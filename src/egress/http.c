@@ -81,6 +81,7 @@ static const struct {
     [EGRESS_UNREACHED] = { 502, "Bad Gateway", "unreached" },
     [EGRESS_DISTRUSTED] = { 502, "Bad Gateway", "distrusted" },
     [EGRESS_LIMITED] = { 429, "Too Many Requests", "egress_limited" },
+    [EGRESS_TIMED_OUT] = { 504, "Gateway Timeout", "egress_timeout" },
 };
 
 void http_refusal(struct conn *conn, enum egress_verdict verdict,
@@ -595,9 +596,32 @@ static void wants(struct conn *conn)
                (conn->out.len < EGRESS_IN_MAX ? EPOLLIN : 0) | (conn->ahead.len ? EPOLLOUT : 0));
 }
 
+/* Models think for minutes before the first byte, and pause in the middle of a stream. */
+static int64_t patience(const struct conn *conn)
+{
+    const struct egress_config *config = &conn->box->egress->config;
+
+    if (conn->http->begun)
+        return config->stream_ms ? config->stream_ms : EGRESS_STREAM_MS;
+    return config->answer_ms ? config->answer_ms : EGRESS_ANSWER_MS;
+}
+
+void http_late(struct conn *conn)
+{
+    char why[96];
+
+    snprintf(why, sizeof(why),
+             conn->http->begun ? "the answer stopped: no byte has come for %lld s"
+                               : "the host has not answered for %lld s",
+             (long long)patience(conn) / 1000);
+    if (conn->http->begun)
+        buf_clear(&conn->out); /* cut, so that nobody takes it for whole */
+    conn_refuse(conn, EGRESS_TIMED_OUT, NULL, why);
+}
+
 void http_woken(struct conn *conn, bool down, uint32_t events)
 {
-    conn_timer(conn, conn->http->raw ? 0 : EGRESS_IDLE_MS); /* as tunnels: as long as they like */
+    conn_timer(conn, conn->http->raw ? 0 : patience(conn)); /* as tunnels: as long as they like */
     if (down && events & (EPOLLERR | EPOLLHUP)) {
         conn_close(conn);
         return;
@@ -621,6 +645,6 @@ void http_connected(struct conn *conn)
     compose(conn);
     if (!conn->http->continued)
         buf_puts(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
-    conn_stage(conn, STAGE_HTTP, EGRESS_IDLE_MS);
+    conn_stage(conn, STAGE_HTTP, patience(conn));
     http_woken(conn, true, 0);
 }

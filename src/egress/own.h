@@ -270,6 +270,7 @@ void http_head(struct conn *conn); /* bytes have come, or are there already */
 void http_connected(struct conn *conn);
 void http_woken(struct conn *conn, bool down, uint32_t events);
 void http_free(struct conn *conn);
+void http_late(struct conn *conn); /* nothing has moved for too long */
 /* What a refusal says inside. */
 void http_refusal(struct conn *conn, enum egress_verdict verdict,
                   const struct policy_answer *answer, const char *text);

@@ -24,7 +24,8 @@ static const char *const verdicts[EGRESS_VERDICTS] = {
     [EGRESS_ALLOWED] = "allowed", [EGRESS_DENIED] = "denied", [EGRESS_REFUSED] = "refused",
     [EGRESS_MALFORMED] = "malformed", [EGRESS_MISLED] = "misled",
     [EGRESS_UNRESOLVED] = "unresolved", [EGRESS_UNREACHED] = "unreached",
-    [EGRESS_LIMITED] = "limited", [EGRESS_DISTRUSTED] = "distrusted", [EGRESS_ASKED] = "asked",
+    [EGRESS_LIMITED] = "limited", [EGRESS_DISTRUSTED] = "distrusted",
+    [EGRESS_TIMED_OUT] = "timeout", [EGRESS_ASKED] = "asked",
 };
 /* clang-format on */
 

@@ -124,6 +124,8 @@ struct egress_config {
     struct egress_addr resolvers[EGRESS_RESOLVERS]; /* none: those of the machine */
     uint32_t own_count;
     struct egress_addr own[EGRESS_OWN_MAX]; /* our listeners, besides all addresses of the host */
+    uint32_t answer_ms; /* until the answer to a request begins; 0: EGRESS_ANSWER_MS */
+    uint32_t stream_ms; /* without a byte of an answer that has begun; 0: EGRESS_STREAM_MS */
 };
 
 struct egress_policy {
@@ -173,6 +175,7 @@ enum egress_verdict {
     EGRESS_UNREACHED,  /* allowed, but nobody answers there */
     EGRESS_LIMITED,    /* over a limit of this sandbox */
     EGRESS_DISTRUSTED, /* TLS that was to be opened: one of its two ends does not trust the other */
+    EGRESS_TIMED_OUT,  /* allowed, but the answer did not come, or stopped in the middle */
     EGRESS_ASKED,      /* waits for an answer (EGRESS_ASK alone) */
     EGRESS_VERDICTS
 };
