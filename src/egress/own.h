@@ -175,6 +175,7 @@ struct conn {
     uint32_t request;
     struct host host; /* who it is to */
     uint16_t port;
+    int64_t asked_ms;          /* wall: since when it waits for an answer */
     uint32_t ask;              /* number of the question that waits for an answer; 0: none */
     bool granted;              /* it was allowed by an answer */
     bool unchecked;            /* any bytes may be sent to this port of the host */
@@ -230,6 +231,8 @@ void conn_answered(struct egress *egress, uint32_t number, bool allow);
 void conn_ask_begin(struct conn *conn);
 void conn_ask_over(struct conn *conn);
 void conn_ask_give_up(struct conn *conn); /* it does not wait any more */
+/* There is another api process, or it was not told all: it hears of the question again. */
+void conn_ask_again(struct conn *conn);
 struct conn *conn_by_ask(struct egress *egress, uint32_t number);
 /* There is more to be moved than the sandbox may. */
 void conn_over_limit(struct conn *conn);

@@ -162,6 +162,7 @@ bool record_ask(struct conn *conn, const struct policy_answer *answer)
     struct egress_msg msg = { .head = { .verb = EGRESS_ASK, .number = conn->ask } };
 
     fill(&msg.body.decision, conn, EGRESS_ASKED, answer, NULL);
+    msg.body.decision.time_ms = conn->asked_ms;
     return send_one(conn->box->egress, &msg);
 }
 

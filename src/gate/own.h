@@ -7,7 +7,8 @@
 #include "gate/gate.h"
 
 #define GATE_TENANT_MAX 32
-#define ASK_RULE "rule" /* kind of an ask: a program wants a rule */
+#define ASK_RULE "rule"     /* kind of an ask: a program wants a rule */
+#define ASK_EGRESS "egress" /* a connection waits */
 
 /* A sandbox, as the gate knows it. */
 struct gate_box {

@@ -35,7 +35,9 @@
  *
  * A new pair begins with CONFIG, then every POLICY, then SYNCED; POLICY replaces what was said
  * before. A sandbox without one reaches nothing: until SYNCED (EGRESS_POLICY_MS at most) its
- * connections wait for it, from then on they are denied.
+ * connections wait for it, from then on they are denied. After each SYNCED egress repeats the ASK
+ * of every connection that still waits, with the time of the first one: the api process may be
+ * another, or an ANSWER may have been lost.
  *
  * What egress says is hostile input to the api, which checks it with egress_check and limits how
  * often it is said. Numbers and flags mean what src/policy says; texts are NUL-terminated.
