@@ -92,8 +92,8 @@ class Sandbox:
 
 class Egress:
     def __init__(self, here, resolver=world.RESOLVER, without=None, timeouts=(0, 0)):
-        """`without`: the program of the tests whose guard of this name is left out ("": none is). `timeouts`: in ms, for
-        answers and streams."""
+        """`without`: the program of the tests whose guard of this name is left out ("": none is). `timeouts`: in ms,
+        for answers and streams."""
         self.timeouts = timeouts
         self.here, self.resolver, self.without = here, resolver, without
         self.boxes, self.decisions, self.flows, self.asks, self.lost = {}, [], [], [], 0

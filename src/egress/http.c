@@ -415,6 +415,21 @@ static bool body_forward(struct conn *conn)
     return true;
 }
 
+/* A field that the origin's Connection lists is for its next hop, which is here. */
+static bool passed_back(const struct origin *origin, const struct http_header *field)
+{
+    bool length = str_is(field->name, "content-length");
+
+    if (header_is_hop(field->name) || has_prefix(field->name, "proxy-") ||
+        (length && !origin->to_head))
+        return false;
+    for (size_t i = 0; i < origin->count; i++)
+        if (str_is(origin->headers[i].name, "connection") &&
+            header_lists(origin->headers[i].value, field->name))
+            return false;
+    return true;
+}
+
 static void answer_head(struct conn *conn)
 {
     struct http *http = conn->http;
@@ -435,10 +450,8 @@ static void answer_head(struct conn *conn)
     buf_printf(&conn->out, "HTTP/1.1 %d \r\n", origin->status);
     for (size_t i = 0; i < origin->count; i++) {
         const struct http_header *field = &origin->headers[i];
-        bool length = str_is(field->name, "content-length");
 
-        if (header_is_hop(field->name) || has_prefix(field->name, "proxy-") ||
-            (length && !origin->to_head))
+        if (!passed_back(origin, field))
             continue;
         buf_str(&conn->out, field->name);
         buf_puts(&conn->out, ": ");

@@ -86,6 +86,10 @@ static int check_rules(const char **texts, bool marks, const char *prefix, const
     for (size_t i = 0; texts && texts[i]; i++) {
         int rc = rule_parse(str_of(texts[i]), &rule, err);
 
+        if (rc == 0 && strcmp(list, "allow") == 0)
+            rc = rule_reachable(&rule, err);
+        else if (rc == 0 && rule.raw)
+            rc = err_set(err, ERR_INVALID, "\"" RULE_RAW "\" belongs to rules of allow");
         if (rc == 0 && marks && (rule.kind == RULE_ADDR || rule.methods || rule.path.n))
             rc = err_set(err, ERR_INVALID, "here a rule is a name, and perhaps a port");
         if (rc < 0)

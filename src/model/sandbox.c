@@ -302,9 +302,15 @@ int name_check(const char *name, const char *id_prefix, const char *field, struc
 
 static int check_env(const struct field_pair *env, struct err *err)
 {
-    for (; env && env->key; env++)
+    for (; env && env->key; env++) {
+        if (!env->key[0])
+            return err_field(err, "env", "a name must not be empty");
         if (strchr(env->key, '='))
             return err_field(err, "env", "a name must not contain =");
+        for (const char *p = env->key; *p; p++)
+            if ((unsigned char)*p < ' ' || *p == 0x7f)
+                return err_field(err, "env", "a name must not contain control characters");
+    }
     return 0;
 }
 

@@ -162,6 +162,43 @@ TEST(raw_bytes_are_for_rules_that_say_so)
             test_fail(__FILE__, __LINE__, "%s", rows[i].target);
 }
 
+TEST(rules_that_can_open_nothing_are_known)
+{
+    static const struct {
+        const char *rule;
+        bool opens;
+    } rows[] = {
+        { "a.test", true },
+        { "127.0.0.1", false },
+        { "127.0.0.0/8:80", false },
+        { "127.9.0.0/16", false },
+        { "126.0.0.0/7", true },
+        { "0.0.0.0/0", true },
+        { "0.0.0.0/8", false },
+        { "169.254.169.254", false },
+        { "169.254.0.0/16", true },
+        { "10.0.0.1", true },
+        { "198.18.0.1:80", false },
+        { "224.0.0.1", false },
+        { "::1", false },
+        { "::/0", true },
+        { "[ff02::1]:80", false },
+        { "2001:4860::8", true },
+        { "8.8.8.8/32", true },
+    };
+    struct err err = { 0 };
+    struct rule rule;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(rule_parse(str_of(rows[i].rule), &rule, &err), &err);
+        if ((rule_reachable(&rule, &err) == 0) != rows[i].opens)
+            test_fail(__FILE__, __LINE__, "%s", rows[i].rule);
+    }
+    CHECK_OK(rule_parse(STR("127.0.0.1"), &rule, &err), &err);
+    CHECK(rule_reachable(&rule, &err) < 0);
+    CHECK_STR(err.msg, "loopback addresses are never reached, whatever a rule says");
+}
+
 TEST(what_is_wrong_with_a_rule_is_said)
 {
     static const char *const rows[][2] = {

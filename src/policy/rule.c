@@ -310,6 +310,22 @@ int rule_parse(struct str text, struct rule *out, struct err *err)
     return 0;
 }
 
+/* Ranges of one class are never split by a prefix, so the two ends speak for what is between. */
+int rule_reachable(const struct rule *rule, struct err *err)
+{
+    struct addr last = rule->host.addr;
+
+    if (rule->kind != RULE_ADDR)
+        return 0;
+    for (unsigned i = rule->prefix; i < (last.family == 4 ? 32 : 128); i++)
+        last.bytes[i / 8] |= (uint8_t)(0x80 >> i % 8);
+    enum addr_class class = addr_class(&rule->host.addr);
+    if (!addr_never(class) || addr_class(&last) != class)
+        return 0;
+    return err_set(err, ERR_INVALID, "%s addresses are never reached, whatever a rule says",
+                   addr_class_name(class));
+}
+
 static void put_methods(const struct rule *rule, struct buf *out)
 {
     char sep = ' ';

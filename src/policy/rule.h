@@ -52,6 +52,8 @@ struct rule {
 
 /* ERR_INVALID says what is wrong, without the text itself. */
 must_use int rule_parse(struct str text, struct rule *out, struct err *err);
+/* ERR_INVALID when no rule can open any address that it names (addr_never). */
+must_use int rule_reachable(const struct rule *rule, struct err *err);
 /* The one way to write it; appended. */
 void rule_text(const struct rule *rule, struct buf *out);
 /* One of METHOD_; METHOD_OTHER for those that rules do not know. Case matters, as in HTTP. */

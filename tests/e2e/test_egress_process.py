@@ -134,6 +134,15 @@ def test_a_request_that_is_allowed_is_composed_anew(here, egress):
     assert flow["sent"] > 0 and flow["received"] > 0
 
 
+def test_what_an_answer_calls_its_own_goes_no_further(here, egress):
+    """Fields that the host names in Connection are between it and us."""
+    here.pages["good.example", "/hop"] = (b"HTTP/1.1 200 OK\r\nX-Hop: a\r\nConnection: X-Hop, close\r\nx-other: b\r\n"
+                                          b"Connection: x-more\r\nX-More: c\r\nContent-Length: 2\r\n\r\nok")
+    answer = get(egress.add("one", "allow good.example"), "http://good.example/hop").lower()
+    assert answer.endswith(b"\r\n\r\nok") and b"x-other: b" in answer, answer
+    assert b"x-hop" not in answer and b"x-more" not in answer, answer
+
+
 def test_records_say_what_was_asked_for(here, egress):
     """Where that is seen, up to the question mark, cut off where there is no more room; nothing that is malformed."""
     box = egress.add("one", "allow good.example", "allow good.example:9000/raw")

@@ -1259,7 +1259,7 @@ export interface AskInfo {
 }
 
 export interface AskDecideRequest {
-    /** For those who wait now, and nobody later; of kind rule: for the sandbox */
+    /** Of kind egress: allows the connections that wait; of kind rule: adds the rule */
     verdict: "allow" | "deny";
     /** Of the action that was seen; another one is not decided */
     hash?: string;
