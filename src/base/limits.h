@@ -269,6 +269,7 @@
 #define EGRESS_FLUSH_RECORDS 512                   /* …or this many wait */
 #define EGRESS_WAITING_MAX 8192 /* records that wait for the store; more are counted */
 #define EGRESS_HOSTS_MAX 512    /* counted by themselves, of one sandbox */
+#define EGRESS_BLOCKED_MAX 16   /* hosts of a sandbox that are remembered as blocked, the newest */
 #define ASKS_PENDING_MAX 32     /* of one sandbox */
 #define ASKS_RULE_S 86400       /* a program's question about a host is open for so long */
 #define ASKS_SHOWN_MAX 32       /* to the sandbox that asked; the newest */

@@ -55,13 +55,22 @@ void http_free(struct conn *conn)
 
 /* ---- answers of our own ---- */
 
-void http_answer(struct conn *conn, int status, const char *reason, struct str body)
+/* `fields`: more lines of the head. */
+static void say_reply(struct conn *conn, int status, const char *reason, struct str fields,
+                      struct str body)
 {
     buf_printf(&conn->out,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-               "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+               "Cache-Control: no-store\r\nConnection: close\r\n",
                status, reason, body.n);
+    buf_str(&conn->out, fields);
+    buf_puts(&conn->out, "\r\n");
     buf_str(&conn->out, body);
+}
+
+void http_answer(struct conn *conn, int status, const char *reason, struct str body)
+{
+    say_reply(conn, status, reason, STR_NONE, body);
 }
 
 const struct h1_head *http_head_of(const struct conn *conn)
@@ -73,7 +82,7 @@ static const struct {
     int status;
     const char *reason, *code;
 } refusals[EGRESS_VERDICTS] = {
-    [EGRESS_DENIED] = { 403, "Forbidden", "egress_denied" },
+    [EGRESS_DENIED] = { 403, "Blocked by the egress policy", "egress_denied" },
     [EGRESS_REFUSED] = { 403, "Forbidden", "egress_refused" },
     [EGRESS_MALFORMED] = { 400, "Bad Request", "malformed" },
     [EGRESS_MISLED] = { 403, "Forbidden", "egress_misled" },
@@ -87,7 +96,7 @@ static const struct {
 void http_refusal(struct conn *conn, enum egress_verdict verdict,
                   const struct policy_answer *answer, const char *text)
 {
-    autobuf struct buf body = { 0 };
+    autobuf struct buf body = { 0 }, fields = { 0 };
     struct json_out out = json_to(&body);
     char why[POLICY_TEXT_SIZE], name[HOST_PORT_SIZE];
 
@@ -114,12 +123,15 @@ void http_refusal(struct conn *conn, enum egress_verdict verdict,
         json_key(&out, "ask");
         autobuf struct buf ask = { 0 };
         buf_printf(&ask, "atoll egress allow %s %s", conn->box->id, name);
+        buf_printf(&fields, "Atoll-Egress-Allow: %.*s\r\n", STR_FMT(buf_view(&ask)));
         json_put_str(&out, buf_view(&ask));
     }
     json_close(&out, '}');
     json_close(&out, '}');
     buf_putc(&body, '\n');
-    http_answer(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&body));
+    buf_printf(&fields, "Atoll-Egress: %s\r\n", refusals[verdict].code);
+    say_reply(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&fields),
+              buf_view(&body));
 }
 
 static void refuse(struct conn *conn, const char *text)

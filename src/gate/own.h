@@ -10,6 +10,12 @@
 #define ASK_RULE "rule"     /* kind of an ask: a program wants a rule */
 #define ASK_EGRESS "egress" /* a connection waits */
 
+/* A host that was denied. */
+struct blocked {
+    char rule[HOST_PORT_SIZE + sizeof(RULE_RAW)]; /* HOST:PORT, what would allow it */
+    int64_t last_ms;
+};
+
 /* A sandbox, as the gate knows it. */
 struct gate_box {
     char id[ID_SIZE];
@@ -24,6 +30,7 @@ struct gate_box {
     uint64_t limited;  /* version of the policy whose limit it was told to have reached */
     int64_t second_ms; /* since when `this_second` is counted */
     unsigned this_second;
+    struct blocked *blocked; /* EGRESS_BLOCKED_MAX, owned; NULL: none was */
 };
 
 struct layer {

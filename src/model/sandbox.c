@@ -470,6 +470,8 @@ const struct field exec_fields[] = {
     FIELD(exec_view, by, F_STRING, F_READONLY, .help = "Who started it"),
     FIELD(exec_view, started_at, F_TIME, F_READONLY, .help = "When it was started"),
     FIELD(exec_view, ended_at, F_TIME, F_READONLY, .help = "When it ended; null until then"),
+    FIELD(exec_view, blocked, F_STRINGS, F_READONLY,
+          .help = "HOST:PORT of what was denied to the sandbox while it ran; null in lists"),
     FIELD(exec_view, output, F_STRING, F_READONLY,
           .help = "The first of standard output, when it was waited for; otherwise null"),
     FIELD(exec_view, errors, F_STRING, F_READONLY, .help = "Likewise, of standard error"),

@@ -570,6 +570,8 @@ export interface ExecInfo {
     started_at: string | null;
     /** When it ended; null until then */
     ended_at: string | null;
+    /** HOST:PORT of what was denied to the sandbox while it ran; null in lists */
+    blocked: string[];
     /** The first of standard output, when it was waited for; otherwise null */
     output: string | null;
     /** Likewise, of standard error */

@@ -454,6 +454,8 @@ class ExecInfo(Model):
     started_at: Optional[datetime] = None
     # When it ended; null until then
     ended_at: Optional[datetime] = None
+    # HOST:PORT of what was denied to the sandbox while it ran; null in lists
+    blocked: List[str] = field(default_factory=list)
     # The first of standard output, when it was waited for; otherwise null
     output: Optional[str] = None
     # Likewise, of standard error
