@@ -120,6 +120,8 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
 
     fill(&msg.body.decision, conn, verdict, answer, text);
     tell(conn->box, &msg);
+    if (verdict == EGRESS_DENIED)
+        record_flush(conn->box->egress); /* the end of the command that hears of it shows it */
 }
 
 bool record_used(struct box *box)

@@ -119,6 +119,8 @@ void peer_policy(struct gate *gate, const struct gate_box *box);
 void peer_forget(struct gate *gate, const char *id);
 void peer_answer(struct gate *gate, uint32_t number, bool allow);
 void peer_told(struct gate *gate, uint32_t number, unsigned status, struct str body);
+/* Reads what the egress process has sent by now. */
+void peer_hear(struct gate *gate);
 void peer_close(struct gate *gate);
 
 /* wishes.c */

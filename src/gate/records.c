@@ -125,9 +125,12 @@ static void remember_blocked(struct gate_box *box, const struct egress_decision 
 const char **gate_blocked(struct gate *gate, const char *sandbox, int64_t from_ms, int64_t to_ms,
                           struct arena *arena)
 {
-    const struct gate_box *box = map_get(&gate->known, str_of(sandbox));
     const char **out = arena_alloc(arena, (EGRESS_BLOCKED_MAX + 1) * sizeof(*out));
     size_t count = 0;
+
+    /* A denial is sent before the program hears of it, so before the program's end. */
+    peer_hear(gate);
+    const struct gate_box *box = map_get(&gate->known, str_of(sandbox));
 
     for (size_t i = 0; box && box->blocked && i < EGRESS_BLOCKED_MAX; i++)
         if (box->blocked[i].rule[0] && box->blocked[i].last_ms >= from_ms &&
