@@ -12,9 +12,9 @@ static const struct field record_fields[] = {
     FIELD(gate_record, kind, F_ENUM, F_READONLY, .choices = "http|connect|tls|tcp|self",
           .help = "How: a request, a tunnel by the proxy, TLS, another connection, atoll.internal"),
     FIELD(gate_record, verdict, F_ENUM, F_READONLY,
-          .choices =
-              "allowed|denied|refused|malformed|misled|unresolved|unreached|limited|distrusted|"
-              "asked",
+          .choices = "allowed|denied|refused|malformed|misled|unresolved|unreached|limited|"
+                     "distrusted|timeout|"
+                     "asked",
           .help = "What came of it"),
     FIELD(gate_record, why, F_STRING, F_READONLY, .help = "As in explain"),
     FIELD(gate_record, host, F_STRING, F_READONLY, .help = "The host; empty when none was read"),

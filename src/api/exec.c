@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "box/boxes.h"
+#include "gate/gate.h"
 
 #define AUDIT_COMMAND_MAX 4096
 #define CANCEL_WAIT_MS 10000 /* unless said */
@@ -88,11 +89,19 @@ static const char *inline_text(struct call *call, struct box_exec *exec, unsigne
     return text;
 }
 
+void exec_put_blocked(struct gate *gate, struct exec_view *view, struct arena *arena)
+{
+    int64_t until = view->ended_at ? view->ended_at : INT64_MAX;
+
+    view->blocked = gate_blocked(gate, view->sandbox, view->started_at, until, arena);
+}
+
 static void put_view(struct call *call, struct box_exec *exec, bool with_output)
 {
     struct exec_view view;
 
     box_exec_view(exec, &view);
+    exec_put_blocked(call->api->gate, &view, &call->arena);
     if (with_output) {
         view.output = inline_text(call, exec, INIT_OUT);
         view.errors = inline_text(call, exec, INIT_ERR);

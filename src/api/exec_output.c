@@ -32,6 +32,7 @@ struct output {
     struct printed printed;
     struct list node; /* in the api's outputs */
     struct http_req *req;
+    struct gate *gate;
     uint64_t at[INIT_STREAMS];
     unsigned first, last; /* streams: both, or one */
     enum output_form form;
@@ -80,6 +81,7 @@ static void put_exit(struct output *output)
     bool frames = output->form == FORM_FRAMES;
     autobuf struct buf text = { 0 };
     struct json_out json = json_to(&text);
+    autoarena struct arena arena = { 0 };
     struct command_view command;
     struct exec_view exec;
 
@@ -89,6 +91,7 @@ static void put_exit(struct output *output)
         buf_puts(&text, "event: exit\ndata: ");
     if (output->printed.exec) {
         box_exec_view(output->printed.exec, &exec);
+        exec_put_blocked(output->gate, &exec, &arena);
         field_encode(exec_fields, &exec, &json);
     } else {
         command_view(output->printed.linked, &command);
@@ -215,6 +218,7 @@ static void output_begin(struct call *call, struct output *output)
     output->printed.more = output_more;
     output->printed.gone = output_gone;
     output->req = req;
+    output->gate = call->api->gate;
     snprintf(output->who, sizeof(output->who), "%s", call->who.id);
     req->app = output;
     req->on_gone = on_req_gone;

@@ -275,6 +275,7 @@
 #define EGRESS_FLUSH_RECORDS 512                   /* …or this many wait */
 #define EGRESS_WAITING_MAX 8192 /* records that wait for the store; more are counted */
 #define EGRESS_HOSTS_MAX 512    /* counted by themselves, of one sandbox */
+#define EGRESS_BLOCKED_MAX 16   /* hosts of a sandbox that are remembered as blocked, the newest */
 #define ASKS_PENDING_MAX 32     /* of one sandbox */
 #define ASKS_RULE_S 86400       /* a program's question about a host is open for so long */
 #define ASKS_SHOWN_MAX 32       /* to the sandbox that asked; the newest */
@@ -386,7 +387,10 @@
 #define EGRESS_PIPES_MAX 256    /* kept for the next */
 #define EGRESS_PIPES_LARGE 32   /* of 1 MiB: half of what the kernel gives one user; others small */
 #define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
-#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
+#define EGRESS_SPEAK_MS 1000    /* for a client whose server spoke first */
+#define EGRESS_IDLE_MS 60000    /* between requests */
+#define EGRESS_ANSWER_MS 600000 /* until an answer begins; unless the setting says otherwise… */
+#define EGRESS_STREAM_MS 300000 /* …and without a byte of one that has begun */
 #define EGRESS_LOOKUP_MS 3000   /* of a name */
 #define EGRESS_CONNECT_MS 10000 /* to one address */
 #define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */

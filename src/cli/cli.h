@@ -197,6 +197,8 @@ const char *cli_view_path(struct cli *cli, struct err *err);
 void cli_value(struct buf *out, const struct json *value, const char *key);
 /* A line on standard error that is no error. */
 void cli_note(struct cli *cli, const char *fmt, ...) printf_like(2, 3);
+/* Of a command that has ended, as the server shows it: which hosts it was denied, if any. */
+void cli_note_blocked(struct cli *cli, const struct json *exec);
 void cli_show_error(struct cli *cli, const struct err *err);
 
 /* ---- the server (endpoint.c, call.c) ---- */

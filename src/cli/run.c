@@ -401,6 +401,7 @@ static int on_end(struct running *run, struct str data, struct err *err)
         cli_note(run->cli, "the command was killed: its time was over");
     if (json_true(exec, "oom"))
         cli_note(run->cli, "the sandbox was out of memory, and the kernel killed a process");
+    cli_note_blocked(run->cli, exec);
     if (str_is(json_text(exec, "state"), "lost"))
         return err_set(err, ERR_GONE, "the %s before the command did",
                        run->linked ? "agent went" : "sandbox ended");

@@ -63,6 +63,10 @@ const struct conf_key conf_table[] = {
     { "egress_authorities", CONF_PATH, NULL, "none", NULL, false, "FILE",
       "Certificate authorities in PEM that hosts whose TLS is opened may be certified by, besides "
       "those that the machine trusts." },
+    { "egress_answer_timeout", CONF_MS, "10m", NULL, "1s..1d", false, "TIME",
+      "How long a request of a sandbox waits until the answer begins; then it gets 504." },
+    { "egress_stream_timeout", CONF_MS, "5m", NULL, "1s..1d", false, "TIME",
+      "How long an answer that has begun may pause; then the connection is closed." },
     { "hub_message_rate", CONF_INT, "60", NULL, "1..100000", false, "N",
       "Messages that an agent of the hub may send in any 60 seconds." },
     { "hub_heartbeat_rate", CONF_INT, "120", NULL, "1..100000", false, "N",

@@ -723,6 +723,8 @@ static int build_gate(struct err *err)
                                     .hub_ctx = &server.api };
 
     own_listeners(&options.config);
+    options.config.answer_ms = (uint32_t)number("egress_answer_timeout");
+    options.config.stream_ms = (uint32_t)number("egress_stream_timeout");
     if (resolvers(&options.config, err) < 0)
         return -1;
     server.gate = gate_new(&options);

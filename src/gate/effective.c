@@ -264,6 +264,7 @@ static void gate_box_free(struct gate_box *known)
 {
     buf_free(&known->bytes);
     buf_free(&known->inject);
+    free(known->blocked);
     free(known);
 }
 

@@ -142,6 +142,13 @@ must_use int gate_try(struct gate *gate, const struct box *box, const struct egr
                       struct err *err);
 struct gate_totals gate_totals(struct gate *gate, const struct box *box);
 
+/*
+ * The newest EGRESS_BLOCKED_MAX hosts that were denied to it in this time, as "HOST:PORT", with
+ * "/raw" behind when that is missing; NULL-terminated, of the arena.
+ */
+const char **gate_blocked(struct gate *gate, const char *sandbox, int64_t from_ms, int64_t to_ms,
+                          struct arena *arena);
+
 /* ---- records ---- */
 
 struct gate_record {

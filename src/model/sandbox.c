@@ -302,9 +302,15 @@ int name_check(const char *name, const char *id_prefix, const char *field, struc
 
 static int check_env(const struct field_pair *env, struct err *err)
 {
-    for (; env && env->key; env++)
+    for (; env && env->key; env++) {
+        if (!env->key[0])
+            return err_field(err, "env", "a name must not be empty");
         if (strchr(env->key, '='))
             return err_field(err, "env", "a name must not contain =");
+        for (const char *p = env->key; *p; p++)
+            if ((unsigned char)*p < ' ' || *p == 0x7f)
+                return err_field(err, "env", "a name must not contain control characters");
+    }
     return 0;
 }
 
@@ -467,6 +473,8 @@ const struct field exec_fields[] = {
     FIELD(exec_view, by, F_STRING, F_READONLY, .help = "Who started it"),
     FIELD(exec_view, started_at, F_TIME, F_READONLY, .help = "When it was started"),
     FIELD(exec_view, ended_at, F_TIME, F_READONLY, .help = "When it ended; null until then"),
+    FIELD(exec_view, blocked, F_STRINGS, F_READONLY,
+          .help = "HOST:PORT of what was denied to the sandbox while it ran; null in lists"),
     FIELD(exec_view, output, F_STRING, F_READONLY,
           .help = "The first of standard output, when it was waited for; otherwise null"),
     FIELD(exec_view, errors, F_STRING, F_READONLY, .help = "Likewise, of standard error"),

@@ -224,6 +224,7 @@ struct exec_view {
     int64_t stdout_bytes, stderr_bytes;
     int64_t user_us, system_us, maxrss_kb;
     int64_t started_at, ended_at;
+    const char **blocked;        /* only where it is shown: hosts that were denied while it ran */
     const char *output, *errors; /* only where a caller waited: up to EXEC_INLINE_MAX each */
 };
 extern const struct field exec_fields[];

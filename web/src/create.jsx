@@ -232,10 +232,10 @@ const groups = (have) => [
                       },
                       {
                           name: "egress.unchecked",
-                          label: "Anything may be spoken on 443 to",
+                          label: "Any bytes may be sent to",
                           rows: 2,
                           read: lines,
-                          placeholder: "git.example.org",
+                          placeholder: "git.example.org or db.example.org:5432",
                       },
                       { name: "egress.project", label: "Project", placeholder: "none" },
                       {

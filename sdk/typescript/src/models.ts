@@ -202,7 +202,7 @@ export interface EgressSpec {
     packs?: string[];
     /** Hosts whose TLS is opened, so that requests can be judged */
     intercept?: string[];
-    /** Hosts that may be spoken to in anything on port 443 */
+    /** Hosts to which any bytes may be sent; port 443 unless said */
     unchecked?: string[];
     /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
      *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -333,7 +333,7 @@ export interface EgressInfo {
     packs: string[];
     /** Hosts whose TLS is opened, so that requests can be judged */
     intercept: string[];
-    /** Hosts that may be spoken to in anything on port 443 */
+    /** Hosts to which any bytes may be sent; port 443 unless said */
     unchecked: string[];
     /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
      *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -573,6 +573,8 @@ export interface ExecInfo {
     started_at: string | null;
     /** When it ended; null until then */
     ended_at: string | null;
+    /** HOST:PORT of what was denied to the sandbox while it ran; null in lists */
+    blocked: string[];
     /** The first of standard output, when it was waited for; otherwise null */
     output: string | null;
     /** Likewise, of standard error */
@@ -1262,7 +1264,7 @@ export interface AskInfo {
 }
 
 export interface AskDecideRequest {
-    /** For those who wait now, and nobody later; of kind rule: for the sandbox */
+    /** Of kind egress: allows the connections that wait; of kind rule: adds the rule */
     verdict: "allow" | "deny";
     /** Of the action that was seen; another one is not decided */
     hash?: string;

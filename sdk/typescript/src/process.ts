@@ -67,6 +67,11 @@ export class ExecResult {
         return this.info.stdout_bytes + this.info.stderr_bytes - this.stdout.length - this.stderr.length;
     }
 
+    /** HOST:PORT of what was denied to the sandbox while the command ran; `atoll egress allow` allows one. */
+    get blocked(): string[] {
+        return this.info.blocked ?? [];
+    }
+
     get ok(): boolean {
         return this.exitCode === 0 && !this.timedOut && !this.lost;
     }
@@ -86,7 +91,10 @@ export class ExecResult {
             : this.oom ? "was out of memory" : `exited with ${this.exitCode}`;
         const last = this.errorText.trim().split("\n").pop() ?? "";
         const what = this.info.argv.join(" ").slice(0, 200);
-        throw new CommandFailed(`${what} ${how}${last ? ": " + last.slice(0, 500) : ""}`);
+        const blocked = this.blocked.length
+            ? ` (blocked: ${this.blocked.join(", ")}; \`atoll egress allow ${this.info.sandbox} HOST\` allows a host)`
+            : "";
+        throw new CommandFailed(`${what} ${how}${last ? ": " + last.slice(0, 500) : ""}${blocked}`);
     }
 }
 

@@ -263,7 +263,7 @@ class EgressInfo(Model):
     packs: List[str] = field(default_factory=list)
     # Hosts whose TLS is opened, so that requests can be judged
     intercept: List[str] = field(default_factory=list)
-    # Hosts that may be spoken to in anything on port 443
+    # Hosts to which any bytes may be sent; port 443 unless said
     unchecked: List[str] = field(default_factory=list)
     # Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
     # a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -454,6 +454,8 @@ class ExecInfo(Model):
     started_at: Optional[datetime] = None
     # When it ended; null until then
     ended_at: Optional[datetime] = None
+    # HOST:PORT of what was denied to the sandbox while it ran; null in lists
+    blocked: List[str] = field(default_factory=list)
     # The first of standard output, when it was waited for; otherwise null
     output: Optional[str] = None
     # Likewise, of standard error

@@ -85,6 +85,11 @@ class ExecResult:
         return self.info.state == "lost"
 
     @property
+    def blocked(self) -> "list[str]":
+        """HOST:PORT of what was denied to the sandbox while the command ran; `atoll egress allow` allows one."""
+        return list(self.info.blocked or [])
+
+    @property
     def ok(self) -> bool:
         return self.exit_code == 0 and not self.timed_out and not self.lost
 
@@ -103,7 +108,10 @@ class ExecResult:
         how = ("was lost" if self.lost else "took too long" if self.timed_out
                else "was out of memory" if self.oom else f"exited with {self.exit_code}")
         last = self.error_text.strip().splitlines()[-1:]
-        raise CommandFailed(f"{' '.join(self.info.argv)[:200]} {how}" + "".join(": " + line[:500] for line in last))
+        why = "".join(": " + line[:500] for line in last)
+        if self.blocked:
+            why += f" (blocked: {', '.join(self.blocked)}; `atoll egress allow {self.info.sandbox} HOST` allows a host)"
+        raise CommandFailed(f"{' '.join(self.info.argv)[:200]} {how}{why}")
 
 
 def pieces(data: Union[str, Content]) -> Iterator[bytes]:
