@@ -25,7 +25,7 @@ static struct links *links_of(const struct call *call)
 
 static int call_agent(struct call *call, struct linked **out, struct err *err)
 {
-    return links_find(links_of(call), call->who.tenant, call_param(call, "id"), out, err);
+    return links_find(links_of(call), call_reach(call), call_param(call, "id"), out, err);
 }
 
 /* ---- looking ---- */
@@ -70,13 +70,13 @@ static int agent_list(struct call *call, struct err *err)
 
     (void)err;
     json_open_list(&json, "agents");
-    while ((agent = links_next(links_of(call), call->who.tenant, agent))) {
+    while ((agent = links_next(links_of(call), call_reach(call), agent))) {
         struct agent_view view;
 
         linked_view(agent, &view);
         agent_put(&json, &view);
     }
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box)))
+    while ((box = boxes_next(call->api->boxes, call_reach(call), box)))
         put_box(&json, box);
     json_close_list(&json);
     return 0;
@@ -96,7 +96,7 @@ static int agent_get(struct call *call, struct err *err)
         agent_put(&json, &view);
         return 0;
     }
-    if (boxes_find(call->api->boxes, call->who.tenant, id, &box, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), id, &box, NULL) < 0)
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
     put_box(&json, box);
     return 0;
@@ -109,7 +109,7 @@ static int change(struct call *call, const struct vm_change *wish, struct err *e
     const char *id = call_param(call, "id");
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call->who.tenant, id, &box, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), id, &box, NULL) < 0)
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
     return vm_change(call, box, wish, err);
 }
@@ -179,7 +179,7 @@ static void rotate_done(struct store_job *job)
 
     if (job->rc >= 0) {
         links_secret(links_of(call), &rotation->row);
-        if (links_find(links_of(call), call->who.tenant, rotation->row.name, &agent, NULL) == 0)
+        if (links_find(links_of(call), call_reach(call), rotation->row.name, &agent, NULL) == 0)
             linked_tell_secret(agent, rotation->plain);
     }
     explicit_bzero(rotation->plain, sizeof(rotation->plain));
@@ -213,6 +213,38 @@ static int agent_rotate(struct call *call, struct err *err)
     json_kv_int(&json, "grace_seconds", grace);
     json_close(&json, '}');
     store_write(call->api->store, &rotation->job);
+    return 0;
+}
+
+/* ---- who reaches it ---- */
+
+static const struct field agent_access_fields[] = {
+    FIELD(agent_view, id, F_STRING, F_READONLY, .help = "The agent"),
+    ACCESS_FIELDS(agent_view, F_READONLY),
+    { 0 },
+};
+
+static void given(struct call *call)
+{
+    links_give((struct links *)links_of(call), call_param(call, "id"), call->state);
+}
+
+static int agent_patch(struct call *call, struct err *err)
+{
+    struct access_wish *wish = arena_new(&call->arena, struct access_wish);
+    const char *id = call_param(call, "id");
+    uint64_t present = 0;
+
+    if (call_decode_patch(call, wish, &present, err) < 0 ||
+        link_access_write(call->db, call->who.tenant, id, &wish->access, present, &call->arena,
+                          err) < 0)
+        return -1;
+    struct agent_view view = { .id = id, .access = access_shown(&wish->access, NULL) };
+    call_reply(call, &view);
+    call->object = arena_printf(&call->arena, "agent/%s", id);
+    call->detail = access_text(&call->arena, &wish->access);
+    call->state = &wish->access;
+    call->committed = given;
     return 0;
 }
 
@@ -502,6 +534,11 @@ const struct route agent_routes[] = {
                    "out; times are Unix milliseconds."),
     AGENT_ROUTE("agent.read", "GET", "/{id}", ON_LOOP, ROLE_LOOK, agent_get,
         .summary = "One agent, by its id; or a sandbox, by name or id."),
+    AGENT_ROUTE("agent.change", "PATCH", "/{id}", ON_WRITER, ROLE_STEER, agent_patch,
+        .takes = access_fields, .gives = agent_access_fields,
+        .summary = "Say which tokens of role agent may use a linked agent, connected or not. Without "
+                   "a word none of them may, because its commands run on somebody's machine outside "
+                   "of any sandbox. Who reaches a sandbox is changed at /api/v1/sandboxes."),
     AGENT_ROUTE("agent.start", "POST", "/{id}/start", ON_LATER, ROLE_USE, agent_start,
         .summary = "Start a sandbox that is stopped."),
     AGENT_ROUTE("agent.stop", "POST", "/{id}/stop", ON_LATER, ROLE_USE, agent_stop,

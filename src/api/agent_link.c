@@ -263,7 +263,7 @@ static int exec_start(struct exec_call *exec, struct str bytes, struct err *err)
         return -1;
     const Agentic__Sandbox__V1__ExecRequest *request =
         (const Agentic__Sandbox__V1__ExecRequest *)message;
-    if (links_find(call->api->links, call->who.tenant, request->agent_id, &agent, err) < 0 ||
+    if (links_find(call->api->links, call_reach(call), request->agent_id, &agent, err) < 0 ||
         exec_wish(call, request, &wish, err) < 0)
         return -1;
     exec->op = (struct link_op){

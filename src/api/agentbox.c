@@ -50,7 +50,7 @@ struct box *session_find(struct rpc *rpc, const char *session_id)
     struct box *box = NULL;
     struct sandbox_view view;
 
-    while ((box = boxes_next(boxes, rpc->call->who.tenant, box))) {
+    while ((box = boxes_next(boxes, call_reach(rpc->call), box))) {
         box_view(box, &view);
         if (strcmp(session_id_of(&view), session_id) == 0 || strcmp(view.id, session_id) == 0)
             return box;
@@ -312,6 +312,7 @@ static int make_box(struct creating *creating, struct err *err)
         spec.volumes = (struct field_list){ uses, VOLUMES };
     creating->op = (struct box_op){ .tenant = call->who.tenant,
                                     .by = call->who.id,
+                                    .reach = call_reach(call),
                                     .prepare = box_prepare,
                                     .record = box_record,
                                     .done = box_made };
@@ -361,7 +362,7 @@ static int need_volume(struct creating *creating, const char *name, struct err *
     struct call *call = creating->rpc->call;
     struct disk *disk;
 
-    if (disk_find(call->api->boxes, call->who.tenant, DISK_VOLUME, NULL, name, &disk,
+    if (disk_find(call->api->boxes, call_reach(call), DISK_VOLUME, NULL, name, &disk,
                   &(struct err){ 0 }) == 0) {
         if (disk->state == DISK_LOST)
             return err_set(err, ERR_CONFLICT, "the storage of this tenant is lost");
@@ -372,6 +373,8 @@ static int need_volume(struct creating *creating, const char *name, struct err *
                               .by = call->who.id,
                               .name = name,
                               .bytes = AGENTBOX_VOLUME_BYTES };
+    if (may_own(call, &want.access, err) < 0)
+        return -1;
     creating->disk_op = (struct disk_op){ .record = disk_record,
                                           .done = disk_made,
                                           .tenant = call->who.tenant,
@@ -557,10 +560,10 @@ static int list_sessions(struct rpc *rpc, ProtobufCMessage *message, struct err 
     size_t count = 0;
 
     (void)message, (void)err;
-    while ((box = boxes_next(boxes, rpc->call->who.tenant, box)))
+    while ((box = boxes_next(boxes, call_reach(rpc->call), box)))
         count++;
     reply.sessions = arena_alloc(&rpc->call->arena, (count + 1) * sizeof(*reply.sessions));
-    while ((box = boxes_next(boxes, rpc->call->who.tenant, box)))
+    while ((box = boxes_next(boxes, call_reach(rpc->call), box)))
         reply.sessions[reply.n_sessions++] = session_info(rpc, box);
     rpc_reply(rpc, &reply.base);
     return 0;

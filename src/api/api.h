@@ -44,6 +44,7 @@ enum route_flag {
     ROUTE_ON_RECORD = 4096, /* every refusal of its handler is an audit row, not only 401 and 403 */
     ROUTE_FOLLOW = 131072,  /* ROUTE_SSE: taken when the query says follow=true, too */
     ROUTE_ONCE = 65536,     /* honours Idempotency-Key, and a success is 200 */
+    ROUTE_WITHIN = 262144,  /* ON_READER: it goes by call->within */
     ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
 };
 
@@ -95,7 +96,8 @@ struct call {
     } params[CALL_PARAMS_MAX], queries[CALL_QUERIES_MAX];
     unsigned param_count, query_count;
 
-    struct db *db; /* ON_READER, ON_WRITER */
+    struct db *db;      /* ON_READER, ON_WRITER */
+    const char *within; /* ON_READER: what the caller reaches (within_list); NULL: everything */
 
     /* what the handler leaves */
     int status;       /* 0: 200, or 201 with ROUTE_CREATES */

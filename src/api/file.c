@@ -99,7 +99,7 @@ void fileop_record(struct fileop *op, const struct err *err)
     if (err)
         op->err = *err;
     /* A body may go on for long after its operation has failed, because the sandbox was deleted. */
-    if (boxes_find(call->api->boxes, call->who.tenant, op->id, &box, &(struct err){ 0 }) < 0) {
+    if (boxes_find(call->api->boxes, call_reach(call), op->id, &box, &(struct err){ 0 }) < 0) {
         recorded(&op->op, NULL);
         return;
     }

@@ -269,7 +269,7 @@ static void boxes_of(struct call *call, const char *agent, const char *state,
     struct boxes *boxes = call->api->boxes;
     struct box *box = NULL;
 
-    while ((box = boxes_next(boxes, call->who.tenant, box))) {
+    while ((box = boxes_next(boxes, reach_all(call->who.tenant), box))) {
         struct sandbox_view view;
         struct err err = { 0 };
 

@@ -49,6 +49,58 @@ int may_own_origin(const struct http_req *req, struct err *err)
     return err_set(err, ERR_FORBIDDEN, "Origin \"%.*s\" is not this host", STR_FMT(origin));
 }
 
+/* ---- what only operators ask for ---- */
+
+/*
+ * The contained party does not choose its container: what weakens isolation or shows more of the
+ * host is for operators, or for a template that an operator wrote. `user: root` is not in this
+ * list, because root of a sandbox is an ordinary user outside.
+ */
+int may_wish(const struct call *call, const struct sandbox_spec *spec, struct err *err)
+{
+    const struct {
+        bool asked;
+        const char *field, *why;
+    } weaker[] = {
+        { spec->nesting, "nesting", "it opens much more of the kernel to the sandbox" },
+        { spec->tier && strcmp(spec->tier, "T1") == 0, "tier", "T1 is the same as nesting" },
+        { spec->sys, "sys", "it shows the hardware of the host" },
+    };
+
+    if (call->who.role & ROLE_STEER)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(weaker); i++)
+        if (weaker[i].asked) {
+            err_role(err, "%s: only an operator may ask for it, or a template of an operator: %s",
+                     weaker[i].field, weaker[i].why);
+            return -1;
+        }
+    return 0;
+}
+
+int may_own(const struct call *call, struct access *access, struct err *err)
+{
+    struct reach reach = call_reach(call);
+
+    if (reach.all)
+        return 0;
+    if (access->owner && (!reach.name || strcmp(access->owner, reach.name) != 0))
+        return err_role(err, "owner: only an operator may name another owner than the caller");
+    access->owner = reach.name;
+    return 0;
+}
+
+int may_give(const struct call *call, bool owned, uint64_t present, unsigned first, struct err *err)
+{
+    present = present >> first &
+              ((1u << ACCESS_OWNER) | (1u << ACCESS_VISIBILITY) | (1u << ACCESS_SHARED));
+    if (!present || (call->who.role & ROLE_STEER))
+        return 0;
+    if (present >> ACCESS_OWNER & 1)
+        return err_role(err, "owner: only an operator may name another owner");
+    return owned ? 0 : err_role(err, "only its owner or an operator may change who reaches it");
+}
+
 /* ---- who ---- */
 
 /* 0: this principal may; 1: already answered. */

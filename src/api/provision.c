@@ -74,7 +74,10 @@ static struct box *task_box(struct task *task)
 
 static void step(struct task *task, void (*done)(struct box_op *op, const struct err *err))
 {
-    task->op = (struct box_op){ .tenant = task->tenant, .by = task->by, .done = done };
+    /* What creates is for admins alone (agent.reprovision). */
+    task->op = (struct box_op){
+        .tenant = task->tenant, .by = task->by, .reach = reach_all(task->tenant), .done = done
+    };
 }
 
 /* ---- restart ---- */
@@ -230,7 +233,7 @@ static int find_running(struct call *call, struct sandbox_view *view, struct err
     const char *name = call_param(call, "name");
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call->who.tenant, name, &box, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), name, &box, NULL) < 0)
         return err_word(err, ERR_NOT_FOUND, "VM_NOT_FOUND", "there is no VM '%.63s'", name);
     box_view(box, view);
     if (strcmp(view->state, "running") != 0 && strcmp(view->state, "paused") != 0)
@@ -297,8 +300,8 @@ static int find_ours(struct call *call, struct sandbox_view *view, struct err *e
     struct image *image;
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call->who.tenant, id, &box, NULL) < 0) {
-        if (links_find(call->api->links, call->who.tenant, id, &agent, NULL) == 0)
+    if (boxes_find(call->api->boxes, call_reach(call), id, &box, NULL) < 0) {
+        if (links_find(call->api->links, call_reach(call), id, &agent, NULL) == 0)
             return err_set(err, ERR_UNSUPPORTED, "Agent '%.63s' runs elsewhere", id);
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
     }

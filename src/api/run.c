@@ -262,6 +262,8 @@ void running_start(struct running *run)
         return;
     }
     if (call->route->on != ON_LOOP) {
+        if (call->route->flags & ROUTE_WITHIN)
+            call->within = within_list(call);
         start_job(run);
         return;
     }

@@ -12,8 +12,8 @@
 #define SESSION_ROWS_MIN 5
 #define SESSION_COLS_MIN 20
 
-/* The command by its id, in any sandbox of the tenant. */
-must_use int terminal_by_id(struct api *api, const char *tenant, const char *id,
+/* The command by its id, in any sandbox within reach. */
+must_use int terminal_by_id(struct api *api, struct reach reach, const char *id,
                             struct box_exec **out, struct err *err);
 /* The newest of a sandbox under this name, or with this id; that runs if `running`. NULL: none. */
 struct box_exec *session_named(struct box *box, const char *name, bool running);

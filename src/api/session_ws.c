@@ -240,7 +240,7 @@ static int do_join(struct hub *hub, const struct json *json, struct err *err)
     struct box_exec *exec;
     enum attach_why why;
 
-    if (terminal_by_id(hub->socket.api, hub->socket.who.tenant, id, &exec, err) < 0)
+    if (terminal_by_id(hub->socket.api, principal_reach(&hub->socket.who), id, &exec, err) < 0)
         return -1;
     box_exec_view(exec, &view);
     id = view.id; /* all of it, as every frame will say it */

@@ -238,19 +238,19 @@ static void follow_running(struct hub *hub, const struct subscription *sub)
 {
     struct links *links = hub->socket.api->links;
     struct boxes *boxes = hub->socket.api->boxes;
-    const char *tenant = hub->socket.who.tenant;
+    struct reach reach = principal_reach(&hub->socket.who);
     bool all = strcmp(sub->agent, "*") == 0;
     struct linked *linked = NULL;
     struct box *box = NULL;
     struct err ignored;
 
-    if (sub->sandbox[0] && boxes_find(boxes, tenant, sub->sandbox, &box, &ignored) == 0)
+    if (sub->sandbox[0] && boxes_find(boxes, reach, sub->sandbox, &box, &ignored) == 0)
         follow_box(hub, box);
-    else if (!all && links_find(links, tenant, sub->agent, &linked, &ignored) == 0)
+    else if (!all && links_find(links, reach, sub->agent, &linked, &ignored) == 0)
         follow_linked(hub, linked);
-    for (box = NULL; all && (box = boxes_next(boxes, tenant, box));)
+    for (box = NULL; all && (box = boxes_next(boxes, reach, box));)
         follow_box(hub, box);
-    for (linked = NULL; all && (linked = links_next(links, tenant, linked));)
+    for (linked = NULL; all && (linked = links_next(links, reach, linked));)
         follow_linked(hub, linked);
 }
 
@@ -261,7 +261,8 @@ static void exec_began(struct boxes_watch *watch, struct box_exec *exec)
     struct box *box = box_exec_box(exec);
     struct sandbox_view agent;
 
-    if (list_empty(&hub->subscriptions) || strcmp(box_tenant(box), hub->socket.who.tenant) != 0)
+    if (list_empty(&hub->subscriptions) ||
+        !box_within(box, principal_reach(&hub->socket.who)))
         return;
     box_view(box, &agent);
     if (hub_subscribed(hub, agent_name(&agent), agent.id))
@@ -272,9 +273,11 @@ static void command_began(struct links_watch *watch, struct link_command *comman
 {
     struct hub *hub = container_of(watch, struct hub, commands);
     struct command_view view;
+    struct linked *linked;
 
     command_view(command, &view);
-    if (strcmp(command_tenant(command), hub->socket.who.tenant) == 0 &&
+    if (links_find(hub->socket.api->links, principal_reach(&hub->socket.who), view.agent_id,
+                   &linked, NULL) == 0 &&
         hub_subscribed(hub, view.agent_id, NULL))
         follow_command(hub, command, 0);
 }
@@ -361,12 +364,13 @@ static bool tap_subscribed(const struct tap *tap)
 
 int hub_unsubscribe(struct hub *hub, const struct json *json, struct err *err)
 {
-    const char *agent = hub_text(hub, json, "agent_id"), *tenant = hub->socket.who.tenant;
+    const char *agent = hub_text(hub, json, "agent_id");
+    struct reach reach = principal_reach(&hub->socket.who);
     bool all = strcmp(agent, "*") == 0;
     struct sandbox_view view = { .id = "" };
     struct box *box;
 
-    if (!all && boxes_find(hub->socket.api->boxes, tenant, agent, &box, err) == 0)
+    if (!all && boxes_find(hub->socket.api->boxes, reach, agent, &box, err) == 0)
         box_view(box, &view);
     list_each_safe (pos, &hub->subscriptions) {
         struct subscription *sub = list_entry(pos, struct subscription, node);
@@ -422,7 +426,7 @@ static void put_agent(struct json_out *json, const struct agent_view *view, cons
 
 int hub_list_agents(struct hub *hub, const struct json *json, struct err *err)
 {
-    const char *tenant = hub->socket.who.tenant;
+    struct reach reach = principal_reach(&hub->socket.who);
     autobuf struct buf text = { 0 };
     struct json_out reply = hub_open(&text, "agent_list");
     struct linked *linked = NULL;
@@ -433,11 +437,11 @@ int hub_list_agents(struct hub *hub, const struct json *json, struct err *err)
     (void)json, (void)err;
     json_key(&reply, "agents");
     json_open(&reply, '[');
-    while ((linked = links_next(hub->socket.api->links, tenant, linked))) {
+    while ((linked = links_next(hub->socket.api->links, reach, linked))) {
         linked_view(linked, &agent);
         put_agent(&reply, &agent, agent_status_name(agent.status));
     }
-    while ((box = boxes_next(hub->socket.api->boxes, tenant, box))) {
+    while ((box = boxes_next(hub->socket.api->boxes, reach, box))) {
         box_view(box, &view);
         agent = (struct agent_view){ .id = agent_name(&view),
                                      .hostname = agent_name(&view),

@@ -26,6 +26,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "http/http.h"
+#include "model/access.h"
 #include "store/store.h"
 
 enum role {
@@ -68,6 +69,9 @@ struct principal {
     enum auth_via via;
     int64_t expires_ms; /* wall; 0 never */
 };
+
+/* What it may reach: everything of its tenant, or as an agent what is its own or given to it. */
+struct reach principal_reach(const struct principal *who);
 
 /* May it, by scope ("token.create" against "token.*,event.read")? An empty list allows all. */
 bool principal_scope(const struct principal *who, const char *action);

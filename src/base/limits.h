@@ -68,6 +68,7 @@
 
 /* Auth */
 #define TOKEN_NAME_MAX 64
+#define ACCESS_SHARED_MAX 32 /* principals that one object is given to */
 #define TOKENS_MAX 10000
 #define TOKEN_USED_EVERY_MS 60000 /* between two notes that a token was used */
 #define AUTH_FAILS_PER_MIN 10     /* per peer, then 429 */

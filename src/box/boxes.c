@@ -131,16 +131,23 @@ void box_free(struct box *box)
     free(box);
 }
 
-bool box_owned(const struct box *box, const char *tenant)
+bool box_owned(const struct box *box, struct reach reach)
 {
-    return strcmp(box->tenant, tenant) == 0;
+    return reach_owns(reach, box->tenant, box->by, &box->spec.access);
 }
 
-int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
+bool box_within(const struct box *box, struct reach reach)
+{
+    if (reach.box && strcmp(reach.box, box->id) == 0)
+        return true;
+    return reach_has(reach, box->tenant, box->by, &box->spec.access);
+}
+
+int boxes_find(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
                struct err *err)
 {
     struct box *box = map_get(&boxes->by_id, str_of(text));
-    struct box *found = box && box_owned(box, tenant) ? box : NULL;
+    struct box *found = box && box_within(box, reach) ? box : NULL;
     bool exact = found != NULL;
     size_t len = strlen(text);
 
@@ -148,7 +155,7 @@ int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct
         if (exact)
             break;
         box = list_entry(pos, struct box, node);
-        if (!box_owned(box, tenant))
+        if (!box_within(box, reach))
             continue;
         if (box->spec.name && strcmp(box->spec.name, text) == 0) {
             found = box;
@@ -171,18 +178,14 @@ static bool is_sandbox(const struct box *box)
     return box->tenant[0] != 0;
 }
 
-static bool is_listed(const struct box *box, const char *tenant)
-{
-    return tenant ? box_owned(box, tenant) : is_sandbox(box);
-}
-
-struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after)
+struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after)
 {
     struct list *at = after ? &after->node : &boxes->all;
 
     do
         at = at->next;
-    while (at != &boxes->all && !is_listed(list_entry(at, struct box, node), tenant));
+    while (at != &boxes->all && (!is_sandbox(list_entry(at, struct box, node)) ||
+                                 !box_within(list_entry(at, struct box, node), reach)));
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
 }
 
@@ -256,7 +259,8 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .created_at = box->created_ms,
                                   .changed_at = box->changed_ms,
                                   .expires_at = box->expires_ms,
-                                  .used_at = used_at(box) };
+                                  .used_at = used_at(box),
+                                  .access = access_shown(&spec->access, box->by) };
 }
 
 void box_move(struct box *box, enum sandbox_state to)

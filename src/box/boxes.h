@@ -53,6 +53,8 @@ void boxes_heard(struct boxes *boxes, const struct wire_msg *msg, const int *fds
 
 struct box_op {
     const char *tenant, *by; /* borrowed until the end */
+    /* What the caller may name and own; for boxes_create, box_fork and box_rollback. */
+    struct reach reach;
     /* Just before the change is stored, what `record` will need can be composed; may be NULL. */
     void (*prepare)(struct box_op *op);
     /* On the writer thread, in the transaction that stores the change; may be NULL. */
@@ -75,9 +77,15 @@ struct box_op {
 
 /* ---- sandboxes ---- */
 
-/* By id, by name, or by the beginning of an id that only one has. ERR_NOT_FOUND, ERR_CONFLICT. */
-must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
+/*
+ * By id, by name, or by the beginning of an id that only one within reach has. ERR_NOT_FOUND,
+ * ERR_CONFLICT.
+ */
+must_use int boxes_find(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
                         struct err *err);
+/* Is it within reach; may its access be changed? */
+bool box_within(const struct box *box, struct reach reach);
+bool box_owned(const struct box *box, struct reach reach);
 /*
  * By its whole id, of any tenant; NULL: none. What waits in a pool is no sandbox yet: the rooms
  * above do not see it, so they cannot derive anything from it that would be wrong once it is taken.
@@ -86,8 +94,8 @@ struct box *boxes_by_id(struct boxes *boxes, const char *id);
 const char *box_tenant(const struct box *box);
 /* How many run or are paused. */
 unsigned boxes_living(const struct boxes *boxes);
-/* The next sandbox of the tenant (NULL: of any), oldest first; NULL begins and ends. */
-struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
+/* The next sandbox within reach, oldest first; NULL begins and ends. */
+struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
 /* What it was made with and has become since, for another like it; all of it in the arena. */
 void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out);

@@ -285,7 +285,6 @@ void box_free(struct box *box); /* without a word to anybody */
 /* Whether it counts as a sandbox: a warm one does not. */
 void box_count(struct box *box);
 void box_uncount(struct box *box);
-bool box_owned(const struct box *box, const char *tenant);
 void box_move(struct box *box, enum sandbox_state to);
 
 /* ---- make.c ---- */
@@ -293,8 +292,15 @@ void box_move(struct box *box, enum sandbox_state to);
 struct field_list files_copy(struct arena *arena, struct field_list from);
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
-must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
+must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, struct reach reach,
                         struct err *err);
+/* A caller that does not reach the whole tenant owns what it makes. */
+void wish_own(struct sandbox_spec *spec, struct reach reach);
+/*
+ * What such a caller may copy of another sandbox's wish: no credential, no identity at the hub, no
+ * allowed host, no weaker isolation. It could not ask for any of these itself.
+ */
+void wish_confine(struct sandbox_spec *spec, struct reach reach, struct arena *arena);
 /* Limits and storage fit each other and the warden. */
 must_use int wish_fits(const struct sandbox_spec *spec, struct err *err);
 /* A sandbox to be, with the wish and its own id; box->op and a disk follow, then create_with. */

@@ -342,6 +342,6 @@ void effective_all(struct gate *gate)
 {
     struct box *box = NULL;
 
-    while ((box = boxes_next(gate->boxes, NULL, box)))
+    while ((box = boxes_next(gate->boxes, reach_all(NULL), box)))
         know(gate, box);
 }

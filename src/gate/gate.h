@@ -158,7 +158,8 @@ struct gate_record {
 };
 struct gate_filter {
     const char *tenant;
-    const char *sandbox; /* id; NULL: all of the tenant */
+    const char *sandbox; /* id; NULL: all of the tenant… */
+    const char *within;  /* …or those in this list, a comma around each; NULL: no list */
     bool denied;         /* only what was not allowed */
     int64_t since;       /* after this number, oldest first; -1: the newest ones, oldest first */
     unsigned limit;

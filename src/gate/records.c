@@ -525,7 +525,8 @@ static void put_record(struct query *q, void (*fn)(void *ctx, const struct gate_
 #define RECORD_COLUMNS                                                                             \
     "SELECT seq, at_ms, sandbox, run, kind, verdict, why, host, port, rule, reason, method, path," \
     " version, ended_ms, sent, received, addr, revoked FROM egress_record WHERE tenant = $1"       \
-    " AND ($2 = '' OR sandbox = $2) AND ($3 = 0 OR verdict <> 'allowed') AND seq > $4"
+    " AND ($2 = '' OR sandbox = $2) AND ($3 = 0 OR verdict <> 'allowed') AND seq > $4"             \
+    " AND ($5 = '' OR $5 LIKE '%,' || sandbox || ',%')"
 
 int gate_records(struct db *db, const struct gate_filter *filter,
                  void (*fn)(void *ctx, const struct gate_record *row), void *ctx, struct err *err)
@@ -533,15 +534,16 @@ int gate_records(struct db *db, const struct gate_filter *filter,
     bool newest_first = filter->since < 0;
     autoquery struct query *q =
         newest_first ? db_query(db, "SELECT * FROM (" RECORD_COLUMNS
-                                    " ORDER BY seq DESC LIMIT $5) AS newest ORDER BY seq")
-                     : db_query(db, RECORD_COLUMNS " ORDER BY seq LIMIT $5");
+                                    " ORDER BY seq DESC LIMIT $6) AS newest ORDER BY seq")
+                     : db_query(db, RECORD_COLUMNS " ORDER BY seq LIMIT $6");
     int rc;
 
     query_text(q, 1, filter->tenant);
     query_text(q, 2, filter->sandbox ? filter->sandbox : "");
     query_i64(q, 3, filter->denied);
     query_i64(q, 4, filter->since);
-    query_i64(q, 5, filter->limit);
+    query_text(q, 5, filter->within ? filter->within : "");
+    query_i64(q, 6, filter->limit);
     while ((rc = query_step(q, err)) > 0)
         put_record(q, fn, ctx);
     return rc;

@@ -34,6 +34,8 @@ struct linked {
     char id[SECRET_NAME_MAX + 1], tenant[TENANT_MAX + 1];
     unsigned char hash[SHA256_SIZE], next[SHA256_SIZE];
     int64_t next_until_ms;
+    struct arena given; /* of access */
+    struct access access;
     char instance_id[UUID_SIZE];
     struct link_peer *peer; /* NULL: not connected */
     struct list commands;

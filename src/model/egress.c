@@ -232,6 +232,18 @@ bool egress_spec_narrows(const struct egress_spec *spec)
            (!spec->agent || !spec->agent[0]);
 }
 
+struct egress_spec *egress_spec_narrowed(struct arena *arena, const struct egress_spec *from)
+{
+    struct egress_spec taken = { .mode =
+                                     from->mode && strcmp(from->mode, "deny") == 0 ? "deny" : NULL,
+                                 .deny = from->deny,
+                                 .max_bytes = from->max_bytes,
+                                 .max_connections = from->max_connections,
+                                 .version = 1 };
+
+    return egress_spec_copy(arena, &taken);
+}
+
 bool egress_spec_has_addr(const struct egress_spec *spec)
 {
     struct rule rule;

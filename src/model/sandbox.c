@@ -195,6 +195,7 @@ const struct field sandbox_spec_fields[] = {
           .help = "false: it is made anew, though a pool has one that fits. true unless said; null "
                   "where a template leaves it open"),
     FIELD(sandbox_spec, parent, F_STRING, F_READONLY, .help = "The sandbox whose files it has"),
+    ACCESS_FIELDS(sandbox_spec, 0),
     { 0 },
 };
 
@@ -255,6 +256,7 @@ const struct field sandbox_fields[] = {
           .help = "T3, or T1 with nesting; /applied says what the kernel says"),
     FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
     FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),
+    ACCESS_FIELDS(sandbox_view, F_READONLY),
     FIELD(sandbox_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
     FIELD(sandbox_view, changed_at, F_TIME, F_READONLY, .help = "When its state last changed"),
     FIELD(sandbox_view, expires_at, F_TIME, F_READONLY,

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "model/field.h"
+#include "model/access.h"
 
 /* ---- sandbox ---- */
 
@@ -78,6 +78,7 @@ struct sandbox_spec {
     const char *tier;           /* "T1" or "T3", as the layers say, once it is settled */
     bool sys, nesting;
     const bool *warm; /* or NULL: true; whether one out of a pool will do, not kept */
+    struct access access;
 };
 
 extern const struct field sandbox_spec_fields[]; /* decodes a request, encodes the row */
@@ -103,6 +104,7 @@ struct sandbox_view {
     int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
     int64_t used_at; /* when somebody last did something with it */
+    struct access access;
 };
 extern const struct field sandbox_fields[];
 
@@ -122,6 +124,7 @@ struct sandbox_patch {
     struct field_pair *labels;
     struct idle_policy *idle;
     struct egress_spec *egress;
+    struct access access;
 };
 enum { /* the places in sandbox_patch_fields */
        PATCH_MEMORY,
@@ -134,7 +137,8 @@ enum { /* the places in sandbox_patch_fields */
        PATCH_TTL,
        PATCH_LABELS,
        PATCH_IDLE,
-       PATCH_EGRESS
+       PATCH_EGRESS,
+       PATCH_ACCESS /* the first of its three */
 };
 extern const struct field sandbox_patch_fields[];
 
@@ -160,13 +164,16 @@ extern const struct field rollback_fields[];
 struct volume_wish {
     const char *name;
     int64_t bytes;
+    struct access access;
 };
 extern const struct field volume_wish_fields[], volume_patch_fields[];
+#define VOLUME_PATCH_ACCESS 1 /* place of the first field of `access` in volume_patch_fields */
 struct volume_view {
     const char *id, *name, *state, *by;
     const char **sandboxes;
     int64_t bytes, used;
     int64_t created_at;
+    struct access access;
 };
 extern const struct field volume_fields[], volume_stat_fields[];
 
@@ -177,6 +184,7 @@ extern const struct field snapshot_wish_fields[];
 struct snapshot_view {
     const char *id, *name, *sandbox, *state, *by;
     int64_t bytes, created_at;
+    struct access access;
 };
 extern const struct field snapshot_fields[];
 

@@ -32,7 +32,7 @@ POLICY = {
     **{f"template.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"template.{verb}": STEER | {"agent"} for verb in ("set", "delete")},
     **{f"agent.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
-    **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")},
+    **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")}, "agent.change": STEER,
     **{f"agent.{verb}": {"admin"} for verb in ("destroy", "delete", "rotate_secret", "reprovision")},
     **{f"vm.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")}, "operation.read": PEOPLE | {"agent"},
     **{f"vm.{verb}": STEER | {"agent"} for verb in ("create", "start", "stop", "restart", "deploy")},
@@ -102,7 +102,8 @@ def test_the_policy_is_the_one_we_mean(server):
 
 def test_every_role_on_every_route(server, peer):
     """Deny by default: 401 for nobody, 403 for a role that is not named, otherwise anything but these."""
-    tokens = {role: server.new_token(role)["token"] for role in ROLES}
+    made = {role: server.new_token(role) for role in ROLES}
+    tokens = {role: one["token"] for role, one in made.items()}
     tried = 0
     for method, path, operation in operations(server):
         target = re.sub(r"\{\w+\}", "no-such-object", path)

@@ -259,5 +259,5 @@ def test_every_command_was_run(hub):
     listed = subprocess.run([hub.server.binary, "docs", "commands"], capture_output=True, text=True).stdout
     names = set(re.findall(r"^## `atoll ((?:%s)(?: [a-z-]+)?)[ `]" % "|".join(GROUPS), listed, re.M))
     linked = {"agent ls", "agent show", "agent start", "agent stop", "agent destroy", "agent rm", "agent rotate-secret",
-              "agent commands"}
+              "agent commands", "agent set"}
     assert len(names) > 50 and names - ran - linked == set()

@@ -406,7 +406,7 @@ export class Api extends Caller {
         return this.json(operations["volume.read"], { volume }, {}, undefined, options);
     }
 
-    /** Give a volume another size. */
+    /** Give a volume another size, owner, visibility or list of principals. */
     volumeChange(volume: string, body: models.VolumeChangeRequest, options?: Options): Promise<models.VolumeInfo> {
         return this.json(operations["volume.change"], { volume }, {}, body, options);
     }

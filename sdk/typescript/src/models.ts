@@ -289,6 +289,13 @@ export interface SandboxSpec {
     /** false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
      *  open */
     warm?: boolean;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface SandboxInfoVolume {
@@ -420,6 +427,13 @@ export interface SandboxInfo {
     execs_running: number;
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
     /** When its state last changed */
@@ -455,6 +469,13 @@ export interface SandboxChange {
     idle?: IdlePolicy | null;
     /** Its own layer of what it may reach, instead of the one it has; operators only */
     egress?: EgressSpec;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface SandboxStatsIo {
@@ -644,6 +665,13 @@ export interface VolumeSpec {
     name: string;
     /** How much may be written to it */
     bytes: number;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface VolumeInfo {
@@ -659,6 +687,13 @@ export interface VolumeInfo {
     sandboxes: string[];
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
 }
@@ -676,6 +711,13 @@ export interface VolumeDetail {
     sandboxes: string[];
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
     /** Bytes that are written */
@@ -684,7 +726,14 @@ export interface VolumeDetail {
 
 export interface VolumeChangeRequest {
     /** How much may be written to it; below what is used, nothing more can be */
-    bytes: number;
+    bytes?: number;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface SnapshotSpec {
@@ -705,6 +754,13 @@ export interface SnapshotInfo {
     bytes: number;
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
 }
@@ -1032,6 +1088,13 @@ export interface TemplateInfoSpec {
     warm: boolean | null;
     /** The sandbox whose files it has */
     parent: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
 }
 
 export interface TemplateInfo {

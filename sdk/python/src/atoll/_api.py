@@ -210,14 +210,17 @@ class Api(Caller):
                        files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                        egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                        sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
-                       warm: Optional[bool] = None, options: Optional[Options] = None) -> models.SandboxInfo:
+                       warm: Optional[bool] = None, owner: Optional[str] = None,
+                       visibility: Optional[Literal["private", "tenant"]] = None,
+                       shared_with: Optional[Sequence[str]] = None,
+                       options: Optional[Options] = None) -> models.SandboxInfo:
         """Make a sandbox; answered when it runs."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
                 "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
                 "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier,
-                "warm": warm}
+                "warm": warm, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
     def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
@@ -243,12 +246,15 @@ class Api(Caller):
                        io_ops: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
                        ttl_ms: Optional[int] = None, labels: Optional[Mapping[str, str]] = None,
                        idle: Union[models.IdlePolicy, Nothing, None] = None,
-                       egress: Optional[models.EgressSpec] = None,
+                       egress: Optional[models.EgressSpec] = None, owner: Optional[str] = None,
+                       visibility: Optional[Literal["private", "tenant"]] = None,
+                       shared_with: Optional[Sequence[str]] = None,
                        options: Optional[Options] = None) -> models.SandboxInfo:
         """Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
         stays."""
         body = {"memory": memory, "pids": pids, "cpu_percent": cpu_percent, "io_bytes": io_bytes, "io_ops": io_ops,
-                "disk": disk, "inodes": inodes, "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress}
+                "disk": disk, "inodes": inodes, "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress,
+                "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["sandbox.change"], {"id": id}, {}, body, models.SandboxInfo, options)
 
     def sandbox_pause(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
@@ -422,9 +428,12 @@ class Api(Caller):
         return self.send(OPERATIONS["file.watch"], {"id": id}, {"path": path, "user": user, "recursive": recursive},
                          None, options)
 
-    def volume_create(self, *, name: str, bytes: int, options: Optional[Options] = None) -> models.VolumeInfo:
+    def volume_create(self, *, name: str, bytes: int, owner: Optional[str] = None,
+                      visibility: Optional[Literal["private", "tenant"]] = None,
+                      shared_with: Optional[Sequence[str]] = None,
+                      options: Optional[Options] = None) -> models.VolumeInfo:
         """Make a volume: a tree of files that sandboxes can share and that outlives them."""
-        body = {"name": name, "bytes": bytes}
+        body = {"name": name, "bytes": bytes, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["volume.create"], {}, {}, body, models.VolumeInfo, options)
 
     def volume_list(self, *, options: Optional[Options] = None) -> Page[models.VolumeInfo]:
@@ -435,9 +444,12 @@ class Api(Caller):
         """One volume, by name or id, and how much of it is used."""
         return self._json(OPERATIONS["volume.read"], {"volume": volume}, {}, None, models.VolumeDetail, options)
 
-    def volume_change(self, volume: str, *, bytes: int, options: Optional[Options] = None) -> models.VolumeInfo:
-        """Give a volume another size."""
-        body = {"bytes": bytes}
+    def volume_change(self, volume: str, *, bytes: Optional[int] = None, owner: Optional[str] = None,
+                      visibility: Optional[Literal["private", "tenant"]] = None,
+                      shared_with: Optional[Sequence[str]] = None,
+                      options: Optional[Options] = None) -> models.VolumeInfo:
+        """Give a volume another size, owner, visibility or list of principals."""
+        body = {"bytes": bytes, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["volume.change"], {"volume": volume}, {}, body, models.VolumeInfo, options)
 
     def volume_delete(self, volume: str, *, options: Optional[Options] = None) -> models.VolumeInfo:
@@ -626,7 +638,10 @@ class Api(Caller):
                      files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                      egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                      sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
-                     warm: Optional[bool] = None, options: Optional[Options] = None) -> models.TemplateInfo:
+                     warm: Optional[bool] = None, owner: Optional[str] = None,
+                     visibility: Optional[Literal["private", "tenant"]] = None,
+                     shared_with: Optional[Sequence[str]] = None,
+                     options: Optional[Options] = None) -> models.TemplateInfo:
         """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
         Sandboxes made of it before do not change."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
@@ -634,7 +649,7 @@ class Api(Caller):
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
                 "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier,
-                "warm": warm}
+                "warm": warm, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
                           options)
 

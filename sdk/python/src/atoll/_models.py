@@ -351,6 +351,13 @@ class SandboxInfo(Model):
     execs_running: int = 0
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     # When its state last changed
@@ -531,6 +538,13 @@ class VolumeInfo(Model):
     sandboxes: List[str] = field(default_factory=list)
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     _special: ClassVar[Special] = {
@@ -552,6 +566,13 @@ class VolumeDetail(Model):
     sandboxes: List[str] = field(default_factory=list)
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     # Bytes that are written
@@ -575,6 +596,13 @@ class SnapshotInfo(Model):
     bytes: int = 0
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     _special: ClassVar[Special] = {
@@ -888,6 +916,13 @@ class TemplateInfoSpec(Model):
     warm: Optional[bool] = None
     # The sandbox whose files it has
     parent: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     _special: ClassVar[Special] = {
         "volumes": SandboxInfoVolume,
         "binds": TemplateInfoSpecBind,

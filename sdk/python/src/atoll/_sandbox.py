@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._client import Client
 
 User = Literal["agent", "root"]
+Visibility = Literal["private", "tenant"]
 Command = Union[str, Sequence[str]]
 LIFE_SECONDS = 120.0  # to start, stop, copy
 PAGE = 500  # of a list
@@ -152,12 +153,15 @@ class Sandbox:
                io_bytes: Optional[int] = None, io_ops: Optional[int] = None,
                disk: Optional[int] = None, inodes: Optional[int] = None, ttl_ms: Optional[int] = None,
                labels: Optional[Mapping[str, str]] = None, idle: Union[models.IdlePolicy, Nothing, None] = None,
-               egress: Optional[models.EgressSpec] = None) -> None:
-        """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays. An idle
-        policy is taken back by `NOTHING`."""
+               egress: Optional[models.EgressSpec] = None, owner: Optional[str] = None,
+               visibility: Optional[Visibility] = None,
+               shared_with: Optional[Sequence[str]] = None) -> None:
+        """Other limits, lifetime, labels, idle policy or access, while it runs or not; what is not named stays. An
+        idle policy is taken back by `NOTHING`. `shared_with` names tokens of role agent."""
         self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent,
                                              io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
-                                             ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress)
+                                             ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress,
+                                             owner=owner, visibility=visibility, shared_with=shared_with)
 
     def fork(self, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
              labels: Optional[Mapping[str, str]] = None) -> "Sandbox":
