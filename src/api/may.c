@@ -5,6 +5,8 @@
  */
 #include "api/dispatch.h"
 
+#include "hub/hub.h"
+
 /* ---- from where ---- */
 
 bool api_host_known(const struct api *api, struct str host)
@@ -101,6 +103,31 @@ int may_give(const struct call *call, bool owned, uint64_t present, unsigned fir
     return owned ? 0 : err_role(err, "only its owner or an operator may change who reaches it");
 }
 
+/* ---- agents that the hub does not know ---- */
+
+/*
+ * People pause, revoke and steer agents of the hub by their registration. A token of role agent
+ * without one could act where nobody can stop it, so it may only look, register, and report that it
+ * is alive or has stopped.
+ */
+static int may_act(const struct call *call, struct err *err)
+{
+    static const char *const unregistered[] = { "hub.register", "hub.unregister", "hub.heartbeat",
+                                                "hub.revocation_acknowledged" };
+    const struct route *route = call->route;
+
+    if (call->who.role != ROLE_AGENT || !str_starts(str_of(route->name), STR("hub.")) ||
+        !changes_something(route) || hub_known(call->api->hub, call->who.tenant, call->who.name))
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(unregistered); i++)
+        if (strcmp(route->name, unregistered[i]) == 0)
+            return 0;
+    return err_set(err, ERR_FORBIDDEN,
+                   "%s is not registered at the hub; register first: POST /agents/register "
+                   "{\"name\": \"%s\"}, or atoll agent register %s",
+                   call->who.name, call->who.name, call->who.name);
+}
+
 /* ---- who ---- */
 
 /* 0: this principal may; 1: already answered. */
@@ -118,6 +145,10 @@ int may_role(struct running *run)
     if ((route->flags & ROUTE_NODE) && strcmp(call->who.tenant, TENANT_OWNER) != 0) {
         err_role(&err, "%s is about the whole server; tenant %s may not", route->name,
                  call->who.tenant);
+        running_refuse_audited(run, &err, WHY_FORBIDDEN);
+        return 1;
+    }
+    if (may_act(call, &err) < 0) {
         running_refuse_audited(run, &err, WHY_FORBIDDEN);
         return 1;
     }

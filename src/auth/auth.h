@@ -150,6 +150,8 @@ must_use int token_list(struct db *db, const char *tenant,
 /* By id or unique name. ERR_NOT_FOUND; ERR_CONFLICT when already revoked. */
 must_use int token_revoke(struct db *db, const char *tenant, const char *id_or_name,
                           struct token_row *out, struct err *err);
+/* 1: a live token of role agent has this name; 0: none has. */
+must_use int token_is_agent(struct db *db, const char *tenant, const char *name, struct err *err);
 /* Notes a use, unless a later one is noted. */
 must_use int token_used(struct db *db, const char *id, int64_t at_ms, struct err *err);
 /* Is it a token as token_create writes them? */

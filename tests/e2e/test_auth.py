@@ -104,6 +104,8 @@ def test_every_role_on_every_route(server, peer):
     """Deny by default: 401 for nobody, 403 for a role that is not named, otherwise anything but these."""
     made = {role: server.new_token(role) for role in ROLES}
     tokens = {role: one["token"] for role, one in made.items()}
+    known = server.post("/agents/register", {"name": made["agent"]["name"]}, token=tokens["agent"])
+    assert known.status == 201, "an agent that is not registered may do less (test_owner)"
     tried = 0
     for method, path, operation in operations(server):
         target = re.sub(r"\{\w+\}", "no-such-object", path)

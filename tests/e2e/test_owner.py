@@ -13,6 +13,7 @@ import time
 import pytest
 
 import harness
+import hub as hubs
 import rpc
 from agents import Client
 from harness import BOXES, wait_until
@@ -617,6 +618,37 @@ def test_events_are_of_what_is_within_reach(server, tokens):
         live[who].close()
         words = server.get("/api/v1/events?limit=50&source=" + box, token=token).json()["events"]
         assert bool(words) == (who != "theirs"), (who, words)
+
+
+# ---- agents that the hub does not know ----
+
+def test_an_unregistered_agent_cannot_act_at_the_hub(server, tokens):
+    made = server.new_token("agent", name=hubs.unique("ghost"))
+    name, ghost, people = made["name"], hubs.Hub(server, made["token"]), hubs.Hub(server, "admin")
+    project = people.project(name="haunted")
+    task = people.task(project)
+    acts = [("POST", "/messages/send", {"from": name, "to": "anybody", "content": "boo"}),
+            ("POST", f"/projects/{project}/tasks/{task}/claim", {"agent": name}),
+            ("POST", f"/projects/{project}/tasks", {"title": "mine"}),
+            ("POST", "/projects", {"name": "mine", "created_by": name})]
+    for method, path, body in acts:
+        reply = server.request(method, path, json=body, token=made["token"])
+        assert reply.status == 403 and "register" in reply.body.decode(), (path, reply)
+    assert server.get("/agents", token=made["token"]).status == 200, "it may look"
+    assert server.post(f"/agents/{name}/pause", {"reason": "stop"}).status == 200, "people stop it first"
+    reply = server.post("/agents/register", {"name": name}, token=made["token"])
+    assert reply.status == 201, reply
+    reply = server.post(acts[1][1], acts[1][2], token=made["token"])
+    assert reply.status == 409 and "paused" in reply.body.decode(), reply
+    assert server.post(f"/agents/{name}/resume", {}).status == 200
+    assert server.post(acts[1][1], acts[1][2], token=made["token"]).status == 200
+    assert server.post("/agents/no-token-has-this-name/pause", {}).status == 404
+
+
+def test_an_unregistered_agent_is_revoked(server):
+    made = server.new_token("agent", name=hubs.unique("ghost"))
+    assert server.post(f"/agents/{made['name']}/revoke", {"reason": "stop"}).status == 200
+    assert server.get(f"/agents/{made['name']}").json()["status"] == "revoked"
 
 
 # ---- the command line ----
