@@ -199,9 +199,11 @@ static int volume_delete(struct call *call, struct err *err)
     if (call_volume(call, &disk, err) < 0)
         return -1;
     const char **users = users_of(call, reach_all(call->who.tenant), disk, &count);
+    if (count && !call_reach(call).all) /* whose it is may be none of the caller's business */
+        return err_set(err, ERR_CONFLICT, "volume %s is in use by a sandbox", disk->name);
     if (count)
         return err_set(err, ERR_CONFLICT, "volume %s is in use by sandbox %s%s", disk->name,
-                       call_reach(call).all ? users[0] : "", count > 1 ? " and others" : "");
+                       users[0], count > 1 ? " and others" : "");
     put_volume(call, disk);
     return disk_remove(disk, &disk_call_new(call, "volume.deleted")->op, err);
 }
