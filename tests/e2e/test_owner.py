@@ -123,7 +123,7 @@ SHARED = {
 # Records stay after their sandbox, so people get an empty list for an id that is none of theirs.
 KEPT, EMPTY = ("egress.sandbox.records", "egress.sandbox.hosts"), ({"items": []}, {"items": [], "next": 0})
 NODE = {"metrics.read", "audit.verify", "doctor.read", "log.read", "backup.create", "backup.read", "backup.delete",
-        "pool.list", "pool.set",
+        "pool.list", "pool.set", "disk.delete", "disk.list",
         "egress.node.put", "egress.node.change", "egress.node.clear"}
 
 
