@@ -261,8 +261,7 @@ static void exec_began(struct boxes_watch *watch, struct box_exec *exec)
     struct box *box = box_exec_box(exec);
     struct sandbox_view agent;
 
-    if (list_empty(&hub->subscriptions) ||
-        !box_within(box, principal_reach(&hub->socket.who)))
+    if (list_empty(&hub->subscriptions) || !box_within(box, principal_reach(&hub->socket.who)))
         return;
     box_view(box, &agent);
     if (hub_subscribed(hub, agent_name(&agent), agent.id))
