@@ -199,9 +199,10 @@ must_use int hub_assign(const struct hub_by *by, const char *project, const char
                         const struct hub_agent_named *wish, struct err *err);
 must_use int hub_unassign(const struct hub_by *by, const char *project, const char *id,
                           struct err *err);
+/* 0: changed; 1: the move is proposed, and *proposal says as what. */
 must_use int hub_patch(const struct hub_by *by, const char *project, const char *id,
                        const struct hub_patch *wish, uint64_t present, struct hub_task *out,
-                       struct err *err);
+                       struct hub_proposal *proposal, struct err *err);
 must_use int hub_reviewer_add(const struct hub_by *by, const char *project, const char *id,
                               const char *name, struct err *err);
 must_use int hub_review(const struct hub_by *by, const char *project, const char *id,
@@ -220,9 +221,15 @@ must_use int hub_metrics(const struct hub_by *by, const char *project, int64_t w
 must_use int hub_board(const struct hub_by *by, const char *project, const char *lanes,
                        struct json_out *json, struct err *err);
 
-/* ---- proposals: asks of kind "claim" ---- */
+/* ---- proposals: asks of these kinds ---- */
 
-#define HUB_ASK_KIND "claim"
+#define HUB_ASK_CLAIM "claim"
+#define HUB_ASK_MOVE "move"
+
+static inline bool hub_ask_is(const char *kind)
+{
+    return strcmp(kind, HUB_ASK_CLAIM) == 0 || strcmp(kind, HUB_ASK_MOVE) == 0;
+}
 
 must_use int hub_proposals(const struct hub_by *by, const char *state, const char *agent,
                            const char *project, hub_item_fn *fn, void *ctx, struct err *err);

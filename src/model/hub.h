@@ -142,6 +142,7 @@ struct hub_comment {
 };
 struct hub_proposal {
     const char *id, *state, *agent, *project, *task_id, *title, *by, *note;
+    const char *status; /* the column to move to; NULL: a claim */
     int64_t created_at, expires_at, decided_at;
 };
 

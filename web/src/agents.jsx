@@ -346,7 +346,7 @@ function Proposals() {
                 "POST",
                 hub`proposals/${one.id}/${what}`,
                 said.note ? { note: said.note } : {},
-                what === "approve" ? "It has the task" : "It is told no",
+                what === "approve" ? "Approved" : "Rejected",
             );
     };
     const list = proposals.value.filter((one) => !project.value || one.project === project.value.id);
@@ -358,7 +358,7 @@ function Proposals() {
                 {list.map((one) => (
                     <li key={one.id} class="bar">
                         <b>{one.agent}</b>
-                        <span>wants</span>
+                        <span>{one.status ? `wants to move to ${one.status}` : "wants"}</span>
                         <a href={to`board/${one.project}/${one.task_id}`}>{one.title}</a>
                         <span class="quiet">
                             <Age since={utc(one.created_at)} /> ago

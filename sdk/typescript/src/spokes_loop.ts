@@ -266,8 +266,12 @@ class Loop {
     }
 
     private async do(project: string, id: string, status: Status): Promise<void> {
-        if (status === "ready") await this.client.moveTask(project, id, "in_progress");
+        const moved = status === "ready" ? await this.client.moveTask(project, id, "in_progress") : undefined;
         const task = await this.client.getTask(project, id);
+        if (moved?.proposal_id && task.status === "ready") {
+            this.left.set(id, task.updated_at); // people decide; once they approve, it has changed
+            return;
+        }
         this.left.set(id, task.updated_at); // begun again only when something has happened to it
         this.work = new Work(this.client, project, task, this.interrupt.signal);
         let state: Status | void;

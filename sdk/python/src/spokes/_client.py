@@ -404,7 +404,8 @@ class AgentClient:
 
     def move_task(self, project_id: str, task_id: str, status: str, *, blocked_reason: Optional[str] = None,
                   blocked_by: Union[None, str, Sequence[str]] = None, note: Optional[str] = None) -> Json:
-        """As transition_task; raises with the reason when it is refused."""
+        """As transition_task; raises with the reason when it is refused. The move of an agent in advisory mode is
+        proposed to people: {"ok": false, "status": "proposed", "proposal_id": …}."""
         return cast(Json, self._wire.call("PATCH", "/projects/{project}/tasks/{task}", {
             "status": status, "agent": self.agent_name, "blocked_reason": blocked_reason, "blocked_by": blocked_by,
             "note": note}, once=True, project=project_id, task=task_id))
@@ -412,8 +413,9 @@ class AgentClient:
     def transition_task(self, project_id: str, task_id: str, new_status: str, blocked_reason: Optional[str] = None,
                         blocked_by: Union[None, str, Sequence[str]] = None) -> bool:
         try:
-            self.move_task(project_id, task_id, new_status, blocked_reason=blocked_reason, blocked_by=blocked_by)
-            return True
+            moved = self.move_task(project_id, task_id, new_status, blocked_reason=blocked_reason,
+                                   blocked_by=blocked_by)
+            return "proposal_id" not in moved
         except AtollError:
             return False
 

@@ -280,9 +280,11 @@ class Loop:
         client, handler = self.client, self.task_handler
         if handler is None:
             return
-        if status == "ready":
-            client.move_task(project, task_id, "in_progress")
+        proposed = status == "ready" and "proposal_id" in client.move_task(project, task_id, "in_progress")
         task = client.get_task(project, task_id)
+        if proposed and task["status"] == "ready":
+            self.left[task_id] = task["updated_at"]  # people decide; once they approve, it has changed
+            return
         self.left[task_id] = task["updated_at"]  # begun again only when something has happened to it
         self.work, reason = Work(client, project, task, self.interrupt), ""
         try:
