@@ -75,7 +75,9 @@ static void hint_refused(struct cli *cli, const struct err *err)
 {
     switch (err->code) {
     case ERR_UNAUTHENTICATED:
-        if (cli->at.token)
+        if (cli->at.token && !str_starts(str_of(cli->at.token), STR("atl_")))
+            hint(cli, "the token was found by: %s", cli->at.how);
+        else if (cli->at.token)
             hint(cli, "the token is unknown, expired or revoked (%s)", cli->at.how);
         else
             hint(cli, "no token was found (%s); set ATOLL_TOKEN, or run as the server's owner",
