@@ -385,10 +385,10 @@
 #define EGRESS_CONNECT_MS 10000 /* to one address */
 #define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
 #define EGRESS_USED_MS 1000     /* until the api process is told how much was used */
-#define EGRESS_SELF_PER_SECOND 20 /* requests to atoll.internal, of one sandbox */
-#define EGRESS_SELF_BODY_MAX 4096 /* of such a request */
-#define EGRESS_SELF_MS 5000       /* for its answer */
-#define EGRESS_HUB_PATH_MAX 1024  /* of one that is for the hub, with its query */
+#define EGRESS_SELF_PER_SECOND 100 /* requests to atoll.internal, of one sandbox */
+#define EGRESS_SELF_BODY_MAX 4096  /* of such a request */
+#define EGRESS_SELF_MS 5000        /* for its answer */
+#define EGRESS_HUB_PATH_MAX 1024   /* of one that is for the hub, with its query */
 #define EGRESS_HUB_BODY_MAX 32768
 #define EGRESS_HOLD_MS 100 /* without a descriptor to accept with */
 
