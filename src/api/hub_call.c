@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/uuid.h"
 
 const struct field hub_nothing[] = { { 0 } };
 
@@ -23,6 +24,62 @@ struct hub_by hub_by_db(struct call *call, struct db *db)
 struct hub_by hub_by(struct call *call)
 {
     return hub_by_db(call, call->db);
+}
+
+/* ---- names ---- */
+
+/* 1: it is an id, or became one; 0: there is none of that name. */
+static int resolve(const struct hub_by *by, struct call_param *one, const char *project,
+                   struct err *err)
+{
+    const char *id;
+
+    if (uuid_shaped(str_of(one->value)))
+        return 1;
+    int rc = project ? hub_task_named(by, project, one->value, &id, err)
+                     : hub_project_named(by, one->value, &id, err);
+    if (rc > 0)
+        one->value = id;
+    return rc;
+}
+
+/* Lists are empty of a project that is not there any more, and wrong of one that never was. */
+static int no_project(const struct call *call, const char *name, struct err *err)
+{
+    if (strcmp(call->method, "GET") != 0)
+        return 0; /* the handler says so, in its order and words */
+    return err_set(err, ERR_NOT_FOUND, "project not found: %.100s", name);
+}
+
+int hub_resolve(struct call *call, struct err *err)
+{
+    const char *project = NULL;
+
+    if (!str_starts(str_of(call->route->name), STR("hub.")))
+        return 0;
+    struct hub_by by = hub_by(call);
+    for (unsigned i = 0; i < call->param_count; i++) {
+        struct call_param *one = &call->params[i];
+        bool is_project = strcmp(one->name, "project") == 0;
+
+        if (!is_project && !(project && strcmp(one->name, "task") == 0))
+            continue;
+        int rc = resolve(&by, one, is_project ? NULL : project, err);
+        if (rc < 0 || (rc == 0 && is_project && no_project(call, one->value, err) < 0))
+            return -1;
+        project = one->value;
+    }
+    for (unsigned i = 0; i < call->query_count; i++) {
+        struct call_param *one = &call->queries[i];
+
+        if (!one->value[0] ||
+            (strcmp(one->name, "project") != 0 && strcmp(one->name, "project_id") != 0))
+            continue;
+        int rc = resolve(&by, one, NULL, err);
+        if (rc < 0 || (rc == 0 && no_project(call, one->value, err) < 0))
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- bodies ---- */

@@ -325,10 +325,11 @@
 #define CRASH_HEALTHY_MS 300000
 
 /* The hub */
-#define HUB_NAME_MAX 128   /* of an agent, a channel, a label, a thread */
-#define HUB_TITLE_MAX 512  /* of a task or a project */
-#define HUB_TEXT_MAX 65536 /* content of a message, description of a task */
-#define HUB_NOTE_MAX 4096  /* reasons, notes, rationales */
+#define HUB_ID_PREFIX_MIN 8 /* of an id that a command or a path abbreviates */
+#define HUB_NAME_MAX 128    /* of an agent, a channel, a label, a thread */
+#define HUB_TITLE_MAX 512   /* of a task or a project */
+#define HUB_TEXT_MAX 65536  /* content of a message, description of a task */
+#define HUB_NOTE_MAX 4096   /* reasons, notes, rationales */
 #define HUB_METADATA_MAX 65536
 #define HUB_TAGS_MAX 64 /* capabilities of an agent, or that a task asks for… */
 #define HUB_TAG_MAX 64  /* …and bytes of one */

@@ -87,6 +87,12 @@ static void hint_refused(struct cli *cli, const struct err *err)
         if (err->reason == REASON_ROLE) /* no role helps with a file that may not be read */
             hint(cli, "`atoll whoami` shows the role and scopes you have");
         break;
+    case ERR_NOT_FOUND:
+        if (strncmp(err->msg, "project not found", 17) == 0)
+            hint(cli, "`atoll project ls` lists the projects");
+        if (strncmp(err->msg, "task not found", 14) == 0)
+            hint(cli, "`atoll task ls PROJECT` lists the tasks");
+        break;
     case ERR_CONFLICT:
         if (err->reason == REASON_PAUSED)
             hint(cli, "`atoll resume` lets it go on");

@@ -174,6 +174,15 @@ must_use int hub_project_join(const struct hub_by *by, const char *id, const cha
 must_use int hub_wip_set(const struct hub_by *by, const char *id, const struct hub_wip_wish *wish,
                          struct err *err);
 
+/*
+ * The id of a project, or of a task of a project, that has this name or title, or whose id begins
+ * so (HUB_ID_PREFIX_MIN characters at least). 1: *out is it; 0: none; ERR_CONFLICT: several.
+ */
+must_use int hub_project_named(const struct hub_by *by, const char *name, const char **out,
+                               struct err *err);
+must_use int hub_task_named(const struct hub_by *by, const char *project, const char *name,
+                            const char **out, struct err *err);
+
 /* ---- tasks ---- */
 
 must_use int hub_task_create(const struct hub_by *by, const char *project,
