@@ -9,6 +9,14 @@
 
 const struct field hub_nothing[] = { { 0 } };
 
+/* A browser's session has no name; the role says more than "browser". */
+static const char *person(const struct principal *who)
+{
+    if (who->via == VIA_COOKIE)
+        return role_name(who->role);
+    return who->name[0] ? who->name : HUB_HUMAN;
+}
+
 struct hub_by hub_by_db(struct call *call, struct db *db)
 {
     return (struct hub_by){ .db = db,
@@ -16,7 +24,8 @@ struct hub_by hub_by_db(struct call *call, struct db *db)
                             .hub = call->api->hub,
                             .tenant = call->who.tenant,
                             .agent = call->who.role == ROLE_AGENT ? call->who.name : NULL,
-                            .actor = call->who.name[0] ? call->who.name : HUB_HUMAN,
+                            .actor = person(&call->who),
+                            .mover = call->who.via == VIA_OPEN ? NULL : person(&call->who),
                             .looks = call->who.role == ROLE_VIEWER,
                             .now_ms = clock_wall_ms() };
 }

@@ -213,7 +213,8 @@ static int apply_move(const struct hub_by *by, struct hub_task *task, const stru
         if (add_blockers(by, task, err) < 0)
             return -1;
     }
-    return hub_move(by, task, step->to, step->agent, wish->note ? wish->note : "", err);
+    const char *who = step->agent[0] ? step->agent : by->mover ? by->mover : "";
+    return hub_move(by, task, step->to, who, wish->note ? wish->note : "", err);
 }
 
 static int patch_status(const struct hub_by *by, struct hub_task *task,

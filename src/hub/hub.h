@@ -51,7 +51,9 @@ struct hub_by {
     const char *tenant;
     const char *agent; /* bound to this name; NULL: a person, or auth = open */
     const char *actor; /* who that is, for records that people make */
-    bool looks;        /* may not mark anything as read */
+    const char
+        *mover; /* a person who moves a card without saying for whom; NULL with auth = open */
+    bool looks; /* may not mark anything as read */
     int64_t now_ms;
 };
 

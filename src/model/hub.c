@@ -23,6 +23,7 @@
 const struct field hub_register_fields[] = {
     NAME(hub_register, name, F_REQUIRED, .help = "Who it is"),
     NAME(hub_register, type, 0, .help = "What kind of agent; unknown unless said"),
+    NAME(hub_register, agent_type, 0, .help = "The same as type"),
     FIELD(hub_register, metadata, F_JSON, 0, .help = "An object to be kept"),
     NAME(hub_register, autonomy_mode, 0, .help = "fully_autonomous, advisory or manual"),
     TAGS(hub_register, capabilities, .help = "What it can do"),

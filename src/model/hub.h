@@ -9,7 +9,7 @@
 /* ---- agents ---- */
 
 struct hub_register {
-    const char *name, *type, *autonomy_mode;
+    const char *name, *type, *agent_type, *autonomy_mode;
     const struct json *metadata;
     const char **capabilities;
 };
