@@ -173,7 +173,8 @@ int hub_take(struct call *call, void *out, uint64_t *present, struct err *err)
 int hub_limit(struct call *call, int64_t otherwise, int64_t most, int64_t *out, struct err *err)
 {
     if (call_query_int(call, "limit", 0, INT64_MAX, otherwise, out, err) < 0)
-        return -1;
+        return err_field(err, "limit", "must be a whole number from 0; over %lld it counts as that",
+                         (long long)most);
     *out = MIN(*out, most);
     return 0;
 }
