@@ -306,8 +306,8 @@ check("a token that is not accepted ends the loop", async () => {
 });
 
 check("the token in the address", async () => {
-    const url = env("CLOSED").replace("://", `://${env("SIGNER_NAME")}:${env("SIGNER_TOKEN")}@`);
-    const one = new spokes.AgentClient(url, env("SIGNER_NAME"));
+    const url = env("CLOSED").replace("://", `://${env("PLAIN_NAME")}:${env("PLAIN_TOKEN")}@`);
+    const one = new spokes.AgentClient(url, env("PLAIN_NAME"));
     assert.ok(!one.hubUrl.includes("@"));
     assert.ok(await one.ensureRegistered());
 });
