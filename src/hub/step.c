@@ -185,13 +185,26 @@ static int check_tags(const struct hub_by *by, const struct hub_task *task, cons
     return 0;
 }
 
+/* A person who moves or gives tasks under a name of their own, which no agent has. */
+static bool is_people(const struct hub_by *by, const char *name,
+                      const struct hub_standing *standing)
+{
+    return hub_is_person(name) || (!by->agent && !standing->known);
+}
+
 int hub_mover_check(const struct hub_by *by, const struct hub_task *task, const char *agent,
                     struct err *err)
 {
     if (hub_self(by, agent, "agent", err) < 0)
         return -1;
+    struct hub_standing standing;
+
     if (hub_is_person(agent) || !hub_owner(task) || hub_owns(task, agent) ||
         strcmp(task->created_by, agent) == 0 || hub_has(task->reviewers, agent))
+        return 0;
+    if (hub_standing(by, agent, &standing, err) < 0)
+        return -1;
+    if (is_people(by, agent, &standing))
         return 0;
     return err_set(err, ERR_FORBIDDEN, "the task is %s's", hub_owner(task));
 }
@@ -275,8 +288,11 @@ int hub_step_check(const struct hub_by *by, const struct hub_task *task, struct 
     step->takes = false;
     if (step->way != HUB_CLAIMS && hub_is_person(step->agent))
         return check_board(by, task, step, err);
-    if (hub_standing(by, step->agent, &standing, err) < 0 ||
-        hub_standing_active(&standing, step->agent, err) < 0)
+    if (hub_standing(by, step->agent, &standing, err) < 0)
+        return -1;
+    if (step->way != HUB_CLAIMS && is_people(by, step->agent, &standing))
+        return check_board(by, task, step, err);
+    if (hub_standing_active(&standing, step->agent, err) < 0)
         return -1;
     if (task && step->way == HUB_CLAIMS && is_claimed(task, step->agent))
         return HUB_STEP_DONE;

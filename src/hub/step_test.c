@@ -246,6 +246,31 @@ TEST(step_into_work_makes_the_agent_the_owner)
     rig(taking);
 }
 
+/* An operator's client says its own name with each move; no agent has that name. */
+static void by_people(struct hub_by *by)
+{
+    const char *project = add_project(by), *task = add_task(by, project, "code");
+    const struct hub_patch wish = { .status = "in_progress", .agent = "olga" };
+    struct hub_proposal proposal;
+    struct hub_task out;
+
+    add_agent(by, "a", "code");
+    WELL(claim(by, project, task, "a", &err));
+    WELL(hub_patch(by, project, task, &wish, 3, &out, &proposal, &err));
+    CHECK_STR(status_of(by, task), "in_progress");
+    CHECK_STR(out.assigned_to, "a"); /* whose it stays */
+    add_agent(by, "olga", NULL);
+    FAILS(hub_patch(by, project, task,
+                    &(struct hub_patch){ .status = "in_review", .agent = "olga" }, 3, &out,
+                    &proposal, &err),
+          ERR_FORBIDDEN);
+}
+
+TEST(step_of_people_under_their_own_name_is_theirs)
+{
+    rig(by_people);
+}
+
 /* ---- proposals of moves ---- */
 
 static int decide(struct hub_by *by, const struct hub_proposal *one, bool allow, struct err *err)
