@@ -110,7 +110,7 @@ static int connect_open(struct call *call, struct err *err)
     connection->peer.end = peer_end;
     snprintf(connection->peer.addr, sizeof(connection->peer.addr), "%s", req->peer->text);
     if (links_open(call->api->links, id, secret, &connection->peer, err) < 0) {
-        auth_failed(call->api->auth, req->peer);
+        auth_failed(call->api->auth, req->peer, secret, err);
         free(connection);
         return -1;
     }

@@ -8,6 +8,7 @@
 #include "api/agentbox.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -15,16 +16,15 @@
 #include "model/egress.h"
 #include "policy/grant.h"
 
-#define SESSION_IDLE_MS (30ll * 60 * 1000) /* as long as agentbox keeps one */
-#define RETRY_MS 5                         /* between looks at what somebody else is making */
+#define RETRY_MS 5 /* between looks at what somebody else is making */
 #define RETRIES_MAX 6000
 #define VOLUMES 2
 
-/* What a session may reach unless it says: agentbox's, package registries by their suffixes. */
+/* The hosts of a session that names none, as agentbox has them. */
 static const char *const default_hosts[] = {
-    "*.pypi.org",  "*.pythonhosted.org",        "*.npmjs.org",
-    "github.com",  "raw.githubusercontent.com", "objects.githubusercontent.com",
-    "*.crates.io",
+    "pypi.org",   "files.pythonhosted.org",    "*.npmjs.org",
+    "github.com", "raw.githubusercontent.com", "objects.githubusercontent.com",
+    "crates.io",  "static.crates.io",
 };
 
 /* ---- looking ---- */
@@ -245,8 +245,11 @@ static struct field_pair *labels_of(const struct creating *creating, bool named,
     for (size_t i = 0; i < (count ? count : usual); i++) {
         const char *host = count ? request->allowed_hosts[i] : default_hosts[i];
 
-        if (!*host || strchr(host, '\n')) {
-            err_field(err, "allowed_hosts", "allowed_hosts[%zu] is no host", i);
+        if (!grant_host(str_of(host)).n) {
+            err_field(err, "allowed_hosts",
+                      "allowed_hosts[%zu] \"%.100s\" is not a host name, as example.com, "
+                      "*.example.com or example.com:8443 are",
+                      i, host);
             return NULL;
         }
         buf_puts(&hosts, host);
@@ -295,15 +298,32 @@ static int egress_of(const struct creating *creating, const char *hosts, struct 
     return egress_spec_check(egress, "allowed_hosts: ", err);
 }
 
+/* A session has no more than there is, whatever the settings say. */
+static int64_t machine_memory(void)
+{
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t machine_cpu_percent(void)
+{
+    return 100 * (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 static int make_box(struct creating *creating, struct err *err)
 {
-    static struct idle_policy idle = { SESSION_IDLE_MS, "delete" };
     struct call *call = creating->rpc->call;
+    const struct api_options *options = &call->api->options;
+    struct idle_policy idle = { options->agentbox_idle_ms, "delete" };
     struct volume_use uses[VOLUMES] = { { creating->volumes[0], "/workspace", false },
                                         { creating->volumes[1], "/mnt/user-data/outputs", false } };
     bool named = strlen(creating->id) <= SANDBOX_NAME_MAX &&
                  name_check(creating->id, "sb", "session_id", &(struct err){ 0 }) == 0;
-    struct sandbox_spec spec = { .name = named ? creating->id : NULL, .idle = &idle };
+    struct sandbox_spec spec = { .name = named ? creating->id : NULL,
+                                 .user = options->agentbox_root ? "root" : "agent",
+                                 .memory = MIN(options->agentbox_memory, machine_memory()),
+                                 .cpu_percent =
+                                     MIN(options->agentbox_cpu_percent, machine_cpu_percent()),
+                                 .idle = idle.after_ms ? &idle : NULL };
 
     spec.labels = labels_of(creating, named, err);
     if (!spec.labels || egress_of(creating, spec.labels[0].value, &spec, err) < 0)

@@ -330,21 +330,26 @@ static int exec(struct rpc *rpc, ProtobufCMessage *message, struct err *err)
 
 /* ---- pip ---- */
 
-static const char *const pip_hosts[] = { "*.pypi.org", "*.pythonhosted.org" };
+static const char *const pip_hosts[] = { "pypi.org", "files.pythonhosted.org" };
 
 /* Distributions keep pip from what they manage; a sandbox is nobody's but the caller's. */
 static struct field_pair pip_env[] = { { "PIP_BREAK_SYSTEM_PACKAGES", "1" }, { 0 } };
 
-/* "*.suffix" itself, the suffix, or a name below it. */
+/* By its name, or by "*." and what it ends with. */
 static bool has_host(const char *lines, const char *wanted)
 {
-    struct str rest = str_of(lines);
+    struct str rest = str_of(lines), name = str_of(wanted);
 
     while (rest.n) {
-        struct str host = str_cut(&rest, '\n'), suffix = str_of(wanted + 1);
+        struct str host = str_cut(&rest, '\n');
 
-        if (str_is(host, wanted + 2) ||
-            (host.n > suffix.n && str_eq(str_from(host, host.n - suffix.n), suffix)))
+        if (str_eq_nocase(host, name))
+            return true;
+        if (!str_starts(host, STR("*.")))
+            continue;
+        struct str suffix = str_from(host, 1), domain = str_from(host, 2);
+        if (str_eq_nocase(domain, name) ||
+            (name.n > suffix.n && str_eq_nocase(str_from(name, name.n - suffix.n), suffix)))
             return true;
     }
     return false;
@@ -406,8 +411,8 @@ static int pip_install(struct rpc *rpc, ProtobufCMessage *message, struct err *e
     const char *hosts = session_label(&view, HOSTS_LABEL);
     for (size_t i = 0; i < ARRAY_LEN(pip_hosts); i++)
         if (!has_host(hosts, pip_hosts[i])) {
-            reply_failed(rpc, "pip install requires *.pypi.org and *.pythonhosted.org in "
-                              "allowed_hosts");
+            reply_failed(rpc, "pip install requires pypi.org and files.pythonhosted.org "
+                              "in allowed_hosts");
             return 0;
         }
     buf_puts(&line, "pip install --user");

@@ -170,6 +170,9 @@ struct api_options {
     /* what settings say, for those who ask (machine.c); others enforce it */
     int64_t sandboxes_max, rate_per_second, rate_burst, event_keep_ms;
     bool no_metrics; /* /metrics is not there */
+    /* of agentbox's sessions; agentbox_idle_ms 0: they stay until they are destroyed */
+    int64_t agentbox_memory, agentbox_cpu_percent, agentbox_idle_ms;
+    bool agentbox_root;
 };
 
 struct api {

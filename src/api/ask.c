@@ -147,7 +147,7 @@ static int decide(struct deciding *one, struct db *db, struct err *err)
         return -1;
     one->now = rc > 0;
     struct hub_by by = hub_by_db(call, db);
-    if (one->now && strcmp(one->row.kind, HUB_ASK_KIND) == 0 &&
+    if (one->now && hub_ask_is(one->row.kind) &&
         hub_decided(&by, one->row.id, one->row.action, one->what.allow, err) < 0)
         return -1;
     call->object = arena_printf(&call->arena, "ask/%s", one->row.id);

@@ -4,6 +4,7 @@
  * that answers for itself.
  */
 #include "api/dispatch.h"
+#include "api/hub_call.h"
 
 #include <assert.h>
 
@@ -40,6 +41,8 @@ static int run_once(struct running *run, struct db *db, struct err *err)
         if (found != 0)
             return found < 0 ? -1 : 0;
     }
+    if (hub_resolve(&run->call, err) < 0)
+        return -1;
     return run->call.route->fn(&run->call, err);
 }
 

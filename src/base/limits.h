@@ -333,10 +333,11 @@
 #define CRASH_HEALTHY_MS 300000
 
 /* The hub */
-#define HUB_NAME_MAX 128   /* of an agent, a channel, a label, a thread */
-#define HUB_TITLE_MAX 512  /* of a task or a project */
-#define HUB_TEXT_MAX 65536 /* content of a message, description of a task */
-#define HUB_NOTE_MAX 4096  /* reasons, notes, rationales */
+#define HUB_ID_PREFIX_MIN 8 /* of an id that a command or a path abbreviates */
+#define HUB_NAME_MAX 128    /* of an agent, a channel, a label, a thread */
+#define HUB_TITLE_MAX 512   /* of a task or a project */
+#define HUB_TEXT_MAX 65536  /* content of a message, description of a task */
+#define HUB_NOTE_MAX 4096   /* reasons, notes, rationales */
 #define HUB_METADATA_MAX 65536
 #define HUB_TAGS_MAX 64 /* capabilities of an agent, or that a task asks for… */
 #define HUB_TAG_MAX 64  /* …and bytes of one */
@@ -396,10 +397,10 @@
 #define EGRESS_CONNECT_MS 10000 /* to one address */
 #define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
 #define EGRESS_USED_MS 1000     /* until the api process is told how much was used */
-#define EGRESS_SELF_PER_SECOND 20 /* requests to atoll.internal, of one sandbox */
-#define EGRESS_SELF_BODY_MAX 4096 /* of such a request */
-#define EGRESS_SELF_MS 5000       /* for its answer */
-#define EGRESS_HUB_PATH_MAX 1024  /* of one that is for the hub, with its query */
+#define EGRESS_SELF_PER_SECOND 100 /* requests to atoll.internal, of one sandbox */
+#define EGRESS_SELF_BODY_MAX 4096  /* of such a request */
+#define EGRESS_SELF_MS 5000        /* for its answer */
+#define EGRESS_HUB_PATH_MAX 1024   /* of one that is for the hub, with its query */
 #define EGRESS_HUB_BODY_MAX 32768
 #define EGRESS_HOLD_MS 100 /* without a descriptor to accept with */
 

@@ -187,6 +187,10 @@ static void tell_limits(void)
     options->rate_burst = number("rate_burst");
     options->event_keep_ms = number("event_keep");
     options->no_metrics = !conf_bool(server.settings.conf, "metrics_enabled");
+    options->agentbox_memory = number("agentbox_memory");
+    options->agentbox_cpu_percent = number("agentbox_cpu_percent");
+    options->agentbox_idle_ms = number("agentbox_idle");
+    options->agentbox_root = strcmp(setting("agentbox_user"), "root") == 0;
 }
 
 /* ---- the link ---- */

@@ -391,6 +391,12 @@ def test_the_time_of_a_signature(server, signer, peer, shift, status):
     assert reply.status == status, reply
 
 
+def test_a_token_with_signing_is_not_accepted_unsigned(server, peer):
+    made = server.new_token("operator", signing=True)
+    reply = server.get("/api/v1/whoami", token=made["token"], source=peer)
+    assert reply.status == 401 and "signs requests" in reply.error["message"], reply
+
+
 def test_a_token_without_signing_cannot_sign(server, peer):
     made = server.new_token("operator")
     assert server.signed("GET", "/api/v1/whoami", made["id"], made["token"], source=peer).status == 401

@@ -506,7 +506,7 @@ check("errors by code", inBox(async () => {
     await assert.rejects(client.sandboxes.get("sb-none"), (error) =>
         error instanceof atoll.NotFound && error.code === "not_found" && error.status === 404 && !!error.requestId);
     await assert.rejects(client.sandboxes.create({ memory: 1 }), (error) =>
-        error instanceof atoll.InvalidRequest && error.field === "memory");
+        error instanceof atoll.InvalidRequest && error.field === "memory" && error.message.startsWith("memory: "));
     for (const bad of ["", ".", ".."]) await assert.rejects(client.sandboxes.get(bad), atoll.AtollError);
 }));
 

@@ -58,7 +58,7 @@ export interface TokenSpec {
     scopes?: string[];
     /** Lifetime in milliseconds; without it the token does not expire */
     ttl_ms?: number;
-    /** May also sign requests (HMAC) */
+    /** It must sign every request (HMAC); the token itself is then not accepted */
     signing?: boolean;
 }
 
