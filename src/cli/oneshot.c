@@ -470,8 +470,8 @@ const struct command cmd_run = {
         "Examples:\n  atoll run -- make test\n"
         "  atoll run --apply -- npx prettier --write .\n"
         "  atoll run --patch fix.patch --exclude node_modules -- ./agent 'fix the tests'\n"
-        "  atoll run --no-workspace --memory 256M --kill-after 10s -- python3 -c 'print(1)'",
+        "  atoll run --no-workspace --memory 256M --timeout 10s -- python3 -c 'print(1)'",
     .flags = run_flags,
-    .traits = CMD_REMOTE,
+    .traits = CMD_REMOTE | CMD_LIMITS,
     .run = run_run,
 };

@@ -423,6 +423,9 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
     }
     if (left_out)
         cli_note(cli, "%zu change%s left out by --exclude", left_out, left_out == 1 ? "" : "s");
+    if (changes.count && !asked && !cli_has(cli, "keep"))
+        cli_note(cli, "the changes are discarded; to keep them: --apply takes them back, "
+                      "--patch FILE writes them to a file, --keep leaves the sandbox");
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
 }
 

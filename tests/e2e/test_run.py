@@ -512,10 +512,37 @@ def test_what_changed_is_told_on_standard_error(atoll, work):
     done = sh(atoll, r"""rm gone; chmod +x mode; touch same; mkdir -p d/e
                          echo x > "d/e/$(printf 'a\033[31m\nD same')" """)
     lines = done.stderr.decode().splitlines()
-    assert lines[-4:] == [r"A d/e/a\x1b[31m\nD same", "D gone", "M mode (mode 755, was 644)",
-                          "3 files changed: 1 added, 1 modified, 1 removed"]
+    assert lines[-5:-1] == [r"A d/e/a\x1b[31m\nD same", "D gone", "M mode (mode 755, was 644)",
+                            "3 files changed: 1 added, 1 modified, 1 removed"]
     assert done.stdout == b""
     assert b"changed" not in sh(atoll, "cat same").stderr
+
+
+DISCARDED = b"the changes are discarded; to keep them: --apply"
+
+
+def test_changes_that_nobody_keeps_are_said_to_be_discarded(atoll, server, work, tmp_path):
+    assert DISCARDED in sh(atoll, "echo x > file").stderr.splitlines()[-1]
+    for flags in (["--apply"], ["--patch", str(tmp_path / "patch")], ["--keep"]):
+        assert DISCARDED not in sh(atoll, "echo y > file", *flags).stderr
+    (box,) = server.get(BOXES).json()["items"]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    assert DISCARDED not in sh(atoll, "true").stderr  # nothing is lost
+
+
+def test_a_time_limit_ends_the_command(atoll):
+    for flag in ("--timeout", "--kill-after"):
+        done = sh(atoll, "echo begun; sleep 50; echo late", flag, "1s")
+        assert (done.returncode, done.stdout) == (137, b"begun\n"), done
+    # A limit shorter than a call takes is none of the calls.
+    assert atoll("run", "--timeout", "1ms", "--", "sleep", "50").returncode == 137
+    both = atoll("run", "--timeout", "1s", "--kill-after", "1s", "--", "true")
+    assert both.returncode == 64 and b"are the same" in both.stderr
+
+
+def test_a_program_that_is_only_here_is_explained(atoll):
+    done = atoll("run", "--", "no-such-program")
+    assert done.returncode == 127 and b"/usr/local" in done.stderr and b"into the workspace" in done.stderr
 
 
 def git(*args, cwd):
