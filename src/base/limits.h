@@ -407,3 +407,7 @@
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */
 #define DIFF_WORK_MAX (1ll << 27)  /* steps of search; then the rest counts as replaced */
 #define DIFF_FILE_MAX (64ll << 20) /* of one side of a file; larger ones are in no patch */
+#define IGNORE_RULES_MAX 20000u    /* of all .gitignore files that count for one list of changes */
+#define IGNORE_FETCHED_MAX 200u    /* .gitignore files that a sandbox changed; more do not count */
+#define IGNORE_INDEX_MAX (256u << 20) /* bytes of git's list of tracked files */
+#define IGNORE_FILE_MAX (1u << 20)    /* bytes of one such file; a larger one does not count */

@@ -212,18 +212,23 @@ void changes_between(const struct manifest *before, const struct manifest *after
     count(out);
 }
 
-static bool left_out(struct str path, bool (*skip)(const void *ctx, const char *path),
-                     const void *ctx)
-{
-    autofree char *name = xmemdup0(path.p, path.n);
+struct skip_path {
+    bool (*skip)(const void *ctx, const char *path);
+    const void *ctx;
+};
 
-    if (skip(ctx, name))
+static bool path_or_above(const void *ctx, const struct change *change)
+{
+    const struct skip_path *by = ctx;
+    autofree char *name = xmemdup0(change->path.p, change->path.n);
+
+    if (by->skip(by->ctx, name))
         return true;
-    for (size_t n = path.n; n-- > 0;) {
+    for (size_t n = change->path.n; n-- > 0;) {
         if (name[n] != '/')
             continue;
         name[n] = 0;
-        if (skip(ctx, name))
+        if (by->skip(by->ctx, name))
             return true;
     }
     return false;
@@ -232,12 +237,20 @@ static bool left_out(struct str path, bool (*skip)(const void *ctx, const char *
 size_t changes_leave_out(struct changes *changes, bool (*skip)(const void *ctx, const char *path),
                          const void *ctx)
 {
+    const struct skip_path by = { skip, ctx };
+
+    return changes_drop(changes, path_or_above, &by);
+}
+
+size_t changes_drop(struct changes *changes,
+                    bool (*skip)(const void *ctx, const struct change *change), const void *ctx)
+{
     size_t kept = 0, files = 0;
 
     for (size_t i = 0; i < changes->count; i++) {
         struct change *change = &changes->at[i];
 
-        if (left_out(change->path, skip, ctx)) {
+        if (skip(ctx, change)) {
             files += !change->hidden;
             continue;
         }

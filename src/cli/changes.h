@@ -55,6 +55,9 @@ void changes_between(const struct manifest *before, const struct manifest *after
 /* Drops those that `skip` says, of the path itself or of a directory above it; how many files. */
 size_t changes_leave_out(struct changes *changes, bool (*skip)(const void *ctx, const char *path),
                          const void *ctx);
+/* Drops those that `skip` says, of each alone; how many files. */
+size_t changes_drop(struct changes *changes,
+                    bool (*skip)(const void *ctx, const struct change *change), const void *ctx);
 void changes_free(struct changes *changes);
 #define autochanges auto_with(changes_free)
 

@@ -355,7 +355,8 @@ static int with_server(struct oneshot *shot, struct err *err)
 
 static int check_flags(struct cli *cli, struct err *err)
 {
-    static const char *const needs_copy[] = { "patch", "apply", "apply-git", "exclude" };
+    static const char *const needs_copy[] = { "patch", "apply", "apply-git", "exclude",
+                                              "no-gitignore" };
     static const char *const at_end[] = { "patch", "apply" };
     static const char *const places[] = { "no-workspace", "bind", "copy" };
     size_t chosen = 0;
@@ -437,6 +438,7 @@ static const struct cli_flag run_flags[] = {
       "started by root" },
     { "exclude", "PATTERN",
       "Leave out what matches, on both ways: a name or a path, with * and ?; may repeat" },
+    { "no-gitignore", NULL, "Take changed files back although .gitignore leaves them out" },
     { "patch", "FILE",
       "Write what changed as a patch for git, with paths from the top of its work tree; - is "
       "standard output" },
@@ -459,7 +461,9 @@ const struct command cmd_run = {
     .more =
         "The copy is the command's working directory, /workspace. Afterwards the files that it "
         "changed are listed on standard error; --patch and --apply take them back, whatever its "
-        "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
+        "exit status. What git would ignore (.gitignore, .git/info/exclude; no tracked file) is "
+        "not among them unless --no-gitignore says so. --apply overwrites no file that changed "
+        "here meanwhile: then nothing is "
         "taken back and the status is 3. The sandbox is removed, but for when changes could not "
         "be taken back: then it stays with them. Where no server is running, one is started for "
         "this command alone, but none in place of one that was named (ATOLL_STATE, --addr).\n\n"

@@ -165,8 +165,7 @@ static bool is_work_tree(const char *dir)
     return lstat(git, &st) == 0 && (S_ISREG(st.st_mode) || lstat(head, &st) == 0);
 }
 
-/* Where `root` is below the top of git's work tree, with a slash behind it; "" if it is none. */
-static char *prefix_of(int root)
+char *apply_prefix(int root)
 {
     char link[64], path[PATH_MAX];
 
@@ -193,7 +192,7 @@ static char *prefix_of(int root)
 int apply_patch(struct cli *cli, int root, const struct manifest *before,
                 const struct changes *changes, struct stage *stage, int out, struct err *err)
 {
-    autofree char *prefix = prefix_of(root);
+    autofree char *prefix = apply_prefix(root);
     struct writing w = {
         .cli = cli, .root = root, .out = out, .prefix = prefix, .was = before, .stage = stage
     };

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/apply.h"
+#include "cli/ignored.h"
 #include "cli/progress.h"
 #include "cli/transfer.h"
 
@@ -414,6 +415,10 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
     changes_between(&ws->before, &after, &changes);
     /* What was not copied may be here: it can be neither compared nor replaced. */
     size_t left_out = changes_leave_out(&changes, excluded, cli);
+    struct ignored_source source = { id, WORKSPACE, ws->root };
+    size_t ignored = !changes.count || cli_has(cli, "no-gitignore")
+                         ? 0
+                         : ignored_leave_out(cli, &source, &changes);
     if (changes.count || asked) {
         autobuf struct buf text = { 0 };
 
@@ -421,9 +426,12 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
         /* Nobody may be reading: no reason to stop. */
         (void)!write(cli->err_fd, text.data, text.len);
     }
+    if (ignored)
+        cli_note(cli, "%zu change%s left out by .gitignore; --no-gitignore takes %s", ignored,
+                 ignored == 1 ? "" : "s", ignored == 1 ? "it" : "them");
     if (left_out)
         cli_note(cli, "%zu change%s left out by --exclude", left_out, left_out == 1 ? "" : "s");
-    if (changes.count && !asked && !cli_has(cli, "keep"))
+    if ((changes.count || ignored) && !asked && !cli_has(cli, "keep"))
         cli_note(cli, "the changes are discarded; to keep them: --apply takes them back, "
                       "--patch FILE writes them to a file, --keep leaves the sandbox");
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;

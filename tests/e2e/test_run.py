@@ -615,6 +615,92 @@ def test_a_patch_made_below_the_top_of_a_repository(atoll, work, tmp_path, kind)
     assert done.stdout.startswith(b"diff --git a/top b/top\n")
 
 
+GIT_AS = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false"]
+
+
+def names_of(patch, cwd):
+    """The files that a patch is about."""
+    if not patch.exists():
+        return set()
+    lines = git("apply", "--numstat", "-z", str(patch), cwd=cwd).stdout.split(b"\0")
+    return {line.split(b"\t")[2] for line in lines if line}
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_patch_is_what_git_diff_would_say(atoll, work, tmp_path, seed, below):
+    """Against the real git: the same command there and here, with ignore files of all kinds."""
+    rand = random.Random(seed)
+    rules = ["*.o", "build/", "node_modules", "/only", "!keep.o", "!/sub/keep.o", "**/cache/**", "logs/*", "!logs/keep",
+             "sub/deep/", "?.tmp", "[xy].c", "# note", "!build/", "a*/b"]
+    names = ["a.o", "keep.o", "only", "x.c", "z.c", "q.tmp", "f", "logs", "build", "b"]
+    dirs = ["", "build/", "sub/", "sub/deep/", "node_modules/p/", "logs/", "sub/cache/", "abc/", "new/"]
+
+    def some(count):
+        return "".join(f"{rule}\n" for rule in rand.sample(rules, count))
+
+    def put(path, text):
+        try:
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_text(text)
+        except (IsADirectoryError, NotADirectoryError, FileExistsError):
+            pass
+
+    git("init", "-q", cwd=work)
+    for path in rand.sample([d + n for d in dirs for n in names], 25):
+        put(path, "old\n")
+    (work / "sub").mkdir(exist_ok=True)
+    put("sub/here", "x\n")
+    git("add", "-f", *(str(p) for p in rand.sample(sorted(p for p in work.rglob("*") if p.is_file() and
+                                                          ".git" not in p.parts), 8)), "sub/here", cwd=work)
+    git(*GIT_AS, "commit", "-qm", "x", cwd=work)
+    put(".gitignore", some(6))
+    put("sub/.gitignore", some(3))
+    put(".git/info/exclude", some(2))
+    git("add", "-f", ".gitignore", "sub/.gitignore", cwd=work)
+    git("update-index", "--index-version", str(rand.choice([2, 4])), cwd=work)
+    git(*GIT_AS, "commit", "-qm", "y", cwd=work)
+    lines = [f"mkdir -p '{d}' 2>/dev/null" for d in dirs if d]
+    lines += [f"echo {rand.random()} > '{d}{n}'" for d in dirs for n in names if rand.random() < 0.6]
+    lines += [f"printf '%s' '{some(3)}' > {rand.choice(['abc', 'new', 'sub'])}/.gitignore", "rm -f here z.c sub/here"]
+    script = "\n".join(lines + ["true"])
+    where = work / below
+    untracked = set(git("ls-files", "-z", "--others", "--exclude-standard", cwd=work).stdout.split(b"\0"))
+    patch = tmp_path / "the.patch"
+    done = atoll("run", "--patch", str(patch), "--", "sh", "-c", script, cwd=where)
+    assert done.returncode == 0, done
+    before = {name: (work / os.fsdecode(name)).read_bytes() for name in untracked if name}
+    got = names_of(patch, work)
+    subprocess.run(["sh", "-c", script], cwd=where, stderr=subprocess.DEVNULL)
+    git("add", "-A", cwd=work)
+    listed = git("diff", "--cached", "--name-only", "--no-renames", "-z", "HEAD", cwd=work).stdout
+    want = set(listed.split(b"\0")) - {b""}
+    # A file that was here before and is not tracked is no change if it is the same, and one if it went.
+    want -= {n for n, data in before.items() if (work / os.fsdecode(n)).is_file() and
+             (work / os.fsdecode(n)).read_bytes() == data}
+    got -= {n for n in before if not (work / os.fsdecode(n)).exists()}
+    assert got == want, (sorted(got - want), sorted(want - got), done.stderr)
+
+
+def test_what_git_ignores_is_left_where_it_is_unless_asked_for(atoll, work, tmp_path):
+    git("init", "-q", cwd=work)
+    (work / ".gitignore").write_text("node_modules/\n")
+    patch = tmp_path / "the.patch"
+    script = "mkdir -p node_modules/p; echo x > node_modules/p/a; echo y > b"
+    done = sh(atoll, script, "--patch", str(patch), "--apply")
+    assert names_of(patch, work) == {b"b"}
+    assert sorted(p.name for p in work.iterdir()) == [".git", ".gitignore", "b"]
+    assert b"left out by .gitignore; --no-gitignore" in done.stderr and b"A node_modules" not in done.stderr
+    (work / "b").unlink()
+    git(*GIT_AS, "commit", "-qm", "x", "--allow-empty", cwd=work)
+    git("worktree", "add", "-q", str(tmp_path / "other"), cwd=work)  # one repository, two work trees
+    (work / ".git" / "info" / "exclude").write_text("b\n")
+    done = sh(atoll, script, "--apply", cwd=tmp_path / "other")
+    assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [".git", "node_modules"], done
+    assert sh(atoll, script, "--apply", "--no-gitignore").returncode == 0
+    assert (work / "node_modules" / "p" / "a").read_text() == "x\n"
+
+
 def test_apply_takes_everything_back(atoll, work):
     prepare(work)
     os.chown(work / "text", 1234, 1235)
