@@ -160,6 +160,7 @@
 #define DOOR_WAIT_SHORT_MS 50       /* …when others wait */
 #define DOOR_PLACES 32              /* callers at the door, heard or waiting */
 #define DOOR_PLACES_EACH 16         /* …of one user who is neither root nor the server's owner */
+#define DOOR_GROUPS_MAX 32          /* of one caller that count */
 #define DOOR_KNOCKS_PER_SECOND 20   /* of such a user */
 #define DOOR_REFUSED 64             /* of whom the warden has to let go, at once… */
 #define DOOR_REFUSED_MS 200         /* …and how often */

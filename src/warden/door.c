@@ -179,7 +179,17 @@ static void ticket_free(struct ticket *ticket)
     ticket->dir.fd = -1;
 }
 
-static int ticket_make(const struct ucred *who, int tree, uint8_t key[16])
+/* The groups of the caller besides its own; of one with more than fit, none. */
+static unsigned groups_of(int caller, gid_t groups[DOOR_GROUPS_MAX])
+{
+    socklen_t size = DOOR_GROUPS_MAX * sizeof(*groups);
+
+    return getsockopt(caller, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0
+               ? 0
+               : (unsigned)(size / sizeof(*groups));
+}
+
+static int ticket_make(const struct ucred *who, int caller, int tree, uint8_t key[16])
 {
     struct count count = tickets_of(who->uid);
 
@@ -193,9 +203,12 @@ static int ticket_make(const struct ucred *who, int tree, uint8_t key[16])
         if (getrandom(ticket->key, sizeof(ticket->key), GRND_NONBLOCK) !=
             (ssize_t)sizeof(ticket->key))
             return EAGAIN;
-        ticket->dir = (struct door_dir){ fcntl(tree, F_DUPFD_CLOEXEC, 0), who->uid, who->gid };
+        ticket->dir = (struct door_dir){ .fd = fcntl(tree, F_DUPFD_CLOEXEC, 0),
+                                         .uid = who->uid,
+                                         .gid = who->gid };
         if (ticket->dir.fd < 0)
             return errno;
+        ticket->dir.group_count = groups_of(caller, ticket->dir.groups);
         ticket->until_ms = clock_mono_ms() + DOOR_TICKET_MS;
         ticket->used = false;
         memcpy(key, ticket->key, sizeof(ticket->key));
@@ -403,7 +416,7 @@ static void caller_heard(struct wire_msg *answer, int tree)
                         who.uid == (uid_t)-1 || who.gid == (gid_t)-1))
         left.error = EPERM;
     if (!left.error)
-        left.error = tree < 0 ? EPROTO : ticket_make(&who, tree, left.ticket);
+        left.error = tree < 0 ? EPROTO : ticket_make(&who, caller->fd, tree, left.ticket);
     caller_answer(caller->fd, &left);
     caller_end(caller);
 }
