@@ -138,7 +138,7 @@ static int one(struct writing *w, const struct change *change, size_t at, struct
         w->git++;
         return 0;
     }
-    if (!apply_is_still(w->root, change->path, change->before) &&
+    if (!apply_is_still(w->root, w->was, change->path, change->before) &&
         !apply_in_new_directory(w->was, change)) {
         cli_note(w->cli, "changed here too: %.*s", STR_FMT(change->path));
         w->changed_here++;
@@ -203,8 +203,7 @@ int apply_patch(struct cli *cli, int root, const struct manifest *before,
     if (w.git)
         cli_note(cli, "not in the patch: %zu of git's own files, which git would refuse", w.git);
     if (w.changed_here)
-        return err_set(err, ERR_CONFLICT,
-                       "not in the patch: %zu file%s changed here since the copy was made",
+        return err_set(err, ERR_CONFLICT, "not in the patch: %zu file%s changed here meanwhile",
                        w.changed_here, w.changed_here == 1 ? "" : "s");
     return 0;
 }

@@ -1,6 +1,7 @@
 """`atoll run` as its user sees it: a command in a fresh sandbox with a copy of the directory, its exit
 status, and what it changed, taken back. The workload is hostile whenever that makes a difference."""
 import hashlib
+import json
 import os
 import pathlib
 import random
@@ -8,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -16,6 +18,9 @@ import harness
 import images
 import pytest
 from person import Terminal
+
+sys.path.insert(0, str(harness.ROOT / "sdk" / "python" / "src"))
+import atoll as atoll_sdk  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
@@ -341,7 +346,7 @@ def signalled(server, work, number, until, *args):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_the_workspace_is_copied(atoll, server, work, number):
     (work / "large").write_bytes(bytes(200 << 20))
-    status, _ = signalled(server, work, number, b"copying 1 file", "--", "sleep", "100")
+    status, _ = signalled(server, work, number, b"copying 1 file", "--copy", ".", "--", "sleep", "100")
     assert status == 128 + number
 
 
@@ -385,9 +390,94 @@ def test_what_a_killed_run_left_is_not_copied(atoll, work):
     for name in (".atoll-0123456789abcdef", "sub/.atoll-0123456789abcdef", ".atoll-other", ".atoll"):
         (work / name).mkdir(parents=True)
         (work / name / "file").write_text("x")
-    done = sh(atoll, "find . -type f | sort", "--apply")
+    done = sh(atoll, "find . -type f | sort", "--copy", ".", "--apply")
     assert done.stdout == b"./.atoll-other/file\n./.atoll/file\n" and b"left out" not in done.stderr, done
     assert done.returncode == 0 and (work / ".atoll-0123456789abcdef/file").exists()
+
+
+# ---- a view ----
+
+def test_nothing_is_copied_into_a_view(atoll, work):
+    (work / "large").write_bytes(bytes(700 << 20))  # more than the sandbox may write
+    done = sh(atoll, "ls; echo x > large; echo y > new; cat /run/workspace/before/new", "--verbose")
+    assert done.stdout == b"large\n" and b"copying" not in done.stderr
+    assert b"M large\nA new\n" in done.stderr
+    assert (work / "large").stat().st_size == 700 << 20 and not (work / "new").exists()
+    assert b"copying 1 file" in sh(atoll, "true", "--exclude", "x").stderr
+
+
+MOVES = """
+mkdir none
+d() { set -- $(find . -mindepth 1 -maxdepth 3 -type d | sort | sed -n "$(($1 % 7 + 1))p"); echo "${1:-none}"; }
+f() { find . -type f | sort | sed -n "$(($1 % 11 + 1))p"; }
+"""
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_view_tells_what_a_copy_tells(atoll, work, seed):
+    """The same random changes in a view and in a copy: the same list and the same patch."""
+    rand = random.Random(seed)
+    for i in range(30):
+        path = work / "/".join(f"d{rand.randrange(3)}" for _ in range(rand.randrange(4))) / f"f{i}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{i}\n")
+    (work / "l").symlink_to("d0")
+    os.link(next(work.rglob("f3")), work / "hard")
+    steps = ["rm -r $(d {n})", "rm $(f {n})", "echo {n} >> $(f {n})",
+             "mkdir -p $(d {n})/d{m}; echo {n} > $(d {n})/d{m}/f{m}",
+             "x=$(d {n}); rm -r $x; mkdir -p $x; echo {n} > $x/f{m}", "x=$(d {n}); rm -r $x; echo file > $x",
+             "mv $(d {n}) moved{n}", "mv $(f {n}) renamed{n}", "chmod 0{n}55 $(f {n})",
+             "x=$(f {n}); rm $x; mkdir $x; touch $x/in",
+             "x=$(f {n}); rm $x; ln -s to{n} $x", "touch $(f {n})", "ln $(f {n}) again{n}",
+             "cp -a $(d {n}) copied{n}"]
+    script = MOVES + "\n".join(rand.choice(steps).format(n=rand.randrange(2, 8), m=rand.randrange(4))
+                               for _ in range(12))
+    told = []
+    for how in ([], ["--copy", "."]):
+        done = sh(atoll, script + "\ntrue", "--patch", "-", *how)
+        assert done.returncode == 0, done
+        told.append((done.stdout, [line for line in done.stderr.splitlines()
+                                   if line[:2] in (b"A ", b"D ", b"M ", b"T ")]))
+    assert told[0] == told[1], script
+
+
+def test_a_repository_that_was_there_is_known_although_it_did_not_change(atoll, work):
+    (work / "repo").mkdir()
+    git("init", "-q", "--bare", ".", cwd=work / "repo")
+    before = (work / "repo" / "config").read_bytes()
+    done = sh(atoll, "echo '[core] fsmonitor = touch /tmp/x' >> repo/config; echo x > new", "--apply")
+    assert b"not taken back: 1 of git's own files" in done.stderr, done
+    assert (work / "repo" / "config").read_bytes() == before and (work / "new").exists()
+
+
+def test_what_is_mounted_below_the_directory_is_named(atoll, work):
+    (work / "mnt").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(work / "mnt")], check=True)
+    try:
+        (work / "mnt" / "file").write_text("x")
+        done = sh(atoll, "ls mnt")
+    finally:
+        subprocess.run(["umount", str(work / "mnt")], check=True)
+    assert done.stdout == b"" and b"not in the sandbox: " + bytes(work / "mnt") in done.stderr
+
+
+def test_the_changes_of_a_kept_sandbox_by_the_api(atoll, server, work):
+    (work / "old").write_text("1\n")
+    assert sh(atoll, "echo 2 > old; echo 3 > new", "--keep").returncode == 0
+    (box,) = server.get(BOXES).json()["items"]
+    lines = [json.loads(line) for line in server.get(f"{BOXES}/{box['id']}/changes").body.splitlines()]
+    digest = {text: hashlib.sha256(f"{text}\n".encode()).hexdigest() for text in "123"}
+    assert [(x["side"], x["file"]["name"], x["file"]["sha256"]) for x in lines] == [
+        ("after", "new", digest["3"]), ("before", "old", digest["1"]), ("after", "old", digest["2"])]
+    with atoll_sdk.Client(state=str(server.state)) as client:
+        told = [(side, file.name) for side, file in client.sandboxes.get(box["id"]).files.changes()]
+    assert told == [("after", "new"), ("before", "old"), ("after", "old")]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    assert atoll("run", "--keep", "--no-workspace", "--", "true").returncode == 0
+    (box,) = server.get(BOXES).json()["items"]
+    reply = server.get(f"{BOXES}/{box['id']}/changes")
+    assert reply.status == 409 and "no view" in reply.json()["error"]["message"]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
 
 
 # ---- without a server ----
@@ -474,18 +564,19 @@ def test_a_server_that_was_named_and_is_not_there_is_an_error(tmp, work):
 
 # ---- the workspace ----
 
-def test_the_directory_is_there_as_the_agents_own(atoll, work):
+@pytest.mark.parametrize("how", [[], ["--copy", "."]])
+def test_the_directory_is_there_as_the_agents_own(atoll, work, how):
     (work / "sub").mkdir()
     (work / "sub" / "file").write_bytes(b"x\0y")
     (work / "sub" / "prog").write_text("#!/bin/sh\necho ran\n")
     (work / "sub" / "prog").chmod(0o755)
     (work / "link").symlink_to("sub/file")
     os.mkfifo(work / "fifo")
-    done = sh(atoll, "pwd; stat -c %U . sub/file; cat link | tr '\\0' 0; ./sub/prog; ls")
+    done = sh(atoll, "pwd; stat -c %U . sub/file; cat link | tr '\\0' 0; ./sub/prog; ls | grep -v fifo",
+              *how)
     # check-style: allow machine-path: inside every sandbox
     assert done.stdout == b"/workspace\nagent\nagent\nx0yran\nlink\nsub\n", done
-    assert b"3 files" in done.stderr
-    assert b"1 socket, FIFO or device was not copied" in done.stderr
+    assert (b"3 files" in done.stderr) == (b"1 socket, FIFO or device was not copied" in done.stderr) == bool(how)
 
 
 def test_nothing_is_copied_when_nothing_is_wanted(atoll, work):
@@ -701,10 +792,13 @@ def test_what_git_ignores_is_left_where_it_is_unless_asked_for(atoll, work, tmp_
     assert (work / "node_modules" / "p" / "a").read_text() == "x\n"
 
 
-def test_apply_takes_everything_back(atoll, work):
+@pytest.mark.parametrize("how", [[], ["--copy", "."]])
+def test_apply_takes_everything_back(atoll, work, how):
     prepare(work)
     os.chown(work / "text", 1234, 1235)
-    assert sh(atoll, CHANGES + "sha256sum binary", "--apply").returncode == 0
+    for path in [work, *work.rglob("*")] if not how else []:  # to a view it matters whose files they are
+        os.chown(path, 1234, 1235, follow_symlinks=False)
+    assert sh(atoll, CHANGES + "sha256sum binary", "--apply", *how).returncode == 0
     assert (work / "dir").read_text() == "file\n"
     assert not (work / "gone").exists() and (work / "renamed").read_text() == "m\n"
     assert os.readlink(work / "link") == "other" and os.readlink(work / "deep/down/in") == "../up"
@@ -1068,7 +1162,7 @@ def test_many_files_and_large_ones(atoll, work):
 
 def test_a_workspace_that_does_not_fit(atoll, work):
     (work / "large").write_bytes(bytes(30 << 20))
-    done = sh(atoll, "true", "--disk", "10M")
+    done = sh(atoll, "true", "--copy", ".", "--disk", "10M")
     assert done.returncode != 0
     assert b"copy the workspace into the sandbox: large: No space left on device" in done.stderr
     assert b"\n  --disk gives it more room" in done.stderr
