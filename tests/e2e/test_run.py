@@ -517,6 +517,24 @@ def test_a_private_server_leaves_nothing(tmp, work):
     assert private_leftovers(tmp) == [] and sandboxes_of(tmp) == []
 
 
+def test_a_private_server_is_in_memory_unless_told_where(work):
+    """Its state is thrown away: neither a busy disk nor a flush of it is worth waiting for."""
+    process = subprocess.Popen([harness.BIN, "run", "--private", "--verbose", "--", "sleep", "1000"], cwd=work,
+                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               env={k: v for k, v in environment().items() if k != "TMPDIR"})
+    said = process.stderr.readline()
+    state = said.split()[-1].decode()
+    try:
+        assert state.startswith("/dev/shm/atoll-run-"), said
+        harness.wait_until(lambda: [p for p in sandboxes_of(state) if "--throw-away" in harness.cmdline(p)], 10,
+                           "the server that waits for no disk")
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+    harness.wait_until(lambda: not os.path.exists(state), 30, "the end of the private server")
+
+
 def test_a_private_server_says_nothing_unasked(tmp, work):
     done = private(tmp, work, "--no-workspace", "--", "true")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
