@@ -261,7 +261,10 @@ static void remove_sandbox(struct oneshot *shot)
     autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
     struct err err = { 0 };
 
-    if (cli_has(shot->cli, "keep"))
+    if (cli_has(shot->cli, "keep") && shot->workspace.view)
+        cli_note(shot->cli, "sandbox %s stays; `atoll diff %s` shows what changed in it", shot->id,
+                 shot->id);
+    else if (cli_has(shot->cli, "keep"))
         cli_note(shot->cli, "sandbox %s stays", shot->id);
     else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0 && !is_gone(&err))
         cli_note(shot->cli, "sandbox %s stays: %s", shot->id, err.msg);

@@ -461,7 +461,7 @@ def test_what_is_mounted_below_the_directory_is_named(atoll, work):
     assert done.stdout == b"" and b"not in the sandbox: " + bytes(work / "mnt") in done.stderr
 
 
-def test_the_changes_of_a_kept_sandbox_by_the_api(atoll, server, work):
+def test_the_changes_of_a_kept_sandbox(atoll, server, work, tmp_path):
     (work / "old").write_text("1\n")
     assert sh(atoll, "echo 2 > old; echo 3 > new", "--keep").returncode == 0
     (box,) = server.get(BOXES).json()["items"]
@@ -469,12 +469,19 @@ def test_the_changes_of_a_kept_sandbox_by_the_api(atoll, server, work):
     digest = {text: hashlib.sha256(f"{text}\n".encode()).hexdigest() for text in "123"}
     assert [(x["side"], x["file"]["name"], x["file"]["sha256"]) for x in lines] == [
         ("after", "new", digest["3"]), ("before", "old", digest["1"]), ("after", "old", digest["2"])]
+    assert atoll("diff", box["id"]).stdout.splitlines()[:2] == [b"A new", b"M old"]
+    assert json.loads(atoll("changes", "--json", box["id"]).stdout)["items"][1] == {"change": "M", "path": "old"}
+    patch = tmp_path / "the.patch"
+    patch.write_bytes(atoll("diff", "--patch", box["id"]).stdout)
     with atoll_sdk.Client(state=str(server.state)) as client:
         told = [(side, file.name) for side, file in client.sandboxes.get(box["id"]).files.changes()]
     assert told == [("after", "new"), ("before", "old"), ("after", "old")]
+    git("apply", str(patch), cwd=work)
+    assert ((work / "old").read_text(), (work / "new").read_text()) == ("2\n", "3\n")
     assert server.delete(f"{BOXES}/{box['id']}").status == 200
     assert atoll("run", "--keep", "--no-workspace", "--", "true").returncode == 0
     (box,) = server.get(BOXES).json()["items"]
+    assert atoll("diff", box["id"]).returncode == 3
     reply = server.get(f"{BOXES}/{box['id']}/changes")
     assert reply.status == 409 and "no view" in reply.json()["error"]["message"]
     assert server.delete(f"{BOXES}/{box['id']}").status == 200
