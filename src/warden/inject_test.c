@@ -576,6 +576,22 @@ TEST(others_leave_some_tickets)
     rig_close();
 }
 
+/* Those that were used take nobody's place. */
+TEST(more_directories_are_used_in_a_minute_than_may_wait)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    uint8_t ticket[16];
+
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    for (unsigned i = 0; i < 2 * DOOR_TICKETS_MAX; i++) {
+        CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+        CHECK_INT(mount_ticket("box", ticket, "/mnt", 0), 0);
+    }
+    CHECK_INT(mount_ticket("box", ticket, "/mnt", 0), EBUSY);
+    rig_destroy(&box);
+    rig_close();
+}
+
 TEST(tickets_are_bounded_and_end)
 {
     const char *state = rig_open();
