@@ -160,6 +160,7 @@
 #define DOOR_WAIT_SHORT_MS 50       /* …when others wait */
 #define DOOR_PLACES 32              /* callers at the door, heard or waiting */
 #define DOOR_PLACES_EACH 16         /* …of one user who is neither root nor the server's owner */
+#define DOOR_GROUPS_MAX 32          /* of one caller that count */
 #define DOOR_KNOCKS_PER_SECOND 20   /* of such a user */
 #define DOOR_REFUSED 64             /* of whom the warden has to let go, at once… */
 #define DOOR_REFUSED_MS 200         /* …and how often */
@@ -408,3 +409,7 @@
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */
 #define DIFF_WORK_MAX (1ll << 27)  /* steps of search; then the rest counts as replaced */
 #define DIFF_FILE_MAX (64ll << 20) /* of one side of a file; larger ones are in no patch */
+#define IGNORE_RULES_MAX 20000u    /* of all .gitignore files that count for one list of changes */
+#define IGNORE_FETCHED_MAX 200u    /* .gitignore files that a sandbox changed; more do not count */
+#define IGNORE_INDEX_MAX (256u << 20) /* bytes of git's list of tracked files */
+#define IGNORE_FILE_MAX (1u << 20)    /* bytes of one such file; a larger one does not count */

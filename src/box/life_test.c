@@ -551,7 +551,7 @@ TEST(volumes_are_mounted_and_again_at_a_start)
 
 TEST(directories_are_mounted_by_ticket_once_and_not_kept)
 {
-    struct bind_use binds[] = { { "00112233445566778899aabbccddeeff", "/work", false } };
+    struct bind_use binds[] = { { .ticket = "00112233445566778899aabbccddeeff", .path = "/work" } };
     struct sandbox_spec spec = on_disk;
     struct box_op *op;
     struct err err = { 0 };

@@ -65,8 +65,9 @@ static struct field_list binds_copy(struct arena *arena, struct field_list from)
     const struct bind_use *uses = from.items;
 
     for (size_t i = 0; i < from.count; i++)
-        to[i] = (struct bind_use){ arena_strdup(arena, uses[i].ticket),
-                                   arena_strdup(arena, uses[i].path), uses[i].read_only };
+        to[i] =
+            (struct bind_use){ arena_strdup(arena, uses[i].ticket),
+                               arena_strdup(arena, uses[i].path), uses[i].read_only, uses[i].view };
     return (struct field_list){ to, from.count };
 }
 
@@ -171,7 +172,28 @@ static int mount_bind(const struct bind_use *use, size_t at, struct box_mount *o
     if (strlen(use->ticket) != 2 * sizeof(out->ticket) ||
         !hex_bytes(str_of(use->ticket), out->ticket, sizeof(out->ticket)))
         return err_field(err, field, "must be %zu hexadecimal digits", 2 * sizeof(out->ticket));
-    out->flags |= BOX_MOUNT_TICKET;
+    out->flags |= BOX_MOUNT_TICKET | (use->view ? BOX_MOUNT_VIEW : 0);
+    return 0;
+}
+
+/* A view keeps what is changed in memory, and has one place for its layers. */
+static int check_views(const struct sandbox_spec *spec, struct err *err)
+{
+    const struct bind_use *binds = spec->binds.items;
+    size_t views = 0;
+    char field[40];
+
+    for (size_t i = 0; i < spec->binds.count; i++) {
+        if (!binds[i].view)
+            continue;
+        snprintf(field, sizeof(field), "binds[%zu].view", i);
+        if (++views > 1)
+            return err_field(err, field, "a sandbox has a view of one directory");
+        if (sandbox_on_disk(spec))
+            return err_field(err, field, "needs storage memory");
+        if (binds[i].read_only)
+            return err_field(err, field, "not with read_only");
+    }
     return 0;
 }
 
@@ -210,6 +232,8 @@ static int check_mounts(struct boxes *boxes, struct reach reach, const struct sa
 {
     struct box_mount mount;
 
+    if (check_views(spec, err) < 0)
+        return -1;
     for (size_t i = 0; i < mount_count(spec); i++)
         if (mount_of(boxes, reach, spec, "check", i, &mount, err) < 0)
             return -1;

@@ -387,6 +387,11 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     if (answer->step == INIT_STEP_CWD)
         err_field(err, "cwd", "%s \"%s\": %s", step, exec->spec.cwd,
                   answer->error == ELOOP ? "a magic link, or too many symbolic links" : why);
+    else if (answer->step == INIT_STEP_FIND && !box_image(exec->box))
+        err_field(err, "argv[0]",
+                  "%s: the sandbox has the /usr of the server's machine and no home directory of "
+                  "it; install the program below /usr/local, or put it into the workspace",
+                  step);
     else if (answer->step == INIT_STEP_FIND || answer->step == INIT_STEP_EXECVE)
         err_field(err, "argv[0]", "%s: %s", step, why);
     else if (answer->step >= INIT_STEP_FILES && answer->step <= INIT_STEP_FILES + INIT_FILES_MAX)

@@ -18,6 +18,8 @@ int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err)
 
     if (cli_ms(cli, "timeout", usual, &timeout, err) < 0)
         return -1;
+    if (cli->command->traits & CMD_LIMITS)
+        timeout = MAX(timeout, usual);
     *deadline_ms = clock_mono_ms() + timeout;
     return 0;
 }
@@ -60,9 +62,10 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
 {
     if (err->code == ERR_TIMEOUT)
         hint(cli, "--timeout gives it longer than %s",
-             cli_text(cli, "timeout")   ? cli_text(cli, "timeout")
-             : cli->command->timeout_ms ? "so far"
-                                        : "30s");
+             cli->command->traits & CMD_LIMITS ? "so far"
+             : cli_text(cli, "timeout")        ? cli_text(cli, "timeout")
+             : cli->command->timeout_ms        ? "so far"
+                                               : "30s");
     else if (err->code == ERR_UNAUTHENTICATED)
         hint(cli, "--ca FILE trusts another authority");
     else if (err->code == ERR_UNAVAILABLE || err->sys)

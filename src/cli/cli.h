@@ -29,6 +29,7 @@ enum command_trait {
     CMD_HIDDEN = 1, /* not in help or completion */
     CMD_CONF = 2,   /* takes the settings of the server as flags */
     CMD_REMOTE = 4, /* talks to a server */
+    CMD_LIMITS = 8, /* --timeout is for the command that it runs, and lengthens calls at most */
 };
 
 struct cli;

@@ -553,13 +553,24 @@ static void put_size(struct json_out *json, const struct running *run, const cha
     json_kv_int(json, cols, size.ws_col);
 }
 
+/* How long the command may run, 0 without a limit. */
+static int command_limit(struct cli *cli, int64_t *limit_ms, struct err *err)
+{
+    *limit_ms = 0;
+    if (!(cli->command->traits & CMD_LIMITS))
+        return 0; /* there, --timeout is for the calls */
+    if (cli_has(cli, "timeout") && cli_has(cli, "kill-after"))
+        return cli_usage(cli, err, "--timeout and --kill-after are the same: use one of them");
+    return cli_ms(cli, cli_has(cli, "kill-after") ? "kill-after" : "timeout", 0, limit_ms, err);
+}
+
 static int put_exec(struct cli *cli, const char **argv, size_t argc, const char *cwd,
                     struct json_out *json, struct running *run, struct err *err)
 {
-    int64_t kill_after;
+    int64_t limit_ms;
 
     json_open(json, '{');
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 ||
+    if (command_limit(cli, &limit_ms, err) < 0 ||
         put_words(cli, json, "argv", argv, 0, argc, err) < 0)
         return -1;
     if (cli_has(cli, "cwd"))
@@ -568,8 +579,8 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, const char 
         json_kv_text(json, "cwd", cwd);
     if (cli_has(cli, "user"))
         json_kv_text(json, "user", cli_text(cli, "user"));
-    if (kill_after)
-        json_kv_int(json, "timeout_ms", kill_after);
+    if (limit_ms)
+        json_kv_int(json, "timeout_ms", limit_ms);
     if (run->tty)
         json_kv_bool(json, "tty", true);
     put_size(json, run, "rows", "cols");
@@ -686,22 +697,22 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
 static int put_command(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
                        const struct running *run, struct err *err)
 {
-    int64_t kill_after;
+    int64_t limit_ms;
 
     if (cli_has(cli, "ro") || cli_has(cli, "rw"))
         return cli_usage(cli, err, "--ro and --rw are for sandboxes, and %s is a linked agent",
                          cli->args[0]);
     json_open(json, '{');
     json_kv_text(json, "command", argv[0]); /* looked at when it was asked for in a sandbox */
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 ||
+    if (command_limit(cli, &limit_ms, err) < 0 ||
         put_words(cli, json, "args", argv, 1, argc, err) < 0)
         return -1;
     if (cli_has(cli, "cwd"))
         json_kv_text(json, "working_dir", cli_text(cli, "cwd"));
     if (cli_has(cli, "user"))
         json_kv_text(json, "run_as", cli_text(cli, "user"));
-    if (kill_after)
-        json_kv_int(json, "timeout_seconds", (kill_after + 999) / 1000);
+    if (limit_ms)
+        json_kv_int(json, "timeout_seconds", (limit_ms + 999) / 1000);
     json_kv_bool(json, "allocate_pty", run->tty);
     put_size(json, run, "pty_rows", "pty_cols");
     if (run->tty && sandbox_term())
@@ -770,6 +781,6 @@ const struct command cmd_exec = {
         "  atoll exec -it build -- bash\n"
         "  atoll exec -d -e PORT=3000 build -- ./server",
     .flags = exec_flags,
-    .traits = CMD_REMOTE,
+    .traits = CMD_REMOTE | CMD_LIMITS,
     .run = exec_run,
 };

@@ -101,7 +101,8 @@ must_use int exec_anywhere(struct cli *cli, const char *id, const char **argv, s
 #define EXEC_FLAGS                                                                                 \
     { "cwd", "DIR", "Working directory (/workspace)" },                                            \
         { "env", "NAME=VALUE", "Environment of the command; may repeat" },                         \
-        { "kill-after", "TIME", "Kill it and all it started after this long" },                    \
+        { "timeout", "TIME", "Kill the command and all it started after this long" },              \
+        { "kill-after", "TIME", "The same as --timeout" },                                         \
     {                                                                                              \
         "interactive", NULL, "Pass the keyboard on even without a terminal for it"                 \
     }

@@ -105,6 +105,9 @@ const struct conf_key conf_table[] = {
       "Connections at once from one address." },
     { "drain", CONF_MS, "10s", NULL, "0s..10m", false, "TIME",
       "Time that requests under way have to finish at SIGTERM." },
+    { "throw_away", CONF_BOOL, "false", NULL, NULL, false, NULL,
+      "The state directory is removed afterwards, as that of `atoll run --private`: nothing waits "
+      "for the disk, and a crash of the machine loses what was answered." },
     { 0 },
 };
 /* clang-format on */

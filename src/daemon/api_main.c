@@ -771,6 +771,8 @@ static int build(struct err *err)
 {
     const struct store_options store = { .path = STATE_DB,
                                          .readers = (unsigned)number("readers"),
+                                         .throw_away =
+                                             conf_bool(server.settings.conf, "throw_away"),
                                          .on_event = on_event };
     server.link = (struct watch){ .fd = API_FD_LINK, .events = EPOLLIN, .fn = on_link };
     server.lag.fn = on_lag;

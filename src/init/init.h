@@ -176,6 +176,7 @@ int builtin_remove(struct builtin *job);
 int builtin_tar(struct builtin *job);
 int builtin_untar(struct builtin *job);
 int builtin_manifest(struct builtin *job);
+int builtin_changes(struct builtin *job);
 int builtin_watch(struct builtin *job);
 /* builtin_ps.c, builtin_port.c */
 int builtin_ps(struct builtin *job);

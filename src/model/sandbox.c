@@ -105,6 +105,10 @@ static const struct field bind_use_fields[] = {
     FIELD(bind_use, path, F_STRING, F_REQUIRED, .min = 2, .max = 255,
           .help = "Where it is put; absolute, made if it is not there"),
     FIELD(bind_use, read_only, F_BOOL, 0, .help = "Nothing in it can be changed from here"),
+    FIELD(bind_use, view, F_BOOL, 0,
+          .help =
+              "What is changed in it stays in the sandbox, in memory: /changes lists it. Of one "
+              "directory, with storage memory and a server started by root"),
     { 0 },
 };
 
@@ -202,6 +206,7 @@ const struct field sandbox_spec_fields[] = {
 static const struct field bind_view_fields[] = {
     FIELD(bind_use, path, F_STRING, F_READONLY, .help = "Where it is"),
     FIELD(bind_use, read_only, F_BOOL, F_READONLY, .help = "Nothing in it can be changed"),
+    FIELD(bind_use, view, F_BOOL, F_READONLY, .help = "What is changed in it stays in the sandbox"),
     { 0 },
 };
 

@@ -39,7 +39,7 @@ struct volume_use {
 
 struct bind_use {
     const char *ticket, *path; /* ticket: hex; empty once it was used */
-    bool read_only;
+    bool read_only, view;
 };
 
 struct file_rule {

@@ -133,6 +133,7 @@ struct init_exec {
  *   tar PATH                     an archive
  *   untar PATH                   input is an archive; a struct init_unpacked
  *   manifest PATH                tree_records of everything below, with digests
+ *   changes PATH                 of a view (BOX_MOUNT_VIEW) at PATH, the tree_records of tree_view
  *   watch PATH RECURSIVE         struct init_seen, each with its path, until killed
  *   ps                           struct init_process of each process, each with its command line
  *   ports                        struct init_port for each TCP port that is listened on

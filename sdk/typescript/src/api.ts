@@ -55,6 +55,7 @@ export const operations = {
     "tree.read": { method: "GET", path: "/api/v1/sandboxes/{id}/files/tree" },
     "tree.write": { method: "PUT", path: "/api/v1/sandboxes/{id}/files/tree" },
     "tree.manifest": { method: "GET", path: "/api/v1/sandboxes/{id}/files/manifest" },
+    "sandbox.changes": { method: "GET", path: "/api/v1/sandboxes/{id}/changes" },
     "file.watch": { method: "GET", path: "/api/v1/sandboxes/{id}/files/watch" },
     "volume.create": { method: "POST", path: "/api/v1/volumes", creates: true },
     "volume.list": { method: "GET", path: "/api/v1/volumes" },
@@ -382,6 +383,13 @@ export class Api extends Caller {
      *  it cannot be completed. */
     treeManifest(id: string, query: { path?: string; user?: string }, options?: Options): Promise<Answer> {
         return this.stream(operations["tree.manifest"], { id }, query, undefined, options);
+    }
+
+    /** What was changed in its view of a directory (`binds` with `view`), one JSON object a line: {"side":
+     *  "before" or "after", "file": …}, the file as in a manifest. A changed file has both, a new one only after,
+     *  a removed one only before; a touched one has two that are alike. Cut off if it cannot be completed. */
+    sandboxChanges(id: string, query: { user?: string }, options?: Options): Promise<Answer> {
+        return this.stream(operations["sandbox.changes"], { id }, query, undefined, options);
     }
 
     /** Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when some

@@ -174,6 +174,9 @@ export interface BindMount {
     path: string;
     /** Nothing in it can be changed from here */
     read_only?: boolean;
+    /** What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
+     *  memory and a server started by root */
+    view?: boolean;
 }
 
 export interface FileRule {
@@ -312,6 +315,8 @@ export interface SandboxInfoBind {
     path: string;
     /** Nothing in it can be changed */
     read_only: boolean;
+    /** What is changed in it stays in the sandbox */
+    view: boolean;
 }
 
 export interface SandboxInfoFile {
@@ -1021,6 +1026,9 @@ export interface TemplateInfoSpecBind {
     path: string;
     /** Nothing in it can be changed from here */
     read_only: boolean;
+    /** What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
+     *  memory and a server started by root */
+    view: boolean;
 }
 
 export interface TemplateInfoSpec {

@@ -56,6 +56,7 @@ OPERATIONS: Dict[str, Operation] = {
     "tree.read": Operation("GET", "/api/v1/sandboxes/{id}/files/tree"),
     "tree.write": Operation("PUT", "/api/v1/sandboxes/{id}/files/tree"),
     "tree.manifest": Operation("GET", "/api/v1/sandboxes/{id}/files/manifest"),
+    "sandbox.changes": Operation("GET", "/api/v1/sandboxes/{id}/changes"),
     "file.watch": Operation("GET", "/api/v1/sandboxes/{id}/files/watch"),
     "volume.create": Operation("POST", "/api/v1/volumes", creates=True),
     "volume.list": Operation("GET", "/api/v1/volumes"),
@@ -420,6 +421,13 @@ class Api(Caller):
         """Everything below a directory, sorted, one JSON object a line, with the digests of regular files. Cut
         off if it cannot be completed."""
         return self.send(OPERATIONS["tree.manifest"], {"id": id}, {"path": path, "user": user}, None, options)
+
+    def sandbox_changes(self, id: str, *, user: Optional[str] = None, options: Optional[Options] = None) -> Stream:
+        """What was changed in its view of a directory (`binds` with `view`), one JSON object a line: {"side":
+        "before" or "after", "file": …}, the file as in a manifest. A changed file has both, a new one only
+        after, a removed one only before; a touched one has two that are alike. Cut off if it cannot be
+        completed."""
+        return self.send(OPERATIONS["sandbox.changes"], {"id": id}, {"user": user}, None, options)
 
     def file_watch(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
                    recursive: Optional[int] = None, options: Optional[Options] = None) -> Stream:

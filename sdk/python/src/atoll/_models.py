@@ -187,6 +187,7 @@ class _BindMountRequired(TypedDict):
 
 class BindMount(_BindMountRequired, total=False):
     read_only: bool
+    view: bool
 
 
 class FileRule(TypedDict):
@@ -232,6 +233,8 @@ class SandboxInfoBind(Model):
     path: str = ""
     # Nothing in it can be changed
     read_only: bool = False
+    # What is changed in it stays in the sandbox
+    view: bool = False
 
 
 @dataclass(frozen=True)
@@ -848,6 +851,9 @@ class TemplateInfoSpecBind(Model):
     path: str = ""
     # Nothing in it can be changed from here
     read_only: bool = False
+    # What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
+    # memory and a server started by root
+    view: bool = False
 
 
 @dataclass(frozen=True)
