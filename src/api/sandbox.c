@@ -53,6 +53,7 @@ static struct pending *pending_new(struct call *call)
     pending->op = (struct box_op){ .tenant = call->who.tenant,
                                    .by = call->who.id,
                                    .reach = call_reach(call),
+                                   .role = role_name(call->who.role),
                                    .prepare = pending_prepare,
                                    .record = pending_record,
                                    .done = pending_done };

@@ -237,7 +237,8 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
         if (load_box(boxes, q, err) < 0)
             return -1;
     if (rc < 0 || disks_load(boxes, db, err) < 0 || images_load(boxes, db, err) < 0 ||
-        pools_load(boxes, db, err) < 0 || templates_load(boxes, db, err) < 0)
+        pools_load(boxes, db, err) < 0 || templates_load(boxes, db, err) < 0 ||
+        quotas_load(boxes, db, err) < 0)
         return -1;
     list_each (pos, &boxes->all)
         if (load_execs(list_entry(pos, struct box, node), db, err) < 0)

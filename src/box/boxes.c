@@ -36,6 +36,8 @@ struct boxes *boxes_new(const struct boxes_options *options)
     list_init(&boxes->disks);
     list_init(&boxes->pools);
     list_init(&boxes->templates);
+    list_init(&boxes->quotas);
+    boxes->machine = options->machine;
     boxes->pool_default = options->pool_default;
     list_init(&boxes->drops);
     list_init(&boxes->aside);
@@ -61,6 +63,9 @@ void boxes_free(struct boxes *boxes)
     disks_free(boxes);
     pools_free(boxes);
     templates_free(boxes);
+    quotas_free(boxes);
+    if (boxes->machine.meminfo > 0)
+        close(boxes->machine.meminfo);
     map_free(&boxes->by_id);
     map_free(&boxes->listed);
     ends_close(boxes);

@@ -119,6 +119,16 @@ struct boxes {
     unsigned pool_default, warm_count;
     bool pool_default_set; /* the default pool was set, in the store or since */
     struct list templates; /* by name (template.c) */
+    /* quota.c, admit.c */
+    struct list quotas; /* by subject */
+    struct boxes_machine machine;
+    char first_tenant[BOX_TENANT_MAX + 1];
+    bool shared; /* there are several tenants */
+    struct {
+        uint64_t key;
+        int64_t until_ms;
+    } refusals[QUOTA_REFUSALS]; /* that an event tells of already */
+    unsigned refusal_next;
     bool pools_on;
 };
 
@@ -292,7 +302,7 @@ void box_move(struct box *box, enum sandbox_state to);
 struct field_list files_copy(struct arena *arena, struct field_list from);
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
-must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, struct reach reach,
+must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const struct box_op *op,
                         struct err *err);
 /* A caller that does not reach the whole tenant owns what it makes. */
 void wish_own(struct sandbox_spec *spec, struct reach reach);
@@ -370,6 +380,27 @@ const struct field_pair *trusted_env(const struct box *box);
 
 void copy_init(struct box *box);
 void copy_free(struct box *box);
+
+/* ---- quota.c, admit.c ---- */
+
+struct quota_ask {
+    const char *tenant, *by, *role; /* role NULL: no ceiling of a role */
+    const struct field_pair *labels;
+    const struct box *box;    /* that is changed; its own use is not counted; NULL: a new one */
+    const struct disk *disk;  /* likewise */
+    bool relabeled;           /* its labels change, so that it may come into another group */
+    int64_t want[4], have[4]; /* by enum quota_of */
+};
+must_use int quota_admit(struct boxes *boxes, const struct quota_ask *ask, struct err *err);
+/* A new sandbox; a change of one, which is or will be up; a volume or snapshot (NULL: new). */
+must_use int quota_sandbox(struct boxes *boxes, const struct sandbox_spec *spec,
+                           const struct box_op *op, struct err *err);
+must_use int quota_change(struct box *box, const struct sandbox_spec *spec, bool up, bool relabeled,
+                          const char *role, struct err *err);
+must_use int quota_disk(struct boxes *boxes, const struct disk_want *want, const struct disk *disk,
+                        struct err *err);
+must_use int quotas_load(struct boxes *boxes, struct db *db, struct err *err);
+void quotas_free(struct boxes *boxes);
 
 /* ---- template.c ---- */
 

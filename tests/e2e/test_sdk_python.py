@@ -620,6 +620,20 @@ def test_ports_and_processes(box):
     served.kill()
 
 
+def test_quotas(client):
+    assert client.quotas.set("label:user=sdk", sandboxes=1).sandboxes == 1
+    try:
+        with client.sandboxes.create(labels={"user": "sdk"}, storage="memory"):
+            assert [q.used_sandboxes for q in client.quotas.list() if q.subject == "label:user=sdk"] == [1]
+            with pytest.raises(atoll.QuotaExceeded) as refused:
+                client.sandboxes.create(labels={"user": "sdk"}, storage="memory")
+            assert refused.value.status == 429
+        with pytest.raises(atoll.NoCapacity):
+            client.sandboxes.create(memory=900 << 30, storage="memory")
+    finally:
+        client.quotas.delete("label:user=sdk")
+
+
 def test_pools(client):
     assert client.pools.set("sdk-pool", 1, storage="memory").size == 1
     assert "sdk-pool" in [p.name for p in client.pools.list()]

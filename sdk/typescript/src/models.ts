@@ -1019,6 +1019,58 @@ export interface PortPreviewResult {
     expires_at: string | null;
 }
 
+export interface QuotaInfo {
+    /** tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, or * for each; machine for what the machine has */
+    subject: string;
+    /** With * and role: the one that `used` is about, which has most sandboxes; null when none has any */
+    group: string | null;
+    /** In effect because no row says otherwise; it cannot be deleted, only replaced */
+    preset: boolean;
+    /** Most sandboxes; 0: no limit */
+    sandboxes: number;
+    /** Most bytes of memory limits; 0: no limit */
+    memory: number;
+    /** Most processor time; 0: no limit */
+    cpu_percent: number;
+    /** Most bytes of disks; 0: no limit */
+    disk: number;
+    /** Most bytes of memory of one; 0: no limit */
+    sandbox_memory: number;
+    /** Most processor time of one; 0: no limit */
+    sandbox_cpu_percent: number;
+    /** Most bytes of disk of one; 0: no limit */
+    sandbox_disk: number;
+    /** Sandboxes that there are */
+    used_sandboxes: number;
+    /** Bytes of memory limits */
+    used_memory: number;
+    /** Processor limits */
+    used_cpu_percent: number;
+    /** Bytes of disks */
+    used_disk: number;
+    /** Who wrote it; null for a preset */
+    by: string | null;
+    /** When */
+    changed_at: string | null;
+}
+
+export interface QuotaLimits {
+    /** Sandboxes at once, stopped ones included; 0: no limit */
+    sandboxes?: number;
+    /** Bytes: sum of the memory limits of those that run or are paused; 0: no limit */
+    memory?: number;
+    /** Sum of their processor limits, 100 is one core; 0: no limit */
+    cpu_percent?: number;
+    /** Bytes: sum of the sizes of their disks, of volumes and of snapshots; 0: no limit */
+    disk?: number;
+    /** Bytes of memory that one may have; 0: no limit */
+    sandbox_memory?: number;
+    /** Processor time that one may have, 100 is one core; 0: no limit */
+    sandbox_cpu_percent?: number;
+    /** Bytes of disk that one may have, or a volume; 0: no limit */
+    sandbox_disk?: number;
+}
+
 export interface TemplateInfoSpecBind {
     /** What the server's door gave for a directory of its machine, in hex; good once */
     ticket: string;

@@ -844,6 +844,45 @@ class PortPreviewResult(Model):
 
 
 @dataclass(frozen=True)
+class QuotaInfo(Model):
+    # tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, or * for each; machine for what the machine has
+    subject: str = ""
+    # With * and role: the one that `used` is about, which has most sandboxes; null when none has any
+    group: Optional[str] = None
+    # In effect because no row says otherwise; it cannot be deleted, only replaced
+    preset: bool = False
+    # Most sandboxes; 0: no limit
+    sandboxes: int = 0
+    # Most bytes of memory limits; 0: no limit
+    memory: int = 0
+    # Most processor time; 0: no limit
+    cpu_percent: int = 0
+    # Most bytes of disks; 0: no limit
+    disk: int = 0
+    # Most bytes of memory of one; 0: no limit
+    sandbox_memory: int = 0
+    # Most processor time of one; 0: no limit
+    sandbox_cpu_percent: int = 0
+    # Most bytes of disk of one; 0: no limit
+    sandbox_disk: int = 0
+    # Sandboxes that there are
+    used_sandboxes: int = 0
+    # Bytes of memory limits
+    used_memory: int = 0
+    # Processor limits
+    used_cpu_percent: int = 0
+    # Bytes of disks
+    used_disk: int = 0
+    # Who wrote it; null for a preset
+    by: Optional[str] = None
+    # When
+    changed_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "changed_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
 class TemplateInfoSpecBind(Model):
     # What the server's door gave for a directory of its machine, in hex; good once
     ticket: str = ""
@@ -1226,6 +1265,7 @@ __all__ = [
     "PortInfo",
     "PortPreviewResult",
     "ProcessInfo",
+    "QuotaInfo",
     "SandboxInfo",
     "SandboxInfoBind",
     "SandboxInfoFile",
