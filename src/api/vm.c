@@ -56,6 +56,8 @@ const char *vm_state(const struct sandbox_view *view)
                   { "stopped", "stopped" },
                   { "failed", "crashed" } };
 
+    if (view->crashed)
+        return "crashed";
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strcmp(view->state, words[i].ours) == 0)
             return words[i].theirs;

@@ -339,6 +339,7 @@
 #define CRASH_WINDOW_MS 600000
 #define CRASH_SHORT_MS 60000
 #define CRASH_HEALTHY_MS 300000
+#define CRASHES_KEPT 100 /* of a sandbox; the oldest makes room */
 
 /* The hub */
 #define HUB_ID_PREFIX_MIN 8 /* of an id that a command or a path abbreviates */

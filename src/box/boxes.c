@@ -232,6 +232,9 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .name = spec->name,
                                   .state = sandbox_state_name(box->state),
                                   .reason = box->reason[0] ? box->reason : NULL,
+                                  .crashed = !sandbox_lives(box->state) && box->crashed_ms &&
+                                             box->crashed_ms == box->changed_ms,
+                                  .crash_loop = box_in_crash_loop(box),
                                   .user = spec->user,
                                   .by = box->by,
                                   .memory = spec->memory,
@@ -272,10 +275,13 @@ void box_move(struct box *box, enum sandbox_state to)
 {
     if (!sandbox_may(box->state, to))
         abort(); /* every way here has checked */
+    bool starts = to == SANDBOX_RUNNING && box->state != SANDBOX_PAUSED;
     box->state = to;
     if (to != SANDBOX_RUNNING && to != SANDBOX_PAUSED)
         trusted_ended(box);
     box->changed_ms = clock_wall_ms();
+    if (starts)
+        box->up_ms = box->changed_ms;
 }
 
 void boxes_heard(struct boxes *boxes, const struct wire_msg *msg, const int *fds, unsigned count)

@@ -106,6 +106,17 @@ unsigned boxes_living(const struct boxes *boxes);
 /* The next sandbox within reach, oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
+
+/* One time that process 1 of a sandbox died by itself. */
+struct crash_view {
+    int64_t at, uptime_ms;
+    const char *reason;
+};
+extern const struct field crash_fields[];
+/* The newest CRASHES_KEPT of a sandbox, newest first. */
+must_use int crashes_each(struct db *db, const char *tenant, const char *sandbox,
+                          void (*fn)(void *ctx, const struct crash_view *view), void *ctx,
+                          struct err *err);
 /* What it was made with and has become since, for another like it; all of it in the arena. */
 void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out);
 /* enum box_lost, as the warden said when it was made; 0 after a restart. */

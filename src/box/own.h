@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/crash.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "box/boxes.h"
@@ -165,6 +166,9 @@ struct box {
     uint32_t slot;
     uint32_t must, lost; /* enum box_lost: may not be without, is without */
     int64_t created_ms, changed_ms, expires_ms;
+    int64_t up_ms;      /* since when its process 1 runs */
+    int64_t crashed_ms; /* when that died by itself; it is crashed while changed_ms is the same */
+    struct crash crash;
     const char *busy; /* what is being done to it, or NULL */
     bool died;        /* while BUSY_CHANGED: `death` says how */
     struct box_died death;
@@ -380,6 +384,13 @@ const struct field_pair *trusted_env(const struct box *box);
 
 void copy_init(struct box *box);
 void copy_free(struct box *box);
+
+/* ---- crashes.c ---- */
+
+/* Its process 1, which had run since `up_ms`, died by itself; box_lost was called. */
+void box_crashed(struct box *box, int64_t up_ms);
+bool box_in_crash_loop(const struct box *box);
+must_use int crashes_load(struct boxes *boxes, struct db *db, struct err *err);
 
 /* ---- quota.c, admit.c ---- */
 

@@ -91,6 +91,7 @@ const struct command *const commands[] = {
     &cmd_image_show,
     &cmd_image_rm,
     &cmd_snapshot_create,
+    &cmd_crashes,
     &cmd_snapshot_ls,
     &cmd_snapshot_rm,
     &cmd_volume_create,

@@ -447,7 +447,8 @@ static int show_run(struct cli *cli, struct err *err)
     if (!cli->json)
         cli_details(
             cli, reply,
-            "id,name,state,reason,asleep,tier,storage,image,template,user,memory,pids,cpu_percent,"
+            "id,name,state,reason,crashed,crash_loop,asleep,tier,storage,image,template,user,"
+            "memory,pids,cpu_percent,"
             "io_"
             "bytes,"
             "io_ops,disk,"

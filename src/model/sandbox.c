@@ -217,6 +217,12 @@ const struct field sandbox_fields[] = {
           .help = "creating, running, paused, stopped or failed"),
     FIELD(sandbox_view, reason, F_STRING, F_READONLY,
           .help = "Why it stopped or failed; null while it is well"),
+    FIELD(sandbox_view, crashed, F_BOOL, F_READONLY,
+          .help = "It does not run because its process 1 died by itself; `reason` says how"),
+    FIELD(sandbox_view, crash_loop, F_BOOL, F_READONLY,
+          .help =
+              "It died 5 times within 10 minutes, after less than 60 s each; false again once it "
+              "has run for 5 minutes"),
     FIELD(sandbox_view, asleep, F_BOOL, F_READONLY,
           .help = "Its idle policy paused or stopped it; a command wakes it"),
     FIELD(sandbox_view, storage, F_STRING, F_READONLY, .help = "memory or disk"),

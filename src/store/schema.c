@@ -297,6 +297,16 @@ static const char quota_tables[] =
     "  PRIMARY KEY (tenant, subject)"
     ") {clustered};";
 
+/* Each time that process 1 of a sandbox died by itself (box/crashes.c). */
+static const char crash_tables[] =
+    "CREATE TABLE crash ("
+    "  sandbox TEXT NOT NULL REFERENCES sandbox (id),"
+    "  at_ms BIGINT NOT NULL,"
+    "  uptime_ms BIGINT NOT NULL,"
+    "  reason TEXT NOT NULL,"
+    "  PRIMARY KEY (sandbox, at_ms)"
+    ") {clustered};";
+
 static const char oom_column[] = "ALTER TABLE exec ADD COLUMN oom BIGINT NOT NULL DEFAULT 0;";
 
 /* Layers of policy and packs, what went out or wanted to, and questions to people (gate/gate.h). */
@@ -515,6 +525,7 @@ const struct migration schema_migrations[] = {
     { 23, "events one after the other", event_rows },
     { 24, "access to objects", access_columns },
     { 25, "quotas", quota_tables },
+    { 26, "crashes", crash_tables },
     { 0 },
 };
 /* clang-format on */

@@ -90,6 +90,7 @@ export const operations = {
     "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
     "port.list": { method: "GET", path: "/api/v1/sandboxes/{id}/ports" },
     "port.preview": { method: "POST", path: "/api/v1/sandboxes/{id}/previews" },
+    "sandbox.crashes": { method: "GET", path: "/api/v1/sandboxes/{id}/crashes" },
     "quota.list": { method: "GET", path: "/api/v1/quotas" },
     "quota.set": { method: "PUT", path: "/api/v1/quotas/{subject}" },
     "quota.delete": { method: "DELETE", path: "/api/v1/quotas/{subject}" },
@@ -579,6 +580,11 @@ export class Api extends Caller {
      *  lives. */
     portPreview(id: string, body: models.PortPreviewRequest, options?: Options): Promise<models.PortPreviewResult> {
         return this.json(operations["port.preview"], { id }, {}, body, options);
+    }
+
+    /** When and how its process 1 died by itself, newest first; the last 100. */
+    sandboxCrashes(id: string, options?: Options): Promise<Page<models.CrashInfo>> {
+        return this.json(operations["sandbox.crashes"], { id }, {}, undefined, options);
     }
 
     /** Quotas with what is used of them: the machine (for the tenant that owns the server), presets, then rows by

@@ -378,6 +378,10 @@ export interface SandboxInfo {
     state: string;
     /** Why it stopped or failed; null while it is well */
     reason: string | null;
+    /** It does not run because its process 1 died by itself; `reason` says how */
+    crashed: boolean;
+    /** It died 5 times within 10 minutes, after less than 60 s each; false again once it has run for 5 minutes */
+    crash_loop: boolean;
     /** Its idle policy paused or stopped it; a command wakes it */
     asleep: boolean;
     /** memory or disk */
@@ -1017,6 +1021,15 @@ export interface PortPreviewResult {
     port: number;
     /** Until when it can be opened */
     expires_at: string | null;
+}
+
+export interface CrashInfo {
+    /** When its process 1 died */
+    at: string | null;
+    /** How long it had run */
+    uptime_ms: number;
+    /** How it ended */
+    reason: string;
 }
 
 export interface QuotaInfo {

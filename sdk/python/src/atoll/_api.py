@@ -91,6 +91,7 @@ OPERATIONS: Dict[str, Operation] = {
     "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
     "port.list": Operation("GET", "/api/v1/sandboxes/{id}/ports"),
     "port.preview": Operation("POST", "/api/v1/sandboxes/{id}/previews"),
+    "sandbox.crashes": Operation("GET", "/api/v1/sandboxes/{id}/crashes"),
     "quota.list": Operation("GET", "/api/v1/quotas"),
     "quota.set": Operation("PUT", "/api/v1/quotas/{subject}"),
     "quota.delete": Operation("DELETE", "/api/v1/quotas/{subject}"),
@@ -626,6 +627,10 @@ class Api(Caller):
         lives."""
         body = {"port": port, "path": path}
         return self._json(OPERATIONS["port.preview"], {"id": id}, {}, body, models.PortPreviewResult, options)
+
+    def sandbox_crashes(self, id: str, *, options: Optional[Options] = None) -> Page[models.CrashInfo]:
+        """When and how its process 1 died by itself, newest first; the last 100."""
+        return self._page(OPERATIONS["sandbox.crashes"], {"id": id}, {}, None, models.CrashInfo, options)
 
     def quota_list(self, *, options: Optional[Options] = None) -> Page[models.QuotaInfo]:
         """Quotas with what is used of them: the machine (for the tenant that owns the server), presets, then rows

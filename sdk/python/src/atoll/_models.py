@@ -300,6 +300,10 @@ class SandboxInfo(Model):
     state: str = ""
     # Why it stopped or failed; null while it is well
     reason: Optional[str] = None
+    # It does not run because its process 1 died by itself; `reason` says how
+    crashed: bool = False
+    # It died 5 times within 10 minutes, after less than 60 s each; false again once it has run for 5 minutes
+    crash_loop: bool = False
     # Its idle policy paused or stopped it; a command wakes it
     asleep: bool = False
     # memory or disk
@@ -844,6 +848,19 @@ class PortPreviewResult(Model):
 
 
 @dataclass(frozen=True)
+class CrashInfo(Model):
+    # When its process 1 died
+    at: Optional[datetime] = None
+    # How long it had run
+    uptime_ms: int = 0
+    # How it ended
+    reason: str = ""
+    _special: ClassVar[Special] = {
+        "at": datetime,
+    }
+
+
+@dataclass(frozen=True)
 class QuotaInfo(Model):
     # tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, or * for each; machine for what the machine has
     subject: str = ""
@@ -1238,6 +1255,7 @@ __all__ = [
     "AuditVerdict",
     "BackupInfo",
     "BindMount",
+    "CrashInfo",
     "EgressExplanation",
     "EgressHost",
     "EgressInfo",
