@@ -22,6 +22,7 @@ struct ask {
     int64_t due_ms; /* once it was sent */
     /* msg NULL: no answer came. The callee takes the descriptors that it sets to -1. */
     void (*answered)(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX]);
+    struct boxes *boxes; /* where an answer looks for its sandbox */
     struct box *box;
     struct box_op *op;
     void *out;

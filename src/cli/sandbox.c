@@ -491,7 +491,7 @@ const struct command cmd_stats = {
     .help = "Show what a sandbox uses now.",
     .traits = CMD_REMOTE,
     .view = { .path = "/api/v1/sandboxes/{}/stats",
-              .lines = "cpu_us,memory,memory_peak,pids,oom_kills,io" },
+              .lines = "cpu_us,memory,memory_peak,disk,pids,oom_kills,io" },
     .run = cli_view,
 };
 

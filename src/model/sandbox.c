@@ -292,6 +292,10 @@ const struct field stats_fields[] = {
     FIELD(stats_view, pids, F_INT, F_READONLY, .help = "Processes and threads"),
     FIELD(stats_view, oom_kills, F_INT, F_READONLY,
           .help = "Processes that the kernel killed for want of memory"),
+    FIELD(stats_view, disk, F_INT, F_READONLY,
+          .help =
+              "Bytes that it has written and that are still there, as of some seconds ago; with "
+              "storage memory all files in memory"),
     FIELD(stats_view, io, F_OBJECT, F_READONLY, .of = io_use_fields,
           .of_size = sizeof(struct io_use),
           .help = "Of disks; null where nobody counts: with cgroup v1, unless it has a limit"),

@@ -112,7 +112,7 @@ struct io_use {
     int64_t read, written;
 };
 struct stats_view {
-    int64_t cpu_us, memory, memory_peak, pids, oom_kills;
+    int64_t cpu_us, memory, memory_peak, pids, oom_kills, disk;
     struct io_use *io; /* or NULL: not counted */
 };
 extern const struct field stats_fields[];

@@ -505,6 +505,9 @@ export interface SandboxStats {
     pids: number;
     /** Processes that the kernel killed for want of memory */
     oom_kills: number;
+    /** Bytes that it has written and that are still there, as of some seconds ago; with storage memory all files
+     *  in memory */
+    disk: number;
     /** Of disks; null where nobody counts: with cgroup v1, unless it has a limit */
     io: SandboxStatsIo | null;
 }

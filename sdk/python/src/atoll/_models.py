@@ -407,6 +407,9 @@ class SandboxStats(Model):
     pids: int = 0
     # Processes that the kernel killed for want of memory
     oom_kills: int = 0
+    # Bytes that it has written and that are still there, as of some seconds ago; with storage memory all files
+    # in memory
+    disk: int = 0
     # Of disks; null where nobody counts: with cgroup v1, unless it has a limit
     io: Optional[SandboxStatsIo] = None
     _special: ClassVar[Special] = {
