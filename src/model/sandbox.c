@@ -135,8 +135,8 @@ const struct field sandbox_spec_fields[] = {
     FIELD(sandbox_spec, user, F_ENUM, 0, .choices = "agent|root",
           .help = "Who commands run as unless they say otherwise; root is nobody outside, but has "
                   "a few capabilities inside. agent unless said"),
-    FIELD(sandbox_spec, memory, F_INT, 0, .min = SANDBOX_MEMORY_MIN, .max = SANDBOX_MEMORY_MAX,
-          .help = "Bytes of memory; 1 GiB unless said"),
+    FIELD(sandbox_spec, memory, F_INT, F_BYTES, .min = SANDBOX_MEMORY_MIN,
+          .max = SANDBOX_MEMORY_MAX, .help = "Bytes of memory; 1 GiB unless said"),
     FIELD(sandbox_spec, pids, F_INT, 0, .min = SANDBOX_PIDS_MIN, .max = SANDBOX_PIDS_MAX,
           .help = "Processes and threads at once; 512 unless said"),
     FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
@@ -147,7 +147,7 @@ const struct field sandbox_spec_fields[] = {
                   "it may write; no limit unless said"),
     FIELD(sandbox_spec, io_ops, F_INT, 0, .min = SANDBOX_IO_OPS_MIN, .max = SANDBOX_IO_OPS_MAX,
           .help = "Likewise in operations a second"),
-    FIELD(sandbox_spec, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
+    FIELD(sandbox_spec, disk, F_INT, F_BYTES, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
           .help =
               "Bytes of everything written inside; with storage memory half of memory unless said, "
               "with storage disk 8 GiB"),
