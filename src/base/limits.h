@@ -131,6 +131,9 @@
 #define STATS_EVERY_MIN_MS 500 /* …and within these */
 #define STATS_EVERY_MAX_MS 60000
 
+#define AGENT_SERIES_MAX 1000 /* agents with figures of their own in /metrics */
+#define AGENT_SAMPLES_MS 5000 /* between two measurements of them */
+
 /* Supervision */
 #define API_RESTART_MIN_MS 50 /* first restart after a crash */
 #define API_RESTART_MAX_MS 5000
