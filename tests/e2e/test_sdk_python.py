@@ -548,6 +548,7 @@ def test_a_life(client):
             assert copy.files.read_text("state") == "two\n" and copy.info.labels == {"job": "43"}
         with pytest.raises(atoll.NotFound):
             copy.refresh()
+        assert box.crashes() == []
         assert box.rollback("before").snapshot == box.snapshots()[0].id and box.files.read("state") == b"one\n"
         with client.sandboxes.create(from_snapshot=box.snapshots()[0].id) as third:
             assert third.files.read("state") == b"one\n"

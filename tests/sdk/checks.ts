@@ -425,6 +425,7 @@ check("a life", async () => {
         await box.snapshot("again");
         await box.deleteSnapshot("again");
         assert.deepEqual((await client.snapshots.list()).map((s) => s.name), ["before"]);
+        assert.deepEqual(await box.crashes(), []);
         await client.snapshots.delete((await box.snapshots())[0]!.id);
     });
     assert.deepEqual(await client.sandboxes.list(), []);
