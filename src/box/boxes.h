@@ -39,7 +39,7 @@ struct boxes_options {
     bool degraded;          /* limits that were asked for need not hold (allow_degraded) */
     int64_t aside_keep_ms;  /* how long disks that no row names are kept; 0: until somebody says */
     struct boxes_machine machine; /* takes the descriptor */
-    unsigned pool_default;  /* warm ones in the default pool, unless somebody said otherwise */
+    unsigned pool_default; /* warm ones in the default pool, unless somebody said otherwise */
     /* To the warden: 0, or -1 with errno. */
     int (*send)(void *ctx, const struct wire_msg *msg);
     void *ctx;
