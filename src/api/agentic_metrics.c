@@ -79,7 +79,7 @@ static void measure_next(struct box *after)
     struct err err;
 
     sampler.at[0] = 0;
-    while (sampler.left && (box = boxes_next(sampler.api->boxes, NULL, box))) {
+    while (sampler.left && (box = boxes_next(sampler.api->boxes, reach_all(NULL), box))) {
         struct sandbox_view view;
 
         box_view(box, &view);
@@ -204,7 +204,7 @@ static void put_series(const struct api *api, struct buf *out)
         struct box *box = NULL;
 
         head(out, series[i].name, "gauge", series[i].help);
-        while (left && (box = boxes_next(api->boxes, NULL, box))) {
+        while (left && (box = boxes_next(api->boxes, reach_all(NULL), box))) {
             struct sandbox_view view;
 
             box_view(box, &view);
@@ -214,7 +214,7 @@ static void put_series(const struct api *api, struct buf *out)
             put_figure(out, i, &figures);
             left--;
         }
-        while (left && (agent = links_next(api->links, NULL, agent))) {
+        while (left && (agent = links_next(api->links, reach_all(NULL), agent))) {
             if (!linked_connected(agent))
                 continue;
             struct figures figures = of_linked(agent);
@@ -231,7 +231,7 @@ static void put_connected(const struct api *api, struct buf *out)
 
     head(out, "agentic_agent_connected", "gauge",
          "Linked agents; one that is away is told of for five minutes");
-    while (left-- && (agent = links_next(api->links, NULL, agent))) {
+    while (left-- && (agent = links_next(api->links, reach_all(NULL), agent))) {
         struct figures figures = of_linked(agent);
 
         buf_printf(out, "agentic_agent_connected{agent_id=\"%s\",tenant=\"%s\"} %d\n", figures.id,
@@ -264,7 +264,7 @@ static struct counts count(const struct api *api)
     struct counts out = { 0 };
     struct box *box = NULL;
 
-    while ((box = boxes_next(api->boxes, NULL, box))) {
+    while ((box = boxes_next(api->boxes, reach_all(NULL), box))) {
         struct sandbox_view view;
 
         box_view(box, &view);

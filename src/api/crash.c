@@ -19,8 +19,10 @@ static int crash_list(struct call *call, struct err *err)
     query_text(q, 1, call->who.tenant);
     query_text(q, 2, text);
     rc = query_step(q, err);
-    if (rc <= 0)
-        return rc < 0 ? -1 : err_set(err, ERR_NOT_FOUND, "no sandbox %.64s", text);
+    if (rc < 0)
+        return -1;
+    if (rc == 0 || (call->within && !within_has(call->within, query_col_str(q, 0))))
+        return err_set(err, ERR_NOT_FOUND, "no sandbox %.64s", text);
     json_open_list(&json, "items");
     if (crashes_each(call->db, call->who.tenant, query_col_dup(q, 0, &call->arena), put_crash,
                      &json, err) < 0)
@@ -37,6 +39,7 @@ const struct route crash_routes[] = {
       .roles = ROLE_LOOK,
       .fn = crash_list,
       .items = crash_fields,
+      .flags = ROUTE_WITHIN,
       .summary = "When and how its process 1 died by itself, newest first; the last 100." },
     { 0 },
 };

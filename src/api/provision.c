@@ -75,9 +75,11 @@ static struct box *task_box(struct task *task)
 static void step(struct task *task, void (*done)(struct box_op *op, const struct err *err))
 {
     /* What creates is for admins alone (agent.reprovision). */
-    task->op = (struct box_op){
-        .tenant = task->tenant, .by = task->by, .role = task->role, .reach = reach_all(task->tenant), .done = done
-    };
+    task->op = (struct box_op){ .tenant = task->tenant,
+                                .by = task->by,
+                                .role = task->role,
+                                .reach = reach_all(task->tenant),
+                                .done = done };
 }
 
 /* ---- restart ---- */

@@ -63,7 +63,7 @@ struct box_op {
     const char *tenant, *by; /* borrowed until the end */
     /* What the caller may name and own; for boxes_create, box_fork and box_rollback. */
     struct reach reach;
-    const char *role;        /* of whoever asks, for quotas; NULL: the server itself */
+    const char *role; /* of whoever asks, for quotas; NULL: the server itself */
     /* Just before the change is stored, what `record` will need can be composed; may be NULL. */
     void (*prepare)(struct box_op *op);
     /* On the writer thread, in the transaction that stores the change; may be NULL. */

@@ -61,6 +61,8 @@ def test_a_crash_is_told_and_seen(keeper):
     told = wait_until(lambda: server.get("/api/v1/events?type=vm.crashed").json()["items"], 5, "the event")
     assert told[0]["object"] == "vm/keeper" and told[0]["data"]["sandbox"] == box
     assert told[0]["data"]["uptime_seconds"] <= 60 and "signal 9" in told[0]["data"]["reason"]
+    agent = server.new_token("agent")["token"]
+    assert server.get(f"{BOXES}/keeper/crashes", token=agent).status == 404, "not its own"
     # Over a kill of the api process the state stays, and a start ends it.
     server.kill9_api()
     server.wait_ready()
