@@ -237,7 +237,7 @@ TEST(the_limit_of_sandboxes_does_not_count_warm_ones)
     for (int i = 0; i < 3; i++)
         CHECK(create_one(&in_memory) != NULL);
     CHECK(boxes_create(boxes, &in_memory, call(), &err) < 0);
-    CHECK_INT(err.code, ERR_RATE);
+    CHECK_INT(err.code, ERR_QUOTA);
     CHECK_INT(first_pool().ready, 2);
     pool_down();
 }
