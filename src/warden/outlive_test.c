@@ -508,11 +508,17 @@ static int see_group(const char *path, const struct stat *st, int type, struct F
     return 0;
 }
 
+/* A walk fails where a group of another server goes meanwhile; then the next walk counts. */
 static int find_groups(const char *name)
 {
+    int rc = -1;
+
     groups.name = name;
-    groups.count = 0;
-    CHECK_INT(nftw("/sys/fs/cgroup", see_group, 16, FTW_PHYS), 0);
+    for (int tries = 0; rc != 0 && tries < 20; tries++) {
+        groups.count = 0;
+        rc = nftw("/sys/fs/cgroup", see_group, 16, FTW_PHYS);
+    }
+    CHECK_INT(rc, 0);
     return groups.count;
 }
 

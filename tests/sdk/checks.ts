@@ -453,7 +453,7 @@ check("the other nouns", async () => {
     const anew = await client.sandboxes.create({ storage: "memory", warm: false });
     assert.equal(anew.info.start, "cold");
     await assert.rejects(async () => {
-        for await (const one of anew.files.changes()) assert.fail(one.path);
+        for await (const one of anew.files.changes()) assert.fail(JSON.stringify(one));
     }, /view/);
     await anew.delete();
     await client.pools.set("ts-pool", { size: 0 });
