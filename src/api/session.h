@@ -12,7 +12,7 @@
 #define SESSION_ROWS_MIN 5
 #define SESSION_COLS_MIN 20
 
-/* The command by its id, in any sandbox of the tenant. */
+/* The command by its id, or by the beginning of it, in any sandbox of the tenant. */
 must_use int terminal_by_id(struct api *api, const char *tenant, const char *id,
                             struct box_exec **out, struct err *err);
 /* The newest of a sandbox under this name, or with this id; that runs if `running`. NULL: none. */

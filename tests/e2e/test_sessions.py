@@ -281,6 +281,8 @@ def test_sessions_by_the_beginning_of_their_ids(server, agent):
         assert ws.until(type="session_joined")["session_id"] == one["session_id"]
         ws.send({"type": "leave_session", "session_id": one["session_id"]})
         ws.until(type="session_left")
+    refused = server.delete(f"/api/v1/sessions/{short}")
+    assert refused.status == 404 and "whole id" in refused.json()["error"], "what ends one names it whole"
     for path in (f"{BOXES}/{agent}/execs/ex0", f"{BOXES}/{agent}/terminals/ex0", "/api/v1/sessions/ex0/transcript"):
         reply = server.get(path)
         assert reply.status == 409 and "more than one" in str(reply.json()["error"]), reply
