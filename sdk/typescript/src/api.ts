@@ -216,7 +216,8 @@ export class Api extends Caller {
         return this.json(operations["sandbox.list"], {}, query, undefined, options);
     }
 
-    /** One sandbox, by id, by name, or by the beginning of its id. */
+    /** One sandbox, by id, by name, or by the beginning of its id. Calls that stop or delete something take the
+     *  whole id or the name. */
     sandboxRead(id: string, options?: Options): Promise<models.SandboxInfo> {
         return this.json(operations["sandbox.read"], { id }, {}, undefined, options);
     }

@@ -231,7 +231,8 @@ class Api(Caller):
                           models.SandboxInfo, options)
 
     def sandbox_read(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
-        """One sandbox, by id, by name, or by the beginning of its id."""
+        """One sandbox, by id, by name, or by the beginning of its id. Calls that stop or delete something take
+        the whole id or the name."""
         return self._json(OPERATIONS["sandbox.read"], {"id": id}, {}, None, models.SandboxInfo, options)
 
     def sandbox_delete(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
