@@ -45,6 +45,7 @@ enum route_flag {
     ROUTE_FOLLOW = 131072,  /* ROUTE_SSE: taken when the query says follow=true, too */
     ROUTE_ONCE = 65536,     /* honours Idempotency-Key, and a success is 200 */
     ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
+    ROUTE_SLASHES = 524288, /* "{name*}": %2F in it is a slash, as clients encode names */
     ROUTE_WHOLE = 262144,   /* ends something: whole ids or names, as every DELETE wants them */
 };
 

@@ -277,6 +277,7 @@
 #define ASK_NOTE_MAX 1024
 
 /* Images */
+#define IMAGE_NAME_MAX 200 /* "agentic/claude:latest"; an event names it as image/NAME */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
 #define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
 #define IMAGE_ENTRIES_MAX 1048576      /* of one layer */

@@ -475,7 +475,7 @@ export class Api extends Caller {
         return this.json(operations["image.list"], {}, {}, undefined, options);
     }
 
-    /** One image. */
+    /** One image; a name with slashes as it is, or with %2F for each. */
     imageRead(name: string, options?: Options): Promise<models.ImageInfo> {
         return this.json(operations["image.read"], { name }, {}, undefined, options);
     }

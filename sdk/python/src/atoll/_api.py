@@ -503,7 +503,7 @@ class Api(Caller):
         return self._page(OPERATIONS["image.list"], {}, {}, None, models.ImageInfo, options)
 
     def image_read(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
-        """One image."""
+        """One image; a name with slashes as it is, or with %2F for each."""
         return self._json(OPERATIONS["image.read"], {"name": name}, {}, None, models.ImageInfo, options)
 
     def image_delete(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
