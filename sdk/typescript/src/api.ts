@@ -159,7 +159,8 @@ export class Api extends Caller {
 
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. */
+     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+     *  these and without `since`, `type` and `object` the answer holds both. */
     eventRead(query: { since?: number; limit?: number; type?: string; object?: string },
         options?: Options): Promise<unknown> {
         return this.json(operations["event.read"], {}, query, undefined, options);
@@ -167,7 +168,8 @@ export class Api extends Caller {
 
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. */
+     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+     *  these and without `since`, `type` and `object` the answer holds both. */
     eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
         options?: Options): Promise<Answer> {
         return this.stream(operations["event.stream"], {}, query, undefined, options);

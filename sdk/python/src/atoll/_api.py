@@ -159,7 +159,8 @@ class Api(Caller):
                    object: Optional[str] = None, options: Optional[Options] = None) -> Any:
         """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
         on live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-        question and gets its answer: `{events, total_count, last_event_id}`, the newest first."""
+        question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+        these and without `since`, `type` and `object` the answer holds both."""
         return self._any(OPERATIONS["event.read"], {},
                          {"since": since, "limit": limit, "type": type, "object": object}, None, options)
 
@@ -167,7 +168,8 @@ class Api(Caller):
                      object: Optional[str] = None, options: Optional[Options] = None) -> Stream:
         """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
         on live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-        question and gets its answer: `{events, total_count, last_event_id}`, the newest first."""
+        question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+        these and without `since`, `type` and `object` the answer holds both."""
         return self.send(OPERATIONS["event.stream"], {},
                          {"since": since, "limit": limit, "type": type, "object": object}, None, options)
 
