@@ -116,6 +116,8 @@ static void asked_all(struct gentle *gentle, struct box *box)
 {
     struct task *task = container_of(gentle, struct task, gentle);
 
+    if (gentle->left) /* what did not end in time is killed now */
+        task->reason = "restart_hard";
     if (!box)
         box = task_box(task);
     if (box)

@@ -9,8 +9,6 @@
 
 #define SESSION_ROWS 50 /* of one made by a request; of a shell on the socket TERM_ROWS */
 #define SESSION_COLS 220
-#define SESSION_ROWS_MIN 5
-#define SESSION_COLS_MIN 20
 
 /* The command by its id, or by the beginning of it, in any sandbox of the tenant. */
 must_use int terminal_by_id(struct api *api, const char *tenant, const char *id,

@@ -390,7 +390,8 @@ static int resize_run(struct cli *cli, struct err *err)
 
     if (!cli_has(cli, "rows") || !cli_has(cli, "cols"))
         return cli_usage(cli, err, "--rows and --cols are needed");
-    if (cli_int(cli, "rows", 1, 0, &rows, err) < 0 || cli_int(cli, "cols", 1, 0, &cols, err) < 0 ||
+    if (cli_int(cli, "rows", TERM_ROWS_MIN, 0, &rows, err) < 0 ||
+        cli_int(cli, "cols", TERM_COLS_MIN, 0, &cols, err) < 0 ||
         find_path(cli, "terminals", &path, err) < 0)
         return -1;
     buf_printf(&body, "{\"rows\":%lld,\"cols\":%lld}", (long long)rows, (long long)cols);
