@@ -45,12 +45,22 @@ static int agent_list(struct call *call, struct err *err)
     return 0;
 }
 
+/* One that is in the list. */
+static int call_shown(struct call *call, struct target *out, struct err *err)
+{
+    if (call_target(call, out, err) < 0)
+        return -1;
+    if (out->linked && !linked_shown(out->linked))
+        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", call_param(call, "id"));
+    return 0;
+}
+
 static int agent_get(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
     struct target target;
 
-    if (call_target(call, &target, err) < 0)
+    if (call_shown(call, &target, err) < 0)
         return -1;
     put_target(&json, &target);
     return 0;
@@ -93,14 +103,66 @@ static int agent_destroy(struct call *call, struct err *err)
     return change(call, &vm_destroying, err);
 }
 
+/* A linked agent exists as long as it has a secret. Its machine is not ours to touch. */
+struct removal {
+    struct store_job job;
+    struct call *call;
+    const char *id;
+    struct secret_row row;
+};
+
+static int removal_run(struct store_job *job, struct db *db, struct err *err)
+{
+    struct removal *removal = container_of(job, struct removal, job);
+    struct call *call = removal->call;
+
+    if (secret_delete(db, call->who.tenant, removal->id, &removal->row, err) < 0 ||
+        event_add(db, call->who.tenant, "agent.removed", call->object, STR("{}"), err) < 0)
+        return -1;
+    return call_record(call, db, err);
+}
+
+static void removal_done(struct store_job *job)
+{
+    struct removal *removal = container_of(job, struct removal, job);
+
+    if (job->rc >= 0)
+        links_secret_gone(links_of(removal->call), removal->id);
+    call_finish(removal->call, job->rc < 0 ? &job->err : NULL);
+}
+
+static int remove_linked(struct call *call, const struct linked *agent, bool force, struct err *err)
+{
+    struct removal *removal = arena_new(&call->arena, struct removal);
+    struct json_out json = call_json(call);
+
+    removal->call = call;
+    removal->id = call_param(call, "id");
+    if (linked_connected(agent) && !force)
+        return err_set(err, ERR_CONFLICT, "Agent '%.63s' is connected; force=true removes it",
+                       removal->id);
+    call->object = arena_printf(&call->arena, "agent/%s", removal->id);
+    json_open(&json, '{');
+    json_kv_bool(&json, "deleted", true);
+    json_kv_text(&json, "name", removal->id);
+    json_kv_bool(&json, "disk_deleted", false);
+    json_close(&json, '}');
+    removal->job = (struct store_job){ .run = removal_run, .done = removal_done };
+    store_write(call->api->store, &removal->job);
+    return 0;
+}
+
 static int agent_delete(struct call *call, struct err *err)
 {
-    const char *force = call_query(call, "force"); /* here it is so unless it is said not to be */
+    const char *said = call_query(call, "force");
+    bool force = !said || strcmp(said, "false") != 0; /* true is the default here */
+    struct target target;
     struct vm_change wish;
 
-    if (vm_deleting(call, !force || strcmp(force, "false") != 0, &wish, err) < 0)
+    if (call_shown(call, &target, err) < 0 || vm_deleting(call, force, &wish, err) < 0)
         return -1;
-    return change(call, &wish, err);
+    return target.linked ? remove_linked(call, target.linked, force, err)
+                         : vm_change(call, target.box, &wish, err);
 }
 
 /* ---- another secret ---- */
@@ -505,7 +567,9 @@ const struct route agent_routes[] = {
         .summary = "Stop a sandbox at once; its files stay."),
     AGENT_ROUTE("agent.delete", "DELETE", "/{id}", ON_LATER, ROLE_ADMIN, agent_delete,
         .query = "delete_disk:string,force:string",
-        .summary = "Delete a sandbox with its files; with delete_disk=false they stay as a snapshot."),
+        .summary = "Delete a sandbox with its files; with delete_disk=false they stay as a snapshot. Of a "
+                   "linked agent its secret is deleted, which ends its connection; with "
+                   "force=false only if it is not connected."),
     AGENT_ROUTE("agent.rotate_secret", "POST", "/{id}/rotate-secret", ON_LATER, ROLE_ADMIN,
         agent_rotate, .query = "grace_seconds:int",
         .summary = "Give an agent that is connected another secret, over its link; the old one holds "

@@ -82,6 +82,8 @@ must_use int links_find(struct links *links, const char *tenant, const char *id,
 struct linked *links_next(struct links *links, const char *tenant, struct linked *after);
 void linked_view(const struct linked *agent, struct agent_view *out);
 bool linked_connected(const struct linked *agent);
+/* Is it in the list? One that is not may still have commands, whose output can be read. */
+bool linked_shown(const struct linked *agent);
 unsigned links_connected(const struct links *links);
 unsigned links_ready(const struct links *links); /* of those: to work, or at work */
 /* Tells it its next secret. False: it is not there. */
