@@ -67,6 +67,8 @@ def test_the_dashboard_lists_and_removes_them(server, page, client, width, heigh
             says(page, text)
         page.picture(f"linked-{width}.png")
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), "the page does not scroll sideways"
+        button = f"document.querySelector('[aria-label=\"Remove {client.agent}\"]').getBoundingClientRect()"
+        assert page.run(f"{button}.right <= innerWidth"), "and what removes an agent is in sight"
         assert client.stop() == 0
         says(page, "Disconnected")  # told by its event, without a reload
         page.run(f"document.querySelector('[aria-label=\"Remove {client.agent}\"]').click(); null")

@@ -24,6 +24,7 @@ async function remove(one) {
 }
 
 const systemOf = (one) => [one.system_info?.os, one.system_info?.kernel].filter(Boolean).join(" · ") || "unknown";
+const ROOMY = ["address", "system", "heard of"]; // left out where the page is narrow
 const newest = (one) => one.commands[one.commands.length - 1];
 
 function Row({ one, reload }) {
@@ -38,9 +39,9 @@ function Row({ one, reload }) {
                 {one.crash_loop && <span class="chip s-failed">crash loop</span>}
             </td>
             <td>{one.hostname || "unknown"}</td>
-            <td class="mono">{one.ip_address}</td>
-            <td>{systemOf(one)}</td>
-            <td title={moment(new Date(one.last_heartbeat).toISOString())}>
+            <td class="roomy mono">{one.ip_address}</td>
+            <td class="roomy">{systemOf(one)}</td>
+            <td class="roomy" title={moment(new Date(one.last_heartbeat).toISOString())}>
                 <Age since={new Date(one.last_heartbeat).toISOString()} />
             </td>
             <td>
@@ -87,7 +88,9 @@ export function Linked() {
                             <tr>
                                 {["agent", "state", "host", "address", "system", "heard of", "commands", "remove"].map(
                                     (name) => (
-                                        <th key={name}>{name}</th>
+                                        <th key={name} class={ROOMY.includes(name) ? "roomy" : ""}>
+                                            {name}
+                                        </th>
                                     ),
                                 )}
                             </tr>
