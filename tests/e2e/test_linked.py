@@ -55,6 +55,14 @@ def test_one_that_is_connected_is_removed_on_request(server, client):
     assert client.agent not in names(server), "its secret is gone: it cannot come back"
 
 
+def test_sessions_of_linked_agents_are_tailed(server, client):
+    made = server.post(f"{AGENTS}/{client.agent}/sessions", {"command": "sh", "args": ["-c", "echo tailed; sleep 1"],
+                                                             "session_name": "seen"})
+    assert made.status == 200, made
+    done = server.cli("session", "tail", "seen", "--timeout", "20s", timeout=40)
+    assert done.returncode == 0 and "tailed" in done.stdout, done
+
+
 @pytest.mark.parametrize("width, height", [(1440, 900), (390, 844)])
 def test_the_dashboard_lists_and_removes_them(server, page, client, width, height):
     page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
