@@ -319,7 +319,7 @@ TESTS += $(BUILD)/test/store/crash_liar_test
 # Programs whose guards can be left out one by one, to prove that each is needed (base/guard.h): an egress process
 # and an unpacker, a warden, and a process 1 for the tests of the warden that are named here.
 UNGUARDED := $(BUILD)/unguarded
-UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn dial http judge reach self)
+UNGUARDED_OBJ := $(patsubst %,$(UNGUARDED)/%.o,box conn dial http judge reach self tunnel)
 $(UNGUARDED)/%.o: src/egress/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@$(CC) $(CPPFLAGS) -DATOLL_UNGUARDED $(CFLAGS) -MMD -MP -c $< -o $@

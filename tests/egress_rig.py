@@ -19,7 +19,7 @@ SELF, PROXY = "198.18.0.1", 3128
 WIRE, EGRESS = 0x4C4F5441, 0x53524745
 HELLO, READY, PING, PONG = 1, 2, 6, 7
 VERDICTS = dict(enumerate(("allowed", "denied", "refused", "malformed", "misled", "unresolved", "unreached", "limited",
-                           "distrusted", "asked"), 1))
+                           "distrusted", "timeout", "asked"), 1))
 KINDS = {1: "http", 2: "connect", 3: "tls", 4: "tcp", 5: "self", 6: "https"}
 CONFIG, POLICY, FORGET, SYNCED, ANSWER, DECISION, FLOW, ASK, UNASK, LOST, INJECT, AUTHORITY, USED = range(1,
                                                                                                                14)
@@ -91,8 +91,10 @@ class Sandbox:
 
 
 class Egress:
-    def __init__(self, here, resolver=world.RESOLVER, without=None):
-        """`without`: the program of the tests whose guard of this name is left out ("": none is)."""
+    def __init__(self, here, resolver=world.RESOLVER, without=None, timeouts=(0, 0)):
+        """`without`: the program of the tests whose guard of this name is left out ("": none is). `timeouts`: in ms,
+        for answers and streams."""
+        self.timeouts = timeouts
         self.here, self.resolver, self.without = here, resolver, without
         self.boxes, self.decisions, self.flows, self.asks, self.lost = {}, [], [], [], 0
         self.policies, self.authorities, self.used = {}, {}, {}
@@ -133,7 +135,8 @@ class Egress:
         self.say(VERBS["WIRE_EGRESS_PEER"], b"", [theirs.fileno()])
         theirs.close()
         servers = b"".join(self.address(self.resolver, 53) if i == 0 else bytes(20) for i in range(3))
-        self.send(CONFIG, servers + struct.pack("<I", 1) + self.address("11.0.0.99", 0) + bytes(20 * 63))
+        self.send(CONFIG, servers + struct.pack("<I", 1) + self.address("11.0.0.99", 0) + bytes(20 * 63)
+                  + struct.pack("<II", *self.timeouts))
         for name, lines in self.policies.items():
             self.policy(name, *lines)
         self.send(SYNCED)

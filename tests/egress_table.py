@@ -31,12 +31,14 @@ FORBIDDEN = {
 
 POLICY = {
     "allow": [
-        "*.ok.example", "*.ok.example:8080", "*.ok.example:8443", "*.ok.example:9000", "*.six.example",
+        "*.ok.example", "*.ok.example:8080", "*.ok.example:8443", "*.ok.example:9000/raw", "*.six.example",
         "*.alias.example",
         "*.bad.example", "*.mixed.example", "*.turns.example", "*.none.example", "*.mute.example", "*.down.example",
         "only.apex.example", "*.apex.example", ".tree.example", "xn--bcher-kva.example", "*.admitted.example",
         "*.get.example GET,HEAD", "*.path.example * /simple/", "*.loose.example",
-        f"{OPENED}:*", "10.9.0.0/16:80", "0.0.0.0/0:7777", "127.0.0.1:80", "169.254.169.254:80", "11.0.0.2:*",
+        f"{OPENED}:*",
+        f"{OPENED}:9000/raw", "10.9.0.0/16:80", "0.0.0.0/0:7777", "126.0.0.0/7:80", "169.254.168.0/23:80",
+        "11.0.0.2:*",
     ],
     "deny": ["*.denied.ok.example", "*.ok.example:22", "no.tree.example", "45.9.9.10"],
     "unchecked": ["*.loose.example"],
@@ -64,7 +66,8 @@ class Row:
     """`records`: what is recorded, where that is not the verdict with host and port of the row; a verdict, or that
     and a host. What was looked up or connected to and is refused then was allowed before."""
 
-    def __init__(self, name, steps, want, verdict=None, host=None, port=None, looked=(), went=(), records=None):
+    def __init__(self, name, steps, want, verdict=None, host=None, port=None, looked=(), went=(), records=None,
+                 kinds=None):
         self.number, self.label = len(ROWS), f"r{len(ROWS)}"
         self.name = name.replace("@", self.label)
         own = lambda text: text.replace("@", self.label)  # noqa: E731
@@ -74,7 +77,7 @@ class Row:
         self.want, self.verdict = want, verdict
         self.host, self.port = own(host) if host else host, port
         self.looked, self.went = {own(name) for name in looked}, set(went)
-        self.kinds = kinds_of(self.steps, verdict)
+        self.kinds = kinds or kinds_of(self.steps, verdict)
         if records is None:
             begun = (looked or went) and verdict != "allowed"
             records = (["allowed"] if begun else []) + ([verdict] if verdict else [])
@@ -94,7 +97,7 @@ def kinds_of(steps, verdict):
 
 
 def name_matches(rule, host):
-    rule = rule.split(" ")[0]
+    rule = rule.split(" ")[0].removesuffix("/raw")
     if rule.rpartition(":")[2] in ("*",) or rule.rpartition(":")[2].isdigit():
         rule = rule.rpartition(":")[0]
     if "/" in rule or rule[0].isdigit():
@@ -108,7 +111,7 @@ def name_matches(rule, host):
 
 def covers(rule, host, port, deny=False):
     """Does a rule as it is written above name this host and port? Written apart from the program that decides."""
-    said = rule.split(" ")[0].rpartition(":")[2]
+    said = rule.split(" ")[0].removesuffix("/raw").rpartition(":")[2]
     ports = {"*"} if said == "*" or deny and not said.isdigit() else {int(said)} if said.isdigit() else {80, 443}
     return name_matches(rule, host) and (port in ports or "*" in ports)
 
@@ -123,7 +126,9 @@ def rule_fits(record):
     if record["verdict"] == "denied" and denies:
         return rule in denies
     if record["verdict"] == "denied":  # none, or the one that nearly allowed it
-        near = [one for one in POLICY["allow"] if name_matches(one, host) and (one not in allows or " " in one)]
+        raw_only = record["why"] == "raw"
+        near = [one for one in POLICY["allow"]
+                if name_matches(one, host) and (raw_only or one not in allows or " " in one)]
         return rule == "" or rule in near
     if record["verdict"] == "refused":  # an address has a rule of its own
         return rule == "" or rule in POLICY["allow"]
@@ -206,9 +211,10 @@ tunnel("@.ok.example", 443, 200, [["tls", "@.OK.example"]], ["tls"], name="serve
 tunnel("@.ok.example", 443, 200, [["tls", "@.ok.example", "1.2"]], ["tls"], name="TLS 1.2", **allowed("@.ok.example",
                                                                                                       443))
 tunnel("@.ok.example", 9000, 200, [["echo", "SSH-2.0-x\r\n"]], ["echo"], **allowed("@.ok.example", 9000))
-tunnel("@.ok.example", 80, 200, [["send", head("/", "@.ok.example")], ["reply"]], ["ok", 200],
-       name="CONNECT to port 80",
-       **allowed("@.ok.example", 80))
+for port in (80, 8080):
+    tunnel("@.ok.example", port, 200, [["send", head("/", f"@.ok.example:{port}")], ["reply"]] * 2, ["ok", 200] * 2,
+           name=f"requests in a tunnel to port {port}", records=["allowed"] * 3, kinds={"connect", "http"},
+           **allowed("@.ok.example", port))
 tunnel(OPENED, 9000, 200, [["echo", "hello"]], ["echo"], verdict="allowed", went=[(OPENED, 9000)])
 tunnel("@.loose.example", 443, 200, [["echo", "no TLS"]], ["closed"], name="any bytes to a host that is unchecked",
        **allowed("@.loose.example", 443))
@@ -379,6 +385,50 @@ for name, server in {"another name": "@.evil.example", "another allowed name": "
            looked=["@.ok.example"], went=[(OK, 443)])
 
 
+# ---- what a tunnel to another port carries: a name behind the same address is none of it ----
+
+GOOD, EVIL = head("/", "@.ok.example"), head("/", "@.evil.example")
+EMPTY = {name: data for name, data in BYTES.items() if name != "plain HTTP"} | {
+    "an empty line before a request": "\r\n" + EVIL, "HTTP/0.9": "GET /\r\n\r\n",
+    "a space before a request": " " + EVIL,
+    "another protocol before a request": "EHLO x\r\n" + EVIL, "SSH before a request": "SSH-2.0-x\r\n" + EVIL}
+REQUESTS = {
+    "Host of another name": (EVIL, [403]),
+    "a request that looks like SSH": ("SSH-2.0-x / HTTP/1.1\r\nHost: @.evil.example\r\n\r\n", [403]),
+    "Host of another port": (head("/", "@.ok.example:81"), [403]),
+    "Host of an address": (head("/", RAW), [403]),
+    "a second request to another name": (GOOD + EVIL, [200, 403]),
+    "a third one": (GOOD
+                    + head("/", "@.ok.example", "POST", "Content-Length: 3\r\n") + "abc" + EVIL, [200, 200, 403]),
+    "another name behind a body": (head("/", "@.ok.example", "POST", "Transfer-Encoding: chunked\r\n")
+                                   + "0\r\n\r\n" + EVIL, [200, 403]),
+    "no Host": ("GET / HTTP/1.1\r\n\r\n", [400]),
+    "two Hosts": (head("/", "@.ok.example", more="Host: @.evil.example\r\n"), [400]),
+    "absolute form": (head("http://@.evil.example/", "@.ok.example"), [400]),
+    "CONNECT in a tunnel": (head("@.evil.example:443", "@.ok.example", "CONNECT"), [400]),
+}
+for port in (80, 8080):
+    at = {"looked": ["@.ok.example"], "went": [(OK, port)]}
+    for name, (data, statuses) in REQUESTS.items():
+        last = {403: "misled", 400: "malformed"}[statuses[-1]]
+        tunnel("@.ok.example", port, 200, [["send", data], *[["reply"]] * len(statuses)], ["ok", *statuses],
+               verdict=last, name=f"{name} in a tunnel to {port}", records=["allowed"] * len(statuses) + [last],
+               kinds={"connect", "http"}, **at)
+    for name, data in EMPTY.items():
+        if not name.startswith("SSH") or port == 80:
+            tunnel("@.ok.example", port, 200, [["send", data], ["end"]], ["ok", "end"],
+                   verdict="malformed" if name.startswith("TLS") else "denied",
+                   name=f"{name} in a tunnel to {port}", **at)
+    tunnel("@.ok.example", port, 200, [["send", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], ["end"]], ["ok", "end"],
+           verdict="malformed", name=f"HTTP/2 in a tunnel to {port}", **at)
+    for name, server in {"another name": "@.evil.example", "no name": None}.items():
+        tunnel("@.ok.example", port, 200, [["tls", server]], ["closed"], name=f"TLS to {name} in a tunnel to {port}",
+               verdict="misled", **at)
+for name, server in {"another name": "@.evil.example", "no name": None}.items():
+    tunnel("@.ok.example", 8443, 200, [["tls", server]], ["closed"], name=f"TLS to {name} in a tunnel to 8443",
+           verdict="misled", looked=["@.ok.example"], went=[(OK, 8443)])
+
+
 # ---- programs that know of no proxy ----
 
 
@@ -401,7 +451,16 @@ for host, addr in (("@.ok.example", OK), ("a.b.@.ok.example", OK), ("@.six.examp
 for host, addr in (("@.ok.example", OK), ("@.six.example", SIX), ("@.alias.example", ALSO), ("xn--bcher-kva.example",
                                                                                              OK)):
     secure(host, "tls", **allowed(host, 443, addr))
-page("@.ok.example", 8080, **allowed("@.ok.example", 8080))
+page("@.ok.example", 8080, records=["allowed"] * 2, kinds={"tcp", "http"}, **allowed("@.ok.example", 8080))
+for name, (data, statuses) in REQUESTS.items():
+    last = {403: "misled", 400: "malformed"}[statuses[-1]]
+    plain(f"{name} on port 8080", "@.ok.example", 8080, [["send", data], *[["reply"]] * len(statuses)],
+          ["ok", *statuses], last, looked=["@.ok.example"], went=[(OK, 8080)], kinds={"tcp", "http"},
+          records=["allowed"] * len(statuses) + [last])
+for name, data in EMPTY.items():
+    if not name.startswith("SSH"):
+        plain(f"{name} to port 8080", "@.ok.example", 8080, [["send", data], ["end"]], ["ok", "end"],
+              "malformed" if name.startswith("TLS") else "denied", looked=["@.ok.example"], went=[(OK, 8080)])
 plain("an echo on port 9000", "@.ok.example", 9000, [["echo", "hello"]], ["echo"], **allowed("@.ok.example", 9000))
 plain("TLS on port 8443", "@.ok.example", 8443, [["tls", "@.ok.example"]], ["tls"], **allowed("@.ok.example", 8443))
 for host in ("@.evil.example", "ok.example", "@ok.example", "@.ok.example.evil.example", "apex.example",

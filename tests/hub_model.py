@@ -117,9 +117,18 @@ class Model:
         self.mail[id].acked = True
         return 200
 
-    def create(self, project, id, number, title, priority, needs):
+    def create(self, project, id, number, title, priority, needs, owner=None):
+        """With an owner: the agent `owner` gives the task to itself."""
+        agent = self.agents.get(owner)
+        if agent and self.stopped(owner):
+            return 409
+        if agent and agent.mode != "fully_autonomous":
+            return 403
+        if agent and (not needs <= agent.tags or
+                      self.count(project, owner, "in_progress") >= self.limits[project]["in_progress"]):
+            return 400
         self.tasks[id] = task = Task(id, number, title, priority, needs)
-        task.project = project
+        task.project, task.assigned, task.creator = project, owner, owner
         self.events.append(("task_created", id))
         return 201
 
@@ -148,9 +157,19 @@ class Model:
         self.events.append(("task_claimed", id))
         return 200
 
-    def assign(self, project, id, name):
-        task = self.tasks[id]
+    def assign(self, project, id, name, itself=False):
+        """By people, or by the agent itself."""
+        task, agent = self.tasks[id], self.agents[name]
         if task.project != project:
+            return 400
+        if itself and self.stopped(name):
+            return 409
+        if itself and agent.mode != "fully_autonomous":
+            return 403
+        owner = task.assigned or task.claimed
+        if itself and owner not in (None, name):
+            return 409
+        if itself and not task.needs <= agent.tags:
             return 400
         if self.count(project, name, "in_progress", id) >= self.limits[project]["in_progress"]:
             return 400
@@ -169,18 +188,32 @@ class Model:
         return 200
 
     def move(self, project, id, to, by, blocked_by):
-        task = self.tasks[id]
+        """`by` None: people."""
+        task, agent = self.tasks[id], self.agents.get(by)
+        owner = task.assigned or task.claimed
         if task.project != project:
             return 400
-        if self.stopped(by):
+        if agent and owner not in (None, by) and task.creator != by:
+            return 403
+        if agent and self.stopped(by):
             return 409
+        takes = agent and not owner and to in ("in_progress", "in_review", "done")
+        if agent and agent.mode == "manual" and owner != by:
+            return 403
         if to not in MOVES[task.status]:
             return 400
-        if to in self.limits[project] and task.assigned and \
-                self.count(project, task.assigned, to, id) >= self.limits[project][to]:
+        if takes and not task.needs <= agent.tags:
             return 400
+        holder = by if takes else task.assigned
+        if to in self.limits[project] and self.count(project, holder, to, id) >= self.limits[project][to]:
+            return 400
+        if agent and agent.mode == "advisory" and (owner != by or to in ("in_progress", "in_review", "done")):
+            return 202
+        if takes:
+            task.assigned = task.claimed = by
+            self.events.append(("task_claimed", id))
         origin, task.status = task.status, to
-        self.events.append(("task_transition", (id, to, by)))
+        self.events.append(("task_transition", (id, to, by or "")))
         if to == "blocked":
             task.origin = origin
             task.blocked_by = [b for b in blocked_by if self.tasks[b].project == project]

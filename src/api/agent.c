@@ -39,7 +39,7 @@ static int agent_list(struct call *call, struct err *err)
 
     (void)err;
     json_open_list(&json, "agents");
-    while (target_next(call->api, call->who.tenant, &at))
+    while (target_next(call->api, call_reach(call), &at))
         put_target(&json, &at);
     json_close_list(&json);
     return 0;
@@ -108,6 +108,7 @@ struct removal {
     struct store_job job;
     struct call *call;
     const char *id;
+    const char *body; /* of the event: who reached it may read that it is gone */
     struct secret_row row;
 };
 
@@ -117,7 +118,8 @@ static int removal_run(struct store_job *job, struct db *db, struct err *err)
     struct call *call = removal->call;
 
     if (secret_delete(db, call->who.tenant, removal->id, &removal->row, err) < 0 ||
-        event_add(db, call->who.tenant, "agent.removed", call->object, STR("{}"), err) < 0)
+        event_add(db, call->who.tenant, "agent.removed", call->object, str_of(removal->body), err) <
+            0)
         return -1;
     return call_record(call, db, err);
 }
@@ -131,6 +133,19 @@ static void removal_done(struct store_job *job)
     call_finish(removal->call, job->rc < 0 ? &job->err : NULL);
 }
 
+static const char *removal_body(struct arena *arena, const struct linked *agent)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json = json_to(&text);
+    struct agent_view view;
+
+    linked_view(agent, &view);
+    json_open(&json, '{');
+    access_put(&json, &view.access, NULL);
+    json_close(&json, '}');
+    return arena_memdup0(arena, text.data, text.len);
+}
+
 static int remove_linked(struct call *call, const struct linked *agent, bool force, struct err *err)
 {
     struct removal *removal = arena_new(&call->arena, struct removal);
@@ -142,6 +157,7 @@ static int remove_linked(struct call *call, const struct linked *agent, bool for
         return err_set(err, ERR_CONFLICT, "Agent '%.63s' is connected; force=true removes it",
                        removal->id);
     call->object = arena_printf(&call->arena, "agent/%s", removal->id);
+    removal->body = removal_body(&call->arena, agent);
     json_open(&json, '{');
     json_kv_bool(&json, "deleted", true);
     json_kv_text(&json, "name", removal->id);
@@ -198,7 +214,7 @@ static void rotate_done(struct store_job *job)
 
     if (job->rc >= 0) {
         links_secret(links_of(call), &rotation->row);
-        if (links_find(links_of(call), call->who.tenant, rotation->row.name, &agent, NULL) == 0)
+        if (links_find(links_of(call), call_reach(call), rotation->row.name, &agent, NULL) == 0)
             linked_tell_secret(agent, rotation->plain);
     }
     explicit_bzero(rotation->plain, sizeof(rotation->plain));
@@ -216,7 +232,7 @@ static int agent_rotate(struct call *call, struct err *err)
     if (call_query_int(call, "grace_seconds", 1, SECRET_GRACE_MAX_S, SECRET_GRACE_DEFAULT_S, &grace,
                        err) < 0)
         return -1;
-    if (links_find(links_of(call), call->who.tenant, id, &agent, NULL) < 0 ||
+    if (links_find(links_of(call), call_reach(call), id, &agent, NULL) < 0 ||
         !linked_connected(agent))
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' is not connected", id);
     rotation->call = call;
@@ -233,6 +249,38 @@ static int agent_rotate(struct call *call, struct err *err)
     json_kv_int(&json, "grace_seconds", grace);
     json_close(&json, '}');
     store_write(call->api->store, &rotation->job);
+    return 0;
+}
+
+/* ---- who reaches it ---- */
+
+static const struct field agent_access_fields[] = {
+    FIELD(agent_view, id, F_STRING, F_READONLY, .help = "The agent"),
+    ACCESS_FIELDS(agent_view, F_READONLY),
+    { 0 },
+};
+
+static void given(struct call *call)
+{
+    links_give((struct links *)links_of(call), call_param(call, "id"), call->state);
+}
+
+static int agent_patch(struct call *call, struct err *err)
+{
+    struct access_wish *wish = arena_new(&call->arena, struct access_wish);
+    const char *id = call_param(call, "id");
+    uint64_t present = 0;
+
+    if (call_decode_patch(call, wish, &present, err) < 0 ||
+        link_access_write(call->db, call->who.tenant, id, &wish->access, present, &call->arena,
+                          err) < 0)
+        return -1;
+    struct agent_view view = { .id = id, .access = access_shown(&wish->access, NULL) };
+    call_reply(call, &view);
+    call->object = arena_printf(&call->arena, "agent/%s", id);
+    call->detail = access_text(&call->arena, &wish->access);
+    call->state = &wish->access;
+    call->committed = given;
     return 0;
 }
 
@@ -309,7 +357,7 @@ static void wait_for(struct running_call *run, const struct printed *command)
         return;
     }
     run->timer.fn = wait_timer;
-    printed_follow(&run->command);
+    printed_follow(&run->command, (const uint64_t[INIT_STREAMS]){ 0 });
     timer_set(run->call->api->loop, &run->timer, run->wait_ms);
 }
 
@@ -558,6 +606,11 @@ const struct route agent_routes[] = {
                    "out; times are Unix milliseconds."),
     AGENT_ROUTE("agent.read", "GET", "/{id}", ON_LOOP, ROLE_LOOK, agent_get,
         .summary = "A linked agent, by its id; or a sandbox, by its whole id or its name."),
+    AGENT_ROUTE("agent.change", "PATCH", "/{id}", ON_WRITER, ROLE_STEER, agent_patch,
+        .takes = access_fields, .gives = agent_access_fields,
+        .summary = "Say which tokens of role agent may use a linked agent, connected or not. Without "
+                   "a word none of them may, because its commands run on somebody's machine outside "
+                   "of any sandbox. Who reaches a sandbox is changed at /api/v1/sandboxes."),
     AGENT_ROUTE("agent.start", "POST", "/{id}/start", ON_LATER, ROLE_USE, agent_start,
         .summary = "Start a sandbox that is stopped."),
     AGENT_ROUTE("agent.stop", "POST", "/{id}/stop", ON_LATER, ROLE_USE, agent_stop,

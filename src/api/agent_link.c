@@ -109,7 +109,7 @@ static int connect_open(struct call *call, struct err *err)
     connection->peer.end = peer_end;
     snprintf(connection->peer.addr, sizeof(connection->peer.addr), "%s", req->peer->text);
     if (links_open(call->api->links, id, secret, &connection->peer, err) < 0) {
-        auth_failed(call->api->auth, req->peer);
+        auth_failed(call->api->auth, req->peer, secret, err);
         free(connection);
         return -1;
     }
@@ -135,6 +135,7 @@ static bool exec_follows(const struct exec_call *exec)
 
 static void exec_free(struct exec_call *exec)
 {
+    exec->command.box_reader.holds = false; /* such a client cannot come back */
     if (exec_follows(exec))
         printed_unfollow(&exec->command);
     exec->call->req = NULL;
@@ -162,6 +163,7 @@ static bool exec_give(struct exec_call *exec, unsigned stream, const struct comm
         if (got <= 0)
             return true;
         exec->at[stream] += (uint64_t)got;
+        printed_advance(&exec->command, stream, exec->at[stream]);
         out.stream = stream ? AGENTIC__SANDBOX__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR
                             : AGENTIC__SANDBOX__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
         out.data = (ProtobufCBinaryData){ (size_t)got, (uint8_t *)data };
@@ -229,7 +231,8 @@ static void exec_started(struct target_run *run, const struct err *err)
     exec->command = run->command;
     exec->command.more = exec_more;
     exec->command.gone = exec_gone;
-    printed_follow(&exec->command);
+    exec->command.holds = true;
+    printed_follow(&exec->command, exec->at);
     exec_pump(exec);
 }
 
@@ -273,7 +276,7 @@ static int exec_start(struct exec_call *exec, struct str bytes, struct err *err)
         return -1;
     const Agentic__Sandbox__V1__ExecRequest *request =
         (const Agentic__Sandbox__V1__ExecRequest *)message;
-    if (target_find(call->api, call->who.tenant, request->agent_id, &target, err) < 0 ||
+    if (target_find(call->api, call_reach(call), request->agent_id, &target, err) < 0 ||
         exec_wish(call, request, wish, err) < 0)
         return -1;
     exec->run = (struct target_run){

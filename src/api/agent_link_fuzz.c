@@ -119,7 +119,7 @@ static bool run_command(void)
     struct linked *agent;
     struct err err;
 
-    if (command_id[0] || links_find(links, "default", AGENT, &agent, &err) < 0 ||
+    if (command_id[0] || links_find(links, reach_all("default"), AGENT, &agent, &err) < 0 ||
         linked_run(agent, &wish, &op, &err) < 0)
         return false;
     loop_run(loop);
@@ -166,7 +166,7 @@ static void check(size_t said, bool fresh)
     struct linked *agent;
     struct err err;
 
-    if (!command_id[0] || links_find(links, "default", AGENT, &agent, &err) < 0 ||
+    if (!command_id[0] || links_find(links, reach_all("default"), AGENT, &agent, &err) < 0 ||
         linked_command(agent, command_id, &command, &err) < 0)
         return;
     command_view(command, &view);

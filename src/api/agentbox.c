@@ -8,6 +8,7 @@
 #include "api/agentbox.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -15,16 +16,15 @@
 #include "model/egress.h"
 #include "policy/grant.h"
 
-#define SESSION_IDLE_MS (30ll * 60 * 1000) /* as long as agentbox keeps one */
-#define RETRY_MS 5                         /* between looks at what somebody else is making */
+#define RETRY_MS 5 /* between looks at what somebody else is making */
 #define RETRIES_MAX 6000
 #define VOLUMES 2
 
-/* What a session may reach unless it says: agentbox's, package registries by their suffixes. */
+/* The hosts of a session that names none, as agentbox has them. */
 static const char *const default_hosts[] = {
-    "*.pypi.org",  "*.pythonhosted.org",        "*.npmjs.org",
-    "github.com",  "raw.githubusercontent.com", "objects.githubusercontent.com",
-    "*.crates.io",
+    "pypi.org",   "files.pythonhosted.org",    "*.npmjs.org",
+    "github.com", "raw.githubusercontent.com", "objects.githubusercontent.com",
+    "crates.io",  "static.crates.io",
 };
 
 /* ---- looking ---- */
@@ -50,7 +50,7 @@ struct box *session_find(struct rpc *rpc, const char *session_id)
     struct box *box = NULL;
     struct sandbox_view view;
 
-    while ((box = boxes_next(boxes, rpc->call->who.tenant, box))) {
+    while ((box = boxes_next(boxes, call_reach(rpc->call), box))) {
         box_view(box, &view);
         if (strcmp(session_id_of(&view), session_id) == 0 || strcmp(view.id, session_id) == 0)
             return box;
@@ -245,8 +245,11 @@ static struct field_pair *labels_of(const struct creating *creating, bool named,
     for (size_t i = 0; i < (count ? count : usual); i++) {
         const char *host = count ? request->allowed_hosts[i] : default_hosts[i];
 
-        if (!*host || strchr(host, '\n')) {
-            err_field(err, "allowed_hosts", "allowed_hosts[%zu] is no host", i);
+        if (!grant_host(str_of(host)).n) {
+            err_field(err, "allowed_hosts",
+                      "allowed_hosts[%zu] \"%.100s\" is not a host name, as example.com, "
+                      "*.example.com or example.com:8443 are",
+                      i, host);
             return NULL;
         }
         buf_puts(&hosts, host);
@@ -295,15 +298,32 @@ static int egress_of(const struct creating *creating, const char *hosts, struct 
     return egress_spec_check(egress, "allowed_hosts: ", err);
 }
 
+/* A session has no more than there is, whatever the settings say. */
+static int64_t machine_memory(void)
+{
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t machine_cpu_percent(void)
+{
+    return 100 * (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 static int make_box(struct creating *creating, struct err *err)
 {
-    static struct idle_policy idle = { SESSION_IDLE_MS, "delete" };
     struct call *call = creating->rpc->call;
+    const struct api_options *options = &call->api->options;
+    struct idle_policy idle = { options->agentbox_idle_ms, "delete" };
     struct volume_use uses[VOLUMES] = { { creating->volumes[0], "/workspace", false },
                                         { creating->volumes[1], "/mnt/user-data/outputs", false } };
     bool named = strlen(creating->id) <= SANDBOX_NAME_MAX &&
                  name_check(creating->id, "sb", "session_id", &(struct err){ 0 }) == 0;
-    struct sandbox_spec spec = { .name = named ? creating->id : NULL, .idle = &idle };
+    struct sandbox_spec spec = { .name = named ? creating->id : NULL,
+                                 .user = options->agentbox_root ? "root" : "agent",
+                                 .memory = MIN(options->agentbox_memory, machine_memory()),
+                                 .cpu_percent =
+                                     MIN(options->agentbox_cpu_percent, machine_cpu_percent()),
+                                 .idle = idle.after_ms ? &idle : NULL };
 
     spec.labels = labels_of(creating, named, err);
     if (!spec.labels || egress_of(creating, spec.labels[0].value, &spec, err) < 0)
@@ -312,6 +332,7 @@ static int make_box(struct creating *creating, struct err *err)
         spec.volumes = (struct field_list){ uses, VOLUMES };
     creating->op = (struct box_op){ .tenant = call->who.tenant,
                                     .by = call->who.id,
+                                    .reach = call_reach(call),
                                     .prepare = box_prepare,
                                     .record = box_record,
                                     .done = box_made };
@@ -361,7 +382,7 @@ static int need_volume(struct creating *creating, const char *name, struct err *
     struct call *call = creating->rpc->call;
     struct disk *disk;
 
-    if (disk_find(call->api->boxes, call->who.tenant, DISK_VOLUME, NULL, name, &disk,
+    if (disk_find(call->api->boxes, call_reach(call), DISK_VOLUME, NULL, name, &disk,
                   &(struct err){ 0 }) == 0) {
         if (disk->state == DISK_LOST)
             return err_set(err, ERR_CONFLICT, "the storage of this tenant is lost");
@@ -372,6 +393,8 @@ static int need_volume(struct creating *creating, const char *name, struct err *
                               .by = call->who.id,
                               .name = name,
                               .bytes = AGENTBOX_VOLUME_BYTES };
+    if (may_own(call, &want.access, err) < 0)
+        return -1;
     creating->disk_op = (struct disk_op){ .record = disk_record,
                                           .done = disk_made,
                                           .tenant = call->who.tenant,
@@ -557,10 +580,10 @@ static int list_sessions(struct rpc *rpc, ProtobufCMessage *message, struct err 
     size_t count = 0;
 
     (void)message, (void)err;
-    while ((box = boxes_next(boxes, rpc->call->who.tenant, box)))
+    while ((box = boxes_next(boxes, call_reach(rpc->call), box)))
         count++;
     reply.sessions = arena_alloc(&rpc->call->arena, (count + 1) * sizeof(*reply.sessions));
-    while ((box = boxes_next(boxes, rpc->call->who.tenant, box)))
+    while ((box = boxes_next(boxes, call_reach(rpc->call), box)))
         reply.sessions[reply.n_sessions++] = session_info(rpc, box);
     rpc_reply(rpc, &reply.base);
     return 0;

@@ -3,9 +3,9 @@
  * passes, the command and everything it started is killed. When the server stops, it goes on.
  *
  * Output is read from where the box room keeps it, by position, so a stream needs no queue: it
- * reads on when its client has. A text of proto3 must be UTF-8; a character that lies across two
- * reads is left for the next one, and bytes that are no text travel beside a text that shows where
- * they were.
+ * reads on when its client has, and the command is held back meanwhile. A text of proto3 must be
+ * UTF-8; a character that lies across two reads is left for the next one, and bytes that are no
+ * text travel beside a text that shows where they were.
  */
 #include "api/agentbox.h"
 
@@ -56,6 +56,7 @@ static void kill_command(struct command *command)
 
 static void let_go(struct command *command)
 {
+    command->reader.holds = false; /* such a client cannot come back */
     if (command->following)
         box_exec_unfollow(&command->reader);
     command->following = false;
@@ -329,21 +330,26 @@ static int exec(struct rpc *rpc, ProtobufCMessage *message, struct err *err)
 
 /* ---- pip ---- */
 
-static const char *const pip_hosts[] = { "*.pypi.org", "*.pythonhosted.org" };
+static const char *const pip_hosts[] = { "pypi.org", "files.pythonhosted.org" };
 
 /* Distributions keep pip from what they manage; a sandbox is nobody's but the caller's. */
 static struct field_pair pip_env[] = { { "PIP_BREAK_SYSTEM_PACKAGES", "1" }, { 0 } };
 
-/* "*.suffix" itself, the suffix, or a name below it. */
+/* By its name, or by "*." and what it ends with. */
 static bool has_host(const char *lines, const char *wanted)
 {
-    struct str rest = str_of(lines);
+    struct str rest = str_of(lines), name = str_of(wanted);
 
     while (rest.n) {
-        struct str host = str_cut(&rest, '\n'), suffix = str_of(wanted + 1);
+        struct str host = str_cut(&rest, '\n');
 
-        if (str_is(host, wanted + 2) ||
-            (host.n > suffix.n && str_eq(str_from(host, host.n - suffix.n), suffix)))
+        if (str_eq_nocase(host, name))
+            return true;
+        if (!str_starts(host, STR("*.")))
+            continue;
+        struct str suffix = str_from(host, 1), domain = str_from(host, 2);
+        if (str_eq_nocase(domain, name) ||
+            (name.n > suffix.n && str_eq_nocase(str_from(name, name.n - suffix.n), suffix)))
             return true;
     }
     return false;
@@ -405,8 +411,8 @@ static int pip_install(struct rpc *rpc, ProtobufCMessage *message, struct err *e
     const char *hosts = session_label(&view, HOSTS_LABEL);
     for (size_t i = 0; i < ARRAY_LEN(pip_hosts); i++)
         if (!has_host(hosts, pip_hosts[i])) {
-            reply_failed(rpc, "pip install requires *.pypi.org and *.pythonhosted.org in "
-                              "allowed_hosts");
+            reply_failed(rpc, "pip install requires pypi.org and files.pythonhosted.org "
+                              "in allowed_hosts");
             return 0;
         }
     buf_puts(&line, "pip install --user");
@@ -481,6 +487,7 @@ static int give(struct command *command, unsigned stream, bool ended)
         if (take == 0)
             return 0;
         command->at[stream] += take;
+        box_exec_advance(&command->reader, stream, command->at[stream]);
         if (send_piece(command, stream, (struct str){ data, take }) != HTTP_OK)
             return 1;
     }
@@ -518,7 +525,7 @@ static void pump(struct command *command)
 
         if (rc > 0)
             return;
-        if (rc < 0) { /* so slow that its place was overwritten */
+        if (rc < 0) { /* the output cannot be read */
             kill_command(command);
             rpc->over = NULL;
             let_go(command);
@@ -565,8 +572,8 @@ static void stream_began(struct box_op *op, const struct err *err)
     } else if (err) {
         rpc_finish(rpc, err);
     } else if (command_began(command, op->exec) == 0) {
-        command->reader.more = stream_more;
-        command->reader.gone = stream_gone;
+        command->reader =
+            (struct box_reader){ .more = stream_more, .gone = stream_gone, .holds = true };
         command->following = true;
         rpc->drained = stream_drained;
         box_exec_follow(op->exec, &command->reader);
@@ -586,6 +593,7 @@ static int exec_stream(struct rpc *rpc, ProtobufCMessage *message, struct err *e
     }
     struct command *command = command_new(rpc, request->command, request->workdir);
     command->spec.input = input_of(request->stdin_is_case, request->stdin);
+    command->spec.hold = true;
     return command_run(command, box, stream_began, err);
 }
 

@@ -198,7 +198,7 @@ static void write_record(struct fileop *op)
     struct json_out json = json_to(&text);
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call->who.tenant, op->id, &box, &(struct err){ 0 }) < 0) {
+    if (boxes_find(call->api->boxes, call_reach(call), op->id, &box, &(struct err){ 0 }) < 0) {
         recorded(&op->op, NULL);
         return;
     }
@@ -236,7 +236,7 @@ static void parents_done(struct box_job *job, const struct err *err)
         op->err = *err;
     op->job = (struct box_job){ .done = write_done };
     if (err ||
-        boxes_find(op->rpc->call->api->boxes, op->rpc->call->who.tenant, op->id, &box, &op->err) <
+        boxes_find(op->rpc->call->api->boxes, call_reach(op->rpc->call), op->id, &box, &op->err) <
             0 ||
         write_begin(op, box, &op->err) < 0)
         write_record(op);
@@ -255,7 +255,7 @@ static int make_parents(struct fileop *op)
         return -1;
     op->made_parents = true;
     op->job = (struct box_job){ .done = parents_done };
-    if (boxes_find(call->api->boxes, call->who.tenant, op->id, &box, &err) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), op->id, &box, &err) < 0)
         return -1;
     return start(op, box, args, false, &err);
 }

@@ -209,7 +209,8 @@ void running_finish(struct running *run)
     if (run->failed)
         hub_name_field(call->route, &run->err);
     if (run->failed && run->err.code == ERR_UNAUTHENTICATED && call->req)
-        auth_failed(call->api->auth, call->req->peer); /* a wrong login code, a replayed nonce */
+        /* A wrong login code, a replayed nonce. */
+        auth_failed(call->api->auth, call->req->peer, STR_NONE, &run->err);
     if (run->failed && (run->err.code == ERR_FORBIDDEN || run->err.code == ERR_UNAUTHENTICATED ||
                         (call->route->flags & ROUTE_ON_RECORD && run->err.code != ERR_INTERNAL))) {
         struct err err = run->err;

@@ -44,9 +44,10 @@ enum route_flag {
     ROUTE_ON_RECORD = 4096, /* every refusal of its handler is an audit row, not only 401 and 403 */
     ROUTE_FOLLOW = 131072,  /* ROUTE_SSE: taken when the query says follow=true, too */
     ROUTE_ONCE = 65536,     /* honours Idempotency-Key, and a success is 200 */
+    ROUTE_WITHIN = 262144,  /* ON_READER: it goes by call->within */
     ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
     ROUTE_SLASHES = 524288, /* "{name*}": %2F in it is a slash, as clients encode names */
-    ROUTE_WHOLE = 262144,   /* ends something: whole ids or names, as every DELETE wants them */
+    ROUTE_WHOLE = 1048576,  /* ends something: whole ids or names, as every DELETE wants them */
 };
 
 /* In whose words errors are told. */
@@ -97,7 +98,8 @@ struct call {
     } params[CALL_PARAMS_MAX], queries[CALL_QUERIES_MAX];
     unsigned param_count, query_count;
 
-    struct db *db; /* ON_READER, ON_WRITER */
+    struct db *db;      /* ON_READER, ON_WRITER */
+    const char *within; /* ON_READER: what the caller reaches (within_list); NULL: everything */
 
     /* what the handler leaves */
     int status;       /* 0: 200, or 201 with ROUTE_CREATES */
@@ -170,6 +172,9 @@ struct api_options {
     /* what settings say, for those who ask (machine.c); others enforce it */
     int64_t sandboxes_max, rate_per_second, rate_burst, event_keep_ms;
     bool no_metrics; /* /metrics is not there */
+    /* of agentbox's sessions; agentbox_idle_ms 0: they stay until they are destroyed */
+    int64_t agentbox_memory, agentbox_cpu_percent, agentbox_idle_ms;
+    bool agentbox_root;
 };
 
 struct api {

@@ -41,7 +41,7 @@ struct decision_wish {
 
 static const struct field decision_fields[] = {
     FIELD(decision_wish, verdict, F_ENUM, F_REQUIRED, .choices = "allow|deny",
-          .help = "For those who wait now, and nobody later; of kind rule: for the sandbox"),
+          .help = "Of kind egress: allows the connections that wait; of kind rule: adds the rule"),
     FIELD(decision_wish, hash, F_STRING, 0, .min = 64, .max = 64,
           .help = "Of the action that was seen; another one is not decided"),
     FIELD(decision_wish, note, F_STRING, 0, .max = ASK_NOTE_MAX, .help = "Why"),
@@ -147,7 +147,7 @@ static int decide(struct deciding *one, struct db *db, struct err *err)
         return -1;
     one->now = rc > 0;
     struct hub_by by = hub_by_db(call, db);
-    if (one->now && strcmp(one->row.kind, HUB_ASK_KIND) == 0 &&
+    if (one->now && hub_ask_is(one->row.kind) &&
         hub_decided(&by, one->row.id, one->row.action, one->what.allow, err) < 0)
         return -1;
     call->object = arena_printf(&call->arena, "ask/%s", one->row.id);

@@ -48,6 +48,8 @@ static int sandbox_patch(struct call *call, struct err *err)
 
     if (call_box(call, &box, err) < 0 || call_decode_patch(call, &patch, &present, err) < 0)
         return -1;
+    if (may_give(call, box_owned(box, call_reach(call)), present, PATCH_ACCESS, err) < 0)
+        return -1;
     if (patch.egress && !(call->who.role & ROLE_STEER))
         return err_role(err, "only an operator may change what it may reach");
     if (egress_may(call, patch.egress, "egress.", err) < 0)

@@ -14,7 +14,7 @@ static int find(struct call *call, struct box **out, struct err *err)
 {
     const char *name = call_param(call, "name");
 
-    if (boxes_find(call->api->boxes, call->who.tenant, name, out, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), name, out, NULL) < 0)
         return err_set(err, ERR_NOT_FOUND, "container not found: %.63s", name);
     return 0;
 }
@@ -62,7 +62,7 @@ static int container_list(struct call *call, struct err *err)
     json_open(&json, '{');
     json_key(&json, "containers");
     json_open(&json, '[');
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
+    while ((box = boxes_next(call->api->boxes, call_reach(call), box))) {
         struct sandbox_view view;
 
         box_view(box, &view);
@@ -186,6 +186,7 @@ static struct changing *changing_new(struct call *call)
 
     *changing = (struct changing){ .op = { .tenant = call->who.tenant,
                                            .by = call->who.id,
+                                           .reach = call_reach(call),
                                            .prepare = prepare_change,
                                            .record = record,
                                            .done = done },

@@ -87,7 +87,7 @@ int running_take_body(struct running *run, struct str body, struct err *err)
     struct json *json;
 
     if (call->route->flags & ROUTE_RAW) {
-        struct str said = http_header(call->req, "content-type");
+        struct str said = call->req ? http_header(call->req, "content-type") : STR_NONE;
 
         call->body = arena_str(&call->arena, body);
         call->body_type = arena_memdup0(&call->arena, said.p ? said.p : "", said.n);

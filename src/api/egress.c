@@ -64,7 +64,8 @@ int egress_may(struct call *call, const struct egress_spec *spec, const char *pr
     for (size_t i = 0; spec->packs && spec->packs[i]; i++)
         if (!gate_pack_known(call->api->gate, call->who.tenant, spec->packs[i])) {
             snprintf(field, sizeof(field), "%spacks[%zu]", prefix, i);
-            return err_field(err, field, "no pack %.32s", spec->packs[i]);
+            return err_field(err, field, "no pack %.32s; `atoll egress packs` lists them",
+                             spec->packs[i]);
         }
     return 0;
 }

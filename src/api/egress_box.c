@@ -126,7 +126,7 @@ static int effective_get(struct call *call, struct err *err)
     struct sandbox_view sandbox;
     struct box *box;
 
-    if (boxes_find_prefix(call->api->boxes, call->who.tenant, call_param(call, "id"), &box, err) <
+    if (boxes_find_prefix(call->api->boxes, call_reach(call), call_param(call, "id"), &box, err) <
         0)
         return -1;
     const struct policy *policy = gate_policy(call->api->gate, box, &view.error);
@@ -168,7 +168,7 @@ static const struct field explain_fields[] = {
     FIELD(explain_view, verdict, F_ENUM, F_READONLY, .choices = "allow|deny|ask",
           .help = "What would happen"),
     FIELD(explain_view, why, F_ENUM, F_READONLY,
-          .choices = "rule|no_rule|open|port|request|unseen|address|class",
+          .choices = "rule|no_rule|open|port|request|unseen|address|raw|class",
           .help = "A rule says so; none does; the mode is open; the host is allowed on other "
                   "ports, with other requests; requests cannot be seen; an address needs a rule "
                   "of its own; no such address may be reached"),
@@ -207,7 +207,7 @@ static int explain_get(struct call *call, struct err *err)
     char reason[POLICY_TEXT_SIZE];
     struct box *box;
 
-    if (boxes_find_prefix(call->api->boxes, call->who.tenant, call_param(call, "id"), &box, err) <
+    if (boxes_find_prefix(call->api->boxes, call_reach(call), call_param(call, "id"), &box, err) <
         0)
         return -1;
     if (!url)
@@ -340,14 +340,17 @@ static const struct field rule_wish_fields[] = {
 };
 
 /* As it is written in one way, so that it is found again. */
-static int canonical(struct call *call, const char *text, const char **out, struct err *err)
+static int canonical(struct call *call, const char *text, bool deny, const char **out,
+                     struct err *err)
 {
     autobuf struct buf rule_out = { 0 };
     struct err why = { 0 };
     struct rule rule;
 
-    if (rule_parse(str_of(text), &rule, &why) < 0)
+    if (rule_parse(str_of(text), &rule, &why) < 0 || (!deny && rule_reachable(&rule, &why) < 0))
         return err_field(err, "rule", "%s", why.msg);
+    if (deny && rule.raw)
+        return err_field(err, "rule", "\"" RULE_RAW "\" belongs to rules of allow");
     rule_text(&rule, &rule_out);
     *out = arena_memdup0(&call->arena, rule_out.data, rule_out.len);
     return 0;
@@ -360,10 +363,11 @@ static int rule_post(struct call *call, struct err *err)
     struct rule_wish wish = { 0 };
     struct box *box;
 
-    if (call_box(call, &box, err) < 0 || call_decode(call, &wish, err) < 0 ||
-        canonical(call, wish.rule, &change.rule, err) < 0)
+    if (call_box(call, &box, err) < 0 || call_decode(call, &wish, err) < 0)
         return -1;
     change.deny = wish.verdict && strcmp(wish.verdict, "deny") == 0;
+    if (canonical(call, wish.rule, change.deny, &change.rule, err) < 0)
+        return -1;
     const char *one[] = { change.rule, NULL };
     struct egress_spec as_layer = { .allow = change.deny ? NULL : one };
     if (egress_may(call, &as_layer, "", err) < 0)

@@ -12,9 +12,9 @@ static const struct field record_fields[] = {
     FIELD(gate_record, kind, F_ENUM, F_READONLY, .choices = "http|connect|tls|tcp|self",
           .help = "How: a request, a tunnel by the proxy, TLS, another connection, atoll.internal"),
     FIELD(gate_record, verdict, F_ENUM, F_READONLY,
-          .choices =
-              "allowed|denied|refused|malformed|misled|unresolved|unreached|limited|distrusted|"
-              "asked",
+          .choices = "allowed|denied|refused|malformed|misled|unresolved|unreached|limited|"
+                     "distrusted|timeout|"
+                     "asked",
           .help = "What came of it"),
     FIELD(gate_record, why, F_STRING, F_READONLY, .help = "As in explain"),
     FIELD(gate_record, host, F_STRING, F_READONLY, .help = "The host; empty when none was read"),
@@ -69,14 +69,15 @@ static int sandbox_id(struct call *call, const char *text, const char **out, str
     if (rc < 0)
         return -1;
     *out = rc ? query_col_dup(q, 0, &call->arena) : text;
-    if (rc == 0 && !id_valid(str_of(text), "sb"))
+    if ((rc == 0 && !id_valid(str_of(text), "sb")) ||
+        (call->within && !within_has(call->within, str_of(*out))))
         return err_set(err, ERR_NOT_FOUND, "no sandbox %.64s", text);
     return 0;
 }
 
 static int list(struct call *call, const char *sandbox, struct err *err)
 {
-    struct gate_filter filter = { .tenant = call->who.tenant };
+    struct gate_filter filter = { .tenant = call->who.tenant, .within = call->within };
     struct page page = { .json = call_json(call) };
     const char *denied = call_query(call, "denied");
     int64_t limit;
@@ -149,6 +150,7 @@ const struct route egress_record_routes[] = {
       .fn = records_get,
       .items = record_fields,
       .query = "sandbox:string,denied:string,since:int,limit:int",
+      .flags = ROUTE_WITHIN,
       .summary = "What the tenant's sandboxes reached or tried to. " PAGES },
     { .name = "egress.sandbox.records",
       .method = "GET",
@@ -158,6 +160,7 @@ const struct route egress_record_routes[] = {
       .fn = box_records_get,
       .items = record_fields,
       .query = "denied:string,since:int,limit:int",
+      .flags = ROUTE_WITHIN,
       .summary = "What a sandbox reached or tried to. " PAGES },
     { .name = "egress.sandbox.hosts",
       .method = "GET",
@@ -166,6 +169,7 @@ const struct route egress_record_routes[] = {
       .roles = ROLE_LOOK,
       .fn = hosts_get,
       .items = host_fields,
+      .flags = ROUTE_WITHIN,
       .summary = "The same counted by host and port, the most denied first." },
     { 0 },
 };

@@ -35,8 +35,7 @@ struct stream {
     enum event_words words;          /* in whose words; of agentic's… */
     int64_t since_ms;                /* …where a time is said instead of a number; -1: none… */
     char source[EVENT_NAME_MAX + 1]; /* …and whom it is about; "": anybody */
-    char who[ID_SIZE];
-    char tenant[TENANT_MAX + 1];
+    struct principal who;
 };
 
 /* `both`: with agentic's members besides. */
@@ -131,7 +130,10 @@ static enum bus_take on_event(struct bus_sub *sub, const struct event *event)
     autobuf struct buf text = { 0 };
     struct json_out json = json_to(&text);
 
-    if (stream->source[0] && !event_words_about(event, stream->source))
+    struct within within = { .api = stream->api, .reach = principal_reach(&stream->who) };
+
+    if ((stream->source[0] && !event_words_about(event, stream->source)) ||
+        !within_event(&within, event))
         return BUS_MORE;
     if (stream->ws) {
         if (stream->words == EVENT_WORDS_AGENTIC)
@@ -235,7 +237,7 @@ static void stream_go(struct stream *stream)
     metric_add(&streams_open, stream->ws ? 1 : 0, 1);
     if (!timer_is_set(&api->own->keepalive))
         timer_set(api->loop, &api->own->keepalive, SSE_KEEPALIVE_MS);
-    bus_subscribe(api->bus, &stream->sub, stream->tenant, &filter, stream->since);
+    bus_subscribe(api->bus, &stream->sub, stream->who.tenant, &filter, stream->since);
 }
 
 static void sse_begin(struct stream *stream)
@@ -316,8 +318,8 @@ static int place_run(struct store_job *job, struct db *db, struct err *err)
     struct event_page page = { 0 };
 
     if (stream->since_ms >= 0)
-        return event_before(db, stream->tenant, stream->since_ms, &stream->since, err);
-    if (event_page(db, stream->tenant, stream->since, 1, &page, err) < 0)
+        return event_before(db, stream->who.tenant, stream->since_ms, &stream->since, err);
+    if (event_page(db, stream->who.tenant, stream->since, 1, &page, err) < 0)
         return -1;
     event_list_free(page.first);
     if (stream->since > page.head)
@@ -394,8 +396,7 @@ static int stream_open(struct call *call, struct err *err)
         snprintf(stream->source, sizeof(stream->source), "%s", call_query(call, "source"));
     stream->hub = call->route->surface == SURFACE_HUB;
     stream->expires_ms = call->who.expires_ms;
-    snprintf(stream->who, sizeof(stream->who), "%s", call->who.id);
-    snprintf(stream->tenant, sizeof(stream->tenant), "%s", call->who.tenant);
+    stream->who = call->who;
     list_init(&stream->node);
     if (since < 0 && since_ms < 0) {
         stream_begin(stream);
@@ -449,7 +450,7 @@ void event_streams_cut(struct api *api, const char *who)
     list_each_safe (node, &api->own->streams) {
         struct stream *stream = list_entry(node, struct stream, node);
 
-        if (strcmp(stream->who, who) == 0)
+        if (strcmp(stream->who.id, who) == 0)
             stream_end(stream, END_REVOKED, 4401, "the credential was revoked");
     }
 }
@@ -482,6 +483,8 @@ static int own_page(struct call *call, struct json_out *json, struct err *err)
     struct event_page page = { 0 };
     int64_t since, limit;
 
+    struct within within = { .reach = call_reach(call), .list = call->within };
+
     if (call_query_int(call, "since", 0, INT64_MAX, -1, &since, err) < 0 ||
         call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0 ||
         check_types(call, err) < 0)
@@ -498,7 +501,7 @@ static int own_page(struct call *call, struct json_out *json, struct err *err)
     json_open(json, '[');
     for (const struct event *event = page.first; event; event = event->next) {
         next = event->seq;
-        if (event_matches(event, &filter))
+        if (event_matches(event, &filter) && within_event(&within, event))
             event_json(event, false, json);
     }
     json_close(json, ']');
@@ -580,7 +583,7 @@ const struct route event_routes[] = {
       .roles = ROLE_LOOK,
       .fn = page_get,
       .query = "since:int,limit:int,type:string,object:string," AGENTIC_WORDS,
-      .flags = ROUTE_AFTER,
+      .flags = ROUTE_AFTER | ROUTE_WITHIN,
       .summary =
           "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
           "a WebSocket, they go on live. With `source`, `event_type`, `include_archived`, "

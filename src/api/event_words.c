@@ -155,6 +155,7 @@ void event_words_put(struct json_out *json, const struct event *event)
 struct look {
     struct call *call;
     struct event_filter filter;
+    struct within within;
     const char *source;
     int64_t since_ms, limit, found;
     struct json_out *json;
@@ -192,7 +193,8 @@ static void look_at(struct look *look, const struct event *event)
     if (event->at_ms < look->since_ms)
         look->over = true;
     else if (event_matches(event, &look->filter) &&
-             (!look->source || event_words_about(event, look->source))) {
+             (!look->source || event_words_about(event, look->source)) &&
+             within_event(&look->within, event)) {
         event_words_put(look->json, event);
         look->found++;
     }
@@ -221,6 +223,7 @@ int event_words_page(struct call *call, struct json_out *json, struct err *err)
 {
     struct look look = { .call = call,
                          .filter = { call_query(call, "event_type"), NULL },
+                         .within = { .reach = call_reach(call), .list = call->within },
                          .source = call_query(call, "source"),
                          .json = json };
     struct event_page page = { 0 };

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "box/boxes.h"
+#include "gate/gate.h"
 
 #define AUDIT_COMMAND_MAX 4096
 #define CANCEL_WAIT_MS 10000 /* unless said */
@@ -91,11 +92,19 @@ static const char *inline_text(struct call *call, struct box_exec *exec, unsigne
     return text;
 }
 
+void exec_put_blocked(struct gate *gate, struct exec_view *view, struct arena *arena)
+{
+    int64_t until = view->ended_at ? view->ended_at : INT64_MAX;
+
+    view->blocked = gate_blocked(gate, view->sandbox, view->started_at, until, arena);
+}
+
 static void put_view(struct call *call, struct box_exec *exec, bool with_output)
 {
     struct exec_view view;
 
     box_exec_view(exec, &view);
+    exec_put_blocked(call->api->gate, &view, &call->arena);
     if (with_output) {
         view.output = inline_text(call, exec, INIT_OUT);
         view.errors = inline_text(call, exec, INIT_ERR);
@@ -171,6 +180,7 @@ static int exec_post(struct call *call, struct err *err)
         return -1;
     pending->op.done = exec_running;
     pending->op.till_end = pending->wait_ms > 0;
+    pending->wait.till_held = spec.hold;
     return box_exec(box, &spec, &pending->op, err);
 }
 
@@ -292,7 +302,7 @@ const struct route exec_routes[] = {
       .query = "wait:int",
       .flags = ROUTE_CREATES | ROUTE_AWAKE,
       .summary = "Run a command; answered when it has started, or with `wait` (milliseconds) when "
-                 "it has ended or that time is over." },
+                 "it has ended, that time is over, or `hold` holds it back." },
     { .name = "exec.list",
       .method = "GET",
       .path = "/api/v1/sandboxes/{id}/execs",
@@ -317,20 +327,25 @@ const struct route exec_routes[] = {
       .on = ON_STREAM,
       .roles = ROLE_LOOK,
       .fn = output_get,
-      .query = "stream:string,from:int,follow:int",
+      .query = "stream:string,from:string,follow:int,hold:int",
       .summary = "Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until "
-                 "the command has ended. 410 when that position is no longer kept." },
+                 "the command has ended. With `stream`=both, both streams in frames until the end: "
+                 "8 bytes (1 stdout, 2 stderr or 3 the end; three zeros; the length, 32 bits, "
+                 "highest byte first) and the data, which at the end is the command as JSON; "
+                 "`from` is then OUT,ERR. With `hold`=1 the command is held back instead of losing "
+                 "bytes that were not read. 410 when that position is no longer kept." },
     { .name = "exec.output",
       .method = "GET",
       .path = "/api/v1/sandboxes/{id}/execs/{eid}/output",
       .on = ON_STREAM,
       .roles = ROLE_LOOK,
       .fn = output_sse,
-      .query = "from:string",
+      .query = "from:string,hold:int",
       .flags = ROUTE_SSE,
       .summary =
           "Both streams as events stdout and stderr (base64) until `exit`; ids are positions "
-          "of both, OUT,ERR, for Last-Event-ID or `from`." },
+          "of both, OUT,ERR, for Last-Event-ID or `from`. With `hold`=1 the command is held back "
+          "instead of losing bytes that were not read." },
     { .name = "exec.stdin",
       .method = "POST",
       .path = "/api/v1/sandboxes/{id}/execs/{eid}/stdin",

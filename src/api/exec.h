@@ -8,6 +8,9 @@
 /* The command that a route names. */
 must_use int call_exec(struct call *call, struct box_exec **out, struct err *err);
 
+/* Adds the hosts that were denied to its sandbox while it ran; of the arena. */
+void exec_put_blocked(struct gate *gate, struct exec_view *view, struct arena *arena);
+
 /* exec_output.c: its bytes by position, or both streams as events. */
 int output_get(struct call *call, struct err *err);
 int output_sse(struct call *call, struct err *err);

@@ -1,25 +1,42 @@
 /*
  * What commands print, in sandboxes and on linked agents. It is kept by position, so a reader needs
  * no queue: it reads on from where its peer is, stops when the peer is slow, and is told when there
- * is more. One that comes back names its position. Server-sent events carry both streams in one
- * answer: each event's id is the position of both ("OUT,ERR"), its data base64, and the last one is
- * `exit` with the command.
+ * is more. One that comes back names its position.
+ *
+ * An answer has one of three forms: the bytes of one stream; both streams as server-sent events,
+ * whose ids are the positions of both ("OUT,ERR") and whose data is base64; or both streams as
+ * frames, which cost a program least. A frame begins with 8 bytes: the stream (1 stdout, 2 stderr,
+ * 3 the end), three zeros, and the length of what follows as 32 bits, the highest byte first. The
+ * last event or frame is the command as JSON.
+ *
+ * With `hold` the command is held back instead of losing bytes that its reader has not had. Only
+ * roles that may run commands may hold one back.
  */
 #include "api/exec.h"
 
+#include <endian.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hash.h"
 
 #define CHUNK 49152 /* a multiple of 3: base64 without padding in between */
+#define FRAME_MAX 131072
+
+#define FRAME_HEAD 8
+#define FRAME_END 3
+
+enum output_form { FORM_BYTES, FORM_EVENTS, FORM_FRAMES };
 
 struct output {
     struct printed printed;
     struct list node; /* in the api's outputs */
     struct http_req *req;
+    struct gate *gate;
     uint64_t at[INIT_STREAMS];
     unsigned first, last; /* streams: both, or one */
-    bool sse, follow;
+    enum output_form form;
+    bool follow;
     char who[ID_SIZE];
 };
 
@@ -30,11 +47,27 @@ static void output_free(struct output *output)
     free(output);
 }
 
+static void frame_head(char head[FRAME_HEAD], unsigned kind, size_t len)
+{
+    uint32_t size = htobe32((uint32_t)len);
+
+    memset(head, 0, FRAME_HEAD);
+    head[0] = (char)kind;
+    memcpy(head + 4, &size, sizeof(size));
+}
+
+/* `data` has FRAME_HEAD bytes before it that may be overwritten. */
 static enum http_flow put_bytes(struct output *output, unsigned stream, struct str data)
 {
     autobuf struct buf text = { 0 };
 
-    if (!output->sse)
+    if (output->form == FORM_FRAMES) {
+        char *head = (char *)(uintptr_t)data.p - FRAME_HEAD;
+
+        frame_head(head, stream == INIT_ERR ? 2 : 1, data.n);
+        return http_reply_write(output->req, (struct str){ head, data.n + FRAME_HEAD });
+    }
+    if (output->form == FORM_BYTES)
         return http_reply_write(output->req, data);
     buf_printf(&text, "id: %llu,%llu\nevent: %s\ndata: ", (unsigned long long)output->at[INIT_OUT],
                (unsigned long long)output->at[INIT_ERR], stream == INIT_ERR ? "stderr" : "stdout");
@@ -45,36 +78,48 @@ static enum http_flow put_bytes(struct output *output, unsigned stream, struct s
 
 static void put_exit(struct output *output)
 {
+    bool frames = output->form == FORM_FRAMES;
     autobuf struct buf text = { 0 };
     struct json_out json = json_to(&text);
+    autoarena struct arena arena = { 0 };
     struct command_view command;
     struct exec_view exec;
 
-    buf_puts(&text, "event: exit\ndata: ");
+    if (frames)
+        buf_append(&text, (const char[FRAME_HEAD]){ 0 }, FRAME_HEAD);
+    else
+        buf_puts(&text, "event: exit\ndata: ");
     if (output->printed.exec) {
         box_exec_view(output->printed.exec, &exec);
+        exec_put_blocked(output->gate, &exec, &arena);
         field_encode(exec_fields, &exec, &json);
     } else {
         command_view(output->printed.linked, &command);
         field_encode(command_fields, &command, &json);
     }
-    buf_puts(&text, "\n\n");
+    if (frames)
+        frame_head(text.data, FRAME_END, text.len - FRAME_HEAD);
+    else
+        buf_puts(&text, "\n\n");
     (void)http_reply_write(output->req, buf_view(&text));
 }
 
 /* 1: the peer must read first; 0: everything was given; -1: cannot go on. */
 static int give(struct output *output, unsigned stream)
 {
-    static char data[CHUNK]; /* the loop thread's */
+    static char data[FRAME_HEAD + FRAME_MAX]; /* the loop thread's */
+    size_t most = output->form == FORM_FRAMES ? FRAME_MAX : CHUNK;
     struct err err;
 
     for (;;) {
-        ssize_t got =
-            printed_read(&output->printed, stream, output->at[stream], data, sizeof(data), &err);
+        ssize_t got = printed_read(&output->printed, stream, output->at[stream], data + FRAME_HEAD,
+                                   most, &err);
         if (got <= 0)
             return got < 0 ? -1 : 0;
         output->at[stream] += (uint64_t)got;
-        enum http_flow flow = put_bytes(output, stream, (struct str){ data, (size_t)got });
+        printed_advance(&output->printed, stream, output->at[stream]);
+        enum http_flow flow =
+            put_bytes(output, stream, (struct str){ data + FRAME_HEAD, (size_t)got });
         if (flow != HTTP_OK)
             return 1;
     }
@@ -90,7 +135,7 @@ static void pump(struct output *output)
 
         if (rc > 0)
             return;
-        if (rc < 0) { /* so slow that its place was overwritten */
+        if (rc < 0) { /* so slow that its place was overwritten; never of one that holds */
             output_free(output);
             http_cut(req, "output beyond what is kept");
             return;
@@ -98,7 +143,7 @@ static void pump(struct output *output)
     }
     if (output->follow && !ended)
         return;
-    if (output->sse)
+    if (output->form != FORM_BYTES)
         put_exit(output);
     output_free(output);
     http_reply_end(req, NULL, 0);
@@ -159,57 +204,84 @@ static int check_place(const struct printed *of, unsigned stream, uint64_t at, s
 }
 
 /* Takes the request over from the call. */
-static void output_begin(struct call *call, struct output *output, const char *type)
+static void output_begin(struct call *call, struct output *output)
 {
+    static const char *const types[] = { [FORM_BYTES] = "application/octet-stream",
+                                         [FORM_EVENTS] = "text/event-stream",
+                                         [FORM_FRAMES] = "application/vnd.atoll.output" };
     struct http_req *req = call->req;
     struct http_header headers[CALL_EXTRA_MAX + 4];
     unsigned count = call_headers(call, headers, CALL_EXTRA_MAX);
 
-    headers[count++] = (struct http_header){ STR("content-type"), str_of(type) };
+    headers[count++] = (struct http_header){ STR("content-type"), str_of(types[output->form]) };
     headers[count++] = (struct http_header){ STR("x-accel-buffering"), STR("no") };
     output->printed.more = output_more;
     output->printed.gone = output_gone;
     output->req = req;
+    output->gate = call->api->gate;
     snprintf(output->who, sizeof(output->who), "%s", call->who.id);
     req->app = output;
     req->on_gone = on_req_gone;
     req->on_drain = on_req_drain;
     list_append(&call->api->own->outputs, &output->node);
-    printed_follow(&output->printed);
+    printed_follow(&output->printed, output->at);
     http_reply_begin(req, 200, headers, count);
     http_slim(req);
+    if (output->printed.holds)
+        http_patient(req); /* an empty pager's pipe is no reason to lose what it will read */
     call->req = NULL;
     call_free(call);
     pump(output);
 }
 
-int output_get(struct call *call, struct err *err)
+/* Whether the command is held back for this reader. */
+static int wants_hold(struct call *call, bool *holds, struct err *err)
 {
-    const char *stream = call_query(call, "stream");
-    struct box_exec *exec;
+    int64_t hold;
+
+    if (call_query_int(call, "hold", 0, 1, 0, &hold, err) < 0)
+        return -1;
+    if (hold && !(call->who.role & ROLE_USE))
+        return err_role(err, "role %s may read output and not hold a command back",
+                        role_name(call->who.role));
+    *holds = hold;
+    return 0;
+}
+
+static struct output *output_new(const struct printed *of, enum output_form form, bool holds)
+{
+    struct output *output = xnew(struct output);
+
+    output->printed = *of;
+    output->printed.holds = holds;
+    output->form = form;
+    output->follow = true;
+    output->first = INIT_OUT;
+    output->last = INIT_ERR;
+    return output;
+}
+
+static int output_one(struct call *call, const struct printed *of, unsigned number, bool holds,
+                      struct err *err)
+{
+    uint64_t begin, end;
     int64_t from, follow;
 
-    if (call_exec(call, &exec, err) < 0 ||
-        call_query_int(call, "from", 0, INT64_MAX, 0, &from, err) < 0 ||
+    printed_range(of, number, &begin, &end);
+    if (call_query_int(call, "from", 0, INT64_MAX, 0, &from, err) < 0 ||
         call_query_int(call, "follow", 0, 1, 0, &follow, err) < 0)
         return -1;
-    if (stream && strcmp(stream, "stdout") != 0 && strcmp(stream, "stderr") != 0)
-        return err_field(err, "stream", "stdout or stderr");
-    unsigned number = stream && strcmp(stream, "stderr") == 0 ? INIT_ERR : INIT_OUT;
-    const struct printed of = { .exec = exec };
-    uint64_t begin, end;
-    printed_range(&of, number, &begin, &end);
     if (!call_query(call, "from"))
         from = (int64_t)begin;
-    if (check_place(&of, number, (uint64_t)from, err) < 0)
+    if (check_place(of, number, (uint64_t)from, err) < 0)
         return -1;
-    struct output *output = xnew(struct output);
-    output->printed = of;
+    struct output *output = output_new(of, FORM_BYTES, holds);
     output->first = output->last = number;
+    output->at[!number] = POSITION_ANY;
     output->at[number] = (uint64_t)from;
     output->follow = follow;
     call_header(call, "atoll-position", arena_printf(&call->arena, "%lld", (long long)from));
-    output_begin(call, output, "application/octet-stream");
+    output_begin(call, output);
     return 0;
 }
 
@@ -235,20 +307,45 @@ static int both_places(struct call *call, const struct printed *of, uint64_t at[
     return check_place(of, INIT_ERR, at[INIT_ERR], err);
 }
 
-int output_events(struct call *call, const struct printed *of, struct err *err)
+static int output_both(struct call *call, const struct printed *of, enum output_form form,
+                       struct err *err)
 {
     uint64_t at[INIT_STREAMS];
+    bool holds;
 
-    if (both_places(call, of, at, err) < 0)
+    if (wants_hold(call, &holds, err) < 0 || both_places(call, of, at, err) < 0)
         return -1;
-    struct output *output = xnew(struct output);
-    output->printed = *of;
-    output->first = INIT_OUT;
-    output->last = INIT_ERR;
+    struct output *output = output_new(of, form, holds);
+    call_header(call, "atoll-position",
+                arena_printf(&call->arena, "%llu,%llu", (unsigned long long)at[INIT_OUT],
+                             (unsigned long long)at[INIT_ERR]));
     memcpy(output->at, at, sizeof(at));
-    output->sse = output->follow = true;
-    output_begin(call, output, "text/event-stream");
+    output_begin(call, output);
     return 0;
+}
+
+int output_get(struct call *call, struct err *err)
+{
+    static const char *const streams[] = { "stdout", "stderr", "both" };
+    const char *text = call_query(call, "stream");
+    struct printed of = { 0 };
+    unsigned stream = 0;
+    bool holds;
+
+    while (text && stream < ARRAY_LEN(streams) && strcmp(text, streams[stream]) != 0)
+        stream++;
+    if (stream == ARRAY_LEN(streams))
+        return err_field(err, "stream", "stdout, stderr or both");
+    if (call_exec(call, &of.exec, err) < 0)
+        return -1;
+    if (stream == INIT_STREAMS)
+        return output_both(call, &of, FORM_FRAMES, err);
+    return wants_hold(call, &holds, err) < 0 ? -1 : output_one(call, &of, stream, holds, err);
+}
+
+int output_events(struct call *call, const struct printed *of, struct err *err)
+{
+    return output_both(call, of, FORM_EVENTS, err);
 }
 
 int output_sse(struct call *call, struct err *err)

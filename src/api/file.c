@@ -17,7 +17,7 @@
 
 struct fileop *fileop_new(struct call *call, const char *path_query, struct err *err)
 {
-    const char *path = call_query(call, path_query), *user = call_query(call, "user");
+    const char *path = call_query(call, path_query);
     struct box *box;
 
     if (call_box(call, &box, err) < 0)
@@ -26,6 +26,13 @@ struct fileop *fileop_new(struct call *call, const char *path_query, struct err 
         err_field(err, path_query, "a path of 1 to %d bytes is needed", TREE_PATH_MAX);
         return NULL;
     }
+    return fileop_at(call, box, path, err);
+}
+
+struct fileop *fileop_at(struct call *call, struct box *box, const char *path, struct err *err)
+{
+    const char *user = call_query(call, "user");
+
     if (user && strcmp(user, "agent") != 0 && strcmp(user, "root") != 0) {
         err_field(err, "user", "agent or root");
         return NULL;
@@ -99,7 +106,7 @@ void fileop_record(struct fileop *op, const struct err *err)
     if (err)
         op->err = *err;
     /* A body may go on for long after its operation has failed, because the sandbox was deleted. */
-    if (boxes_find(call->api->boxes, call->who.tenant, op->id, &box, &(struct err){ 0 }) < 0) {
+    if (boxes_find(call->api->boxes, call_reach(call), op->id, &box, &(struct err){ 0 }) < 0) {
         recorded(&op->op, NULL);
         return;
     }
@@ -458,6 +465,19 @@ const struct route file_routes[] = {
       .flags = ROUTE_AWAKE,
       .summary = "Everything below a directory, sorted, one JSON object a line, with the digests "
                  "of regular files. Cut off if it cannot be completed." },
+    { .name = "sandbox.changes",
+      .method = "GET",
+      .path = "/api/v1/sandboxes/{id}/changes",
+      .on = ON_STREAM,
+      .roles = ROLE_LOOK,
+      .fn = changes_get,
+      .query = "user:string",
+      .flags = ROUTE_AWAKE,
+      .summary =
+          "What was changed in its view of a directory (`binds` with `view`), one JSON object "
+          "a line: {\"side\": \"before\" or \"after\", \"file\": …}, the file as in a manifest. A "
+          "changed file has both, a new one only after, a removed one only before; a touched one "
+          "has two that are alike. Cut off if it cannot be completed." },
     { .name = "file.watch",
       .method = "GET",
       .path = FILES "/watch",

@@ -27,12 +27,14 @@ struct fileop {
     struct http_req *req; /* once the answer has begun */
     struct list node;     /* in the api's files */
     char who[ID_SIZE];
-    enum { DOWN_FILE, DOWN_TAR, DOWN_MANIFEST, DOWN_WATCH } what;
+    enum { DOWN_FILE, DOWN_TAR, DOWN_MANIFEST, DOWN_CHANGES, DOWN_WATCH } what;
     bool headed; /* DOWN_FILE: the record was seen */
 };
 
 /* file.c */
 struct fileop *fileop_new(struct call *call, const char *path_query, struct err *err);
+/* The same, of a sandbox and a path that are known. */
+struct fileop *fileop_at(struct call *call, struct box *box, const char *path, struct err *err);
 void fileop_free(struct fileop *op);
 /* Starts the job: `args` end with NULL. On failure the operation is freed. */
 must_use int fileop_start(struct fileop *op, const char *const *args, bool input, struct err *err);
@@ -49,4 +51,5 @@ int tree_put(struct call *call, struct err *err);
 int file_read(struct call *call, struct err *err);
 int tree_get(struct call *call, struct err *err);
 int manifest_get(struct call *call, struct err *err);
+int changes_get(struct call *call, struct err *err);
 int watch_get(struct call *call, struct err *err);

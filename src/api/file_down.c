@@ -182,6 +182,16 @@ static void tar_data(struct box_job *job, struct str data)
     pass_on(op, data);
 }
 
+/* One of the two lines about a file that changed. */
+static void put_side(struct json_out *json, const struct tree_entry *entry)
+{
+    json_open(json, '{');
+    json_kv_text(json, "side", entry->head.flags & TREE_BEFORE ? "before" : "after");
+    json_key(json, "file");
+    file_put(json, entry, NULL);
+    json_close(json, '}');
+}
+
 static void manifest_data(struct box_job *job, struct str data)
 {
     struct fileop *op = container_of(job, struct fileop, job);
@@ -195,7 +205,10 @@ static void manifest_data(struct box_job *job, struct str data)
     while ((took = tree_record_take(rest.p, rest.n, &entry)) > 0) {
         struct json_out json = json_to(&text);
 
-        file_put(&json, &entry, NULL);
+        if (op->what == DOWN_CHANGES)
+            put_side(&json, &entry);
+        else
+            file_put(&json, &entry, NULL);
         buf_putc(&text, '\n');
         rest = str_from(rest, (size_t)took);
     }
@@ -300,13 +313,11 @@ static void early_gone(struct http_req *req)
     call_free(call);
 }
 
-static int down(struct call *call, const char *const *args, bool input, int what,
-                void (*data)(struct box_job *job, struct str data), struct err *err)
+static int down_op(struct fileop *op, const char *const *args, bool input, int what,
+                   void (*data)(struct box_job *job, struct str data), struct err *err)
 {
-    struct fileop *op = fileop_new(call, "path", err);
+    struct call *call = op->call;
 
-    if (!op)
-        return -1;
     op->what = what;
     op->job.data = data;
     op->job.done = down_done;
@@ -316,6 +327,14 @@ static int down(struct call *call, const char *const *args, bool input, int what
     call->req->app = op;
     call->req->on_gone = early_gone;
     return 0;
+}
+
+static int down(struct call *call, const char *const *args, bool input, int what,
+                void (*data)(struct box_job *job, struct str data), struct err *err)
+{
+    struct fileop *op = fileop_new(call, "path", err);
+
+    return op ? down_op(op, args, input, what, data, err) : -1;
 }
 
 int file_read(struct call *call, struct err *err)
@@ -334,6 +353,37 @@ int manifest_get(struct call *call, struct err *err)
 {
     return down(call, (const char *[]){ "manifest", call_query(call, "path"), NULL }, false,
                 DOWN_MANIFEST, manifest_data, err);
+}
+
+/* Where the sandbox has its view of a directory; NULL. */
+static const char *view_of(struct box *box)
+{
+    struct sandbox_view view;
+
+    box_view(box, &view);
+    const struct bind_use *binds = view.binds.items;
+    for (size_t i = 0; i < view.binds.count; i++)
+        if (binds[i].view)
+            return binds[i].path;
+    return NULL;
+}
+
+int changes_get(struct call *call, struct err *err)
+{
+    struct box *box;
+
+    if (call_box(call, &box, err) < 0)
+        return -1;
+    const char *path = view_of(box);
+    if (!path)
+        return err_set(err, ERR_CONFLICT,
+                       "the sandbox has no view of a directory, so there is nothing to compare its "
+                       "files with");
+    path = arena_strdup(&call->arena, path);
+    struct fileop *op = fileop_at(call, box, path, err);
+    return op ? down_op(op, (const char *[]){ "changes", path, NULL }, false, DOWN_CHANGES,
+                        manifest_data, err)
+              : -1;
 }
 
 int watch_get(struct call *call, struct err *err)

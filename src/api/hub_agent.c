@@ -142,6 +142,21 @@ static int heartbeat_post(struct call *call, struct err *err)
     return 0;
 }
 
+/*
+ * People may step in before the agent registers: a live token with this name is registered on its
+ * behalf. Whatever else is wrong with the name is said by the change that follows.
+ */
+static int stand_in(struct call *call, const struct hub_by *by, const char *name, struct err *err)
+{
+    struct hub_register wish = { .name = name };
+    struct hub_agent agent;
+
+    if (!(call->who.role & ROLE_STEER) || hub_agent_get(by, name, &agent, NULL) == 0)
+        return 0;
+    int rc = token_is_agent(call->db, call->who.tenant, name, err);
+    return rc <= 0 ? rc : hub_register(by, &wish, &agent, err);
+}
+
 /* ---- modes ---- */
 
 static int autonomy_post(struct call *call, struct err *err)
@@ -154,7 +169,7 @@ static int autonomy_post(struct call *call, struct err *err)
         return -1;
     hub_note(call, name, "mode", wish.mode, NULL);
     about_agent(call);
-    if (hub_set_mode(&by, name, wish.mode, err) < 0)
+    if (stand_in(call, &by, name, err) < 0 || hub_set_mode(&by, name, wish.mode, err) < 0)
         return -1;
     return hub_say(call, "name", name, "autonomy_mode", wish.mode, NULL);
 }
@@ -269,7 +284,7 @@ static void boxes_of(struct call *call, const char *agent, const char *state,
     struct boxes *boxes = call->api->boxes;
     struct box *box = NULL;
 
-    while ((box = boxes_next(boxes, call->who.tenant, box))) {
+    while ((box = boxes_next(boxes, reach_all(call->who.tenant), box))) {
         struct sandbox_view view;
         struct err err = { 0 };
 
@@ -307,7 +322,7 @@ static int pause_post(struct call *call, struct err *err)
         return -1;
     hub_note(call, HUB_HUMAN, "agent", name, "reason", wish.reason, NULL);
     about_agent(call);
-    if (hub_pause(&by, name, wish.reason, err) < 0)
+    if (stand_in(call, &by, name, err) < 0 || hub_pause(&by, name, wish.reason, err) < 0)
         return -1;
     return hub_say(call, "name", name, "status", "busy", NULL);
 }
@@ -362,7 +377,7 @@ static int revoke_post(struct call *call, struct err *err)
         return -1;
     hub_note(call, HUB_HUMAN, "agent", name, "reason", wish.reason, NULL);
     about_agent(call);
-    if (hub_revoke(&by, name, &wish, one, err) < 0)
+    if (stand_in(call, &by, name, err) < 0 || hub_revoke(&by, name, &wish, one, err) < 0)
         return -1;
     call->state = one;
     call->committed = freeze;

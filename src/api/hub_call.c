@@ -5,8 +5,17 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/uuid.h"
 
 const struct field hub_nothing[] = { { 0 } };
+
+/* A browser's session has no name; the role says more than "browser". */
+static const char *person(const struct principal *who)
+{
+    if (who->via == VIA_COOKIE)
+        return role_name(who->role);
+    return who->name[0] ? who->name : HUB_HUMAN;
+}
 
 struct hub_by hub_by_db(struct call *call, struct db *db)
 {
@@ -15,7 +24,8 @@ struct hub_by hub_by_db(struct call *call, struct db *db)
                             .hub = call->api->hub,
                             .tenant = call->who.tenant,
                             .agent = call->who.role == ROLE_AGENT ? call->who.name : NULL,
-                            .actor = call->who.name[0] ? call->who.name : HUB_HUMAN,
+                            .actor = person(&call->who),
+                            .mover = call->who.via == VIA_OPEN ? NULL : person(&call->who),
                             .looks = call->who.role == ROLE_VIEWER,
                             .now_ms = clock_wall_ms() };
 }
@@ -23,6 +33,62 @@ struct hub_by hub_by_db(struct call *call, struct db *db)
 struct hub_by hub_by(struct call *call)
 {
     return hub_by_db(call, call->db);
+}
+
+/* ---- names ---- */
+
+/* 1: it is an id, or became one; 0: there is none of that name. */
+static int resolve(const struct hub_by *by, struct call_param *one, const char *project,
+                   struct err *err)
+{
+    const char *id;
+
+    if (uuid_shaped(str_of(one->value)))
+        return 1;
+    int rc = project ? hub_task_named(by, project, one->value, &id, err)
+                     : hub_project_named(by, one->value, &id, err);
+    if (rc > 0)
+        one->value = id;
+    return rc;
+}
+
+/* Lists are empty of a project that is not there any more, and wrong of one that never was. */
+static int no_project(const struct call *call, const char *name, struct err *err)
+{
+    if (strcmp(call->method, "GET") != 0)
+        return 0; /* the handler says so, in its order and words */
+    return err_set(err, ERR_NOT_FOUND, "project not found: %.100s", name);
+}
+
+int hub_resolve(struct call *call, struct err *err)
+{
+    const char *project = NULL;
+
+    if (!str_starts(str_of(call->route->name), STR("hub.")))
+        return 0;
+    struct hub_by by = hub_by(call);
+    for (unsigned i = 0; i < call->param_count; i++) {
+        struct call_param *one = &call->params[i];
+        bool is_project = strcmp(one->name, "project") == 0;
+
+        if (!is_project && !(project && strcmp(one->name, "task") == 0))
+            continue;
+        int rc = resolve(&by, one, is_project ? NULL : project, err);
+        if (rc < 0 || (rc == 0 && is_project && no_project(call, one->value, err) < 0))
+            return -1;
+        project = one->value;
+    }
+    for (unsigned i = 0; i < call->query_count; i++) {
+        struct call_param *one = &call->queries[i];
+
+        if (!one->value[0] ||
+            (strcmp(one->name, "project") != 0 && strcmp(one->name, "project_id") != 0))
+            continue;
+        int rc = resolve(&by, one, NULL, err);
+        if (rc < 0 || (rc == 0 && no_project(call, one->value, err) < 0))
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- bodies ---- */
@@ -107,7 +173,8 @@ int hub_take(struct call *call, void *out, uint64_t *present, struct err *err)
 int hub_limit(struct call *call, int64_t otherwise, int64_t most, int64_t *out, struct err *err)
 {
     if (call_query_int(call, "limit", 0, INT64_MAX, otherwise, out, err) < 0)
-        return -1;
+        return err_field(err, "limit", "must be a whole number from 0; over %lld it counts as that",
+                         (long long)most);
     *out = MIN(*out, most);
     return 0;
 }

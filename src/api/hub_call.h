@@ -17,6 +17,12 @@ struct hub_by hub_by_db(struct call *call, struct db *db);
  * together ("from and to required").
  */
 must_use int hub_take(struct call *call, void *out, uint64_t *present, struct err *err);
+/*
+ * Before a handler: a {project} and a {task} of the path, or project_id and project of the query,
+ * that are names or beginnings of ids become ids. To read from a project that never was is
+ * ERR_NOT_FOUND.
+ */
+must_use int hub_resolve(struct call *call, struct err *err);
 /* Where an error of the hub's names a field, its text begins with that (answer.c). */
 void hub_name_field(const struct route *route, struct err *err);
 /* A `limit` of the query: over `most` it is `most`; -1 is no number of anything. */

@@ -132,7 +132,7 @@ static int put_proposed(struct call *call, const struct hub_proposal *one)
 
     *row = (struct ask_row){ .id = one->id,
                              .tenant = call->who.tenant,
-                             .kind = HUB_ASK_KIND,
+                             .kind = one->status ? HUB_ASK_MOVE : HUB_ASK_CLAIM,
                              .sandbox = "",
                              .hash = "",
                              .expires_ms = one->expires_at };
@@ -209,6 +209,7 @@ static int task_patch(struct call *call, struct err *err)
 {
     struct hub_by by = hub_by(call);
     struct hub_patch wish = { 0 };
+    struct hub_proposal proposal;
     struct hub_task task;
     uint64_t present;
 
@@ -217,10 +218,11 @@ static int task_patch(struct call *call, struct err *err)
     hub_note(call, wish.agent ? wish.agent : by.agent, "project", call_param(call, "project"),
              "task", call_param(call, "task"), "status", wish.status, "note", wish.note, NULL);
     call->object = task_object(call);
-    return hub_patch(&by, call_param(call, "project"), call_param(call, "task"), &wish, present,
-                     &task, err) < 0
-               ? -1
-               : call_reply(call, &task);
+    int rc = hub_patch(&by, call_param(call, "project"), call_param(call, "task"), &wish, present,
+                       &task, &proposal, err);
+    if (rc != 0)
+        return rc < 0 ? -1 : put_proposed(call, &proposal);
+    return call_reply(call, &task);
 }
 
 /* ---- reviews ---- */

@@ -198,6 +198,8 @@ static int image_delete(struct call *call, struct err *err)
 
     if (call_image(call, &image, err) < 0)
         return -1;
+    if (!reach_owns(call_reach(call), image->tenant, image->by, &(struct access){ 0 }))
+        return err_role(err, "only an operator may remove an image that another principal made");
     pending->call = call;
     pending->op = (struct image_op){ .tenant = call->who.tenant,
                                      .by = call->who.id,

@@ -16,11 +16,19 @@
 
 /* clang-format off */
 static const char *const open_routes[] = {
-    "hub.heartbeat", "hub.read_agent", "hub.read_revocation", "hub.revocation_acknowledged",
+    "hub.ping", "hub.register", "hub.heartbeat", "hub.read_agent", "hub.set_autonomy",
+    "hub.set_capabilities", "hub.read_revocation", "hub.revocation_acknowledged",
     "hub.checkpoint", "hub.read_checkpoint",
-    "hub.send_message", "hub.read_inbox", "hub.ack_message",
-    "hub.find_tasks", "hub.list_tasks", "hub.list_ready", "hub.read_task", "hub.claim_task",
-    "hub.transition_task",
+    "hub.send_message", "hub.read_inbox", "hub.ack_message", "hub.read_thread",
+    "hub.join_channel", "hub.leave_channel", "hub.send_channel",
+    "hub.create_project", "hub.list_projects", "hub.read_project", "hub.join_project",
+    "hub.upload_file", "hub.list_files", "hub.download_file", "hub.delete_file",
+    "hub.list_versions",
+    "hub.take_lease", "hub.list_leases", "hub.renew_lease", "hub.release_lease",
+    "hub.find_tasks", "hub.list_tasks", "hub.list_ready", "hub.read_task", "hub.create_task",
+    "hub.claim_task", "hub.unassign_task", "hub.transition_task", "hub.read_board",
+    "hub.add_reviewer", "hub.approve_task", "hub.request_changes", "hub.list_reviews",
+    "hub.comment_task", "hub.list_comments", "hub.list_proposals", "hub.read_proposal",
 };
 /* clang-format on */
 
@@ -35,6 +43,7 @@ static bool is_open(const struct route *route)
 /* Whoever is named in the path or the query is the agent itself; bodies are the hub's to check. */
 static int check_named(const struct call *call, struct err *err)
 {
+    bool of_agents = str_starts(str_of(call->route->path), STR("/agents/"));
     const struct {
         const struct call_param *list;
         unsigned count;
@@ -43,8 +52,8 @@ static int check_named(const struct call *call, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(said); i++)
         for (unsigned at = 0; at < said[i].count; at++) {
             const struct call_param *one = &said[i].list[at];
-            bool names = strcmp(one->name, "agent") == 0 || strcmp(one->name, "name") == 0 ||
-                         strcmp(one->name, "assigned_to") == 0;
+            bool names = strcmp(one->name, "agent") == 0 || strcmp(one->name, "assigned_to") == 0 ||
+                         (of_agents && strcmp(one->name, "name") == 0);
 
             if (names && strcmp(one->value, call->who.name) != 0)
                 return err_set(err, ERR_FORBIDDEN, "this sandbox is %s and nobody else",
@@ -81,6 +90,21 @@ static int find(struct call *call, struct str method, struct str path, struct er
     return 0;
 }
 
+/*
+ * The egress process passes on no headers. The type of a form is what its first line says; a body
+ * that is no form is refused where forms are wanted.
+ */
+static void guess_type(struct call *call)
+{
+    struct str rest = call->body, first = str_cut(&rest, '\r');
+
+    if (!str_starts(first, STR("--")) || memchr(first.p, '"', first.n))
+        return;
+    first = str_from(first, 2);
+    call->body_type =
+        arena_printf(&call->arena, "multipart/form-data; boundary=\"%.*s\"", STR_FMT(first));
+}
+
 static int prepare(struct running *run, const struct gate_hub_ask *ask, struct err *err)
 {
     struct call *call = &run->call;
@@ -89,7 +113,11 @@ static int prepare(struct running *run, const struct gate_hub_ask *ask, struct e
     if (find(call, ask->method, path, err) < 0 || running_take_query(call, query, err) < 0 ||
         check_named(call, err) < 0 || own_tasks(call, err) < 0)
         return -1;
-    return running_take_body(run, ask->body, err);
+    if (running_take_body(run, ask->body, err) < 0)
+        return -1;
+    if (call->route->flags & ROUTE_RAW)
+        guess_type(call);
+    return 0;
 }
 
 /* "/hub" itself: who it is there. */

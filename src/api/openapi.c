@@ -18,6 +18,8 @@ static void put_roles(const struct route *route, struct json_out *json)
         if (route->roles & role)
             json_put_str(json, str_of(role_name((enum role)role)));
     json_close(json, ']');
+    if (route->flags & ROUTE_NODE) /* for the tenant that owns the server alone */
+        json_kv_bool(json, "x-node", true);
 }
 
 static void put_parameter(struct json_out *json, struct str name, const char *in, struct str type)

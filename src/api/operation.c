@@ -25,8 +25,8 @@ int operation_add(struct db *db, const struct operation *op, struct err *err)
         return -1;
     autoquery struct query *q =
         db_query(db, "INSERT INTO operation (id, tenant, type, status, target, error, result,"
-                     " progress, created_ms, completed_ms)"
-                     " VALUES ($1, $2, $3, $4, $5, '', '', $6, $7, $8)");
+                     " progress, created_ms, completed_ms, by)"
+                     " VALUES ($1, $2, $3, $4, $5, '', '', $6, $7, $8, $9)");
     query_text(q, 1, op->id);
     query_text(q, 2, op->tenant);
     query_text(q, 3, op->type);
@@ -35,6 +35,7 @@ int operation_add(struct db *db, const struct operation *op, struct err *err)
     query_i64(q, 6, op->completed_ms ? 100 : op->progress);
     query_i64(q, 7, op->created_ms);
     query_i64(q, 8, op->completed_ms);
+    query_text(q, 9, op->by);
     return query_run(q, err) < 0 ? -1 : 0;
 }
 
@@ -47,6 +48,7 @@ struct operation operation_new(struct call *call, const char *type, const char *
     uuid_v4(id);
     return (struct operation){ .id = arena_strdup(&call->arena, id),
                                .tenant = call->who.tenant,
+                               .by = call->who.id,
                                .type = type,
                                .status = "running",
                                .target = arena_strdup(&call->arena, target),
@@ -200,10 +202,12 @@ static int operation_get(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
     autoquery struct query *q = db_query(call->db, "SELECT " COLUMNS " FROM operation"
-                                                   " WHERE tenant = $1 AND id = $2");
+                                                   " WHERE tenant = $1 AND id = $2"
+                                                   " AND ($3 = '' OR by = $3)");
 
     query_text(q, 1, call->who.tenant);
     query_text(q, 2, call_param(call, "id"));
+    query_text(q, 3, call_reach(call).all ? "" : call->who.id);
     int rc = query_step(q, err);
     if (rc < 0)
         return -1;

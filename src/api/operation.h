@@ -5,7 +5,7 @@
 #include "base/uuid.h"
 
 struct operation {
-    const char *id, *tenant, *type, *status, *target, *error, *result;
+    const char *id, *tenant, *by, *type, *status, *target, *error, *result;
     int64_t progress, created_ms, completed_ms;
 };
 

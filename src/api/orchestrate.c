@@ -244,7 +244,7 @@ static int orchestrate_ws(struct call *call, struct err *err)
     enum attach_why why;
 
     if (role_of(call_query(call, "role"), &wish.role, err) < 0 ||
-        terminal_by_id((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
+        terminal_by_id((struct api *)call->api, call_reach(call), call_param(call, "sid"), &exec,
                        err) < 0)
         return -1;
     struct watcher *watcher = xnew(struct watcher);

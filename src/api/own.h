@@ -4,6 +4,7 @@
 #include "api/api.h"
 #include "api/router.h"
 #include "base/list.h"
+#include "model/sandbox.h"
 
 /* An answer that is a list under one name: {"items":[…]}. */
 static inline void json_open_list(struct json_out *json, const char *key)
@@ -76,7 +77,34 @@ static inline struct running *running_of(struct call *call)
 must_use int idempotency_find(struct running *run, struct db *db, struct err *err);
 must_use int idempotency_keep(struct running *run, struct db *db, struct err *err);
 
-/* sandbox.c: the sandbox that the path names, if it is the caller's. */
+/*
+ * What the caller may reach. Every look-up of an object takes it, on every surface: it is the
+ * second of the two questions of authorisation, after the role (may_role).
+ */
+static inline struct reach call_reach(const struct call *call)
+{
+    return principal_reach(&call->who);
+}
+
+/* within.c: what of the event log and of stored lists such a caller sees. */
+struct within {
+    const struct api *api; /* on the loop, without a list */
+    struct reach reach;
+    const char *list; /* call->within, for any thread */
+};
+bool within_event(const struct within *within, const struct event *event);
+/* Ids of the sandboxes and "agent/" with those of linked agents within reach; NULL: all of them. */
+const char *within_list(struct call *call);
+bool within_has(const char *list, struct str id);
+
+/* may.c: what only operators may ask for, of a sandbox or a volume that the caller makes. */
+must_use int may_wish(const struct call *call, const struct sandbox_spec *spec, struct err *err);
+must_use int may_own(const struct call *call, struct access *access, struct err *err);
+/* may.c: may the caller, who owns the object or not, change these fields of its access? */
+must_use int may_give(const struct call *call, bool owned, uint64_t present, unsigned first,
+                      struct err *err);
+
+/* sandbox.c: the sandbox that the path names, if it is within the caller's reach. */
 struct box;
 struct box_op;
 must_use int call_box(struct call *call, struct box **out, struct err *err);

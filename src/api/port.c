@@ -309,7 +309,7 @@ static int port_by_host(struct call *call, struct err *err)
         return err_set(err, ERR_INTERNAL, "not a port's host");
     pass.sandbox = arena_memdup0(&call->arena, id.p, id.n);
     /* By its whole id alone: a name or a beginning might be another's tomorrow. */
-    if (boxes_find(call->api->boxes, call->who.tenant, pass.sandbox, &box, err) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), pass.sandbox, &box, err) < 0)
         return -1;
     if (linked)
         return use_link(call, &pass, rest);

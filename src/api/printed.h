@@ -12,15 +12,18 @@ struct printed {
     struct link_command *linked;
     void (*more)(struct printed *printed); /* bytes, or the end */
     void (*gone)(struct printed *printed); /* no more follows; it is not followed any more */
+    bool holds;                            /* see struct box_reader; not of linked agents */
     struct box_reader box_reader;
     struct link_reader link_reader;
 };
 
-/* `more` and `gone` are set before. */
-void printed_follow(struct printed *printed);
+/* `more`, `gone` and `holds` are set before. `at`: where the reader begins. */
+void printed_follow(struct printed *printed, const uint64_t at[INIT_STREAMS]);
 void printed_unfollow(struct printed *printed);
 bool printed_ended(const struct printed *printed); /* and that is stored */
 /* As box_exec_read. */
 must_use ssize_t printed_read(struct printed *printed, unsigned stream, uint64_t from, void *out,
                               size_t len, struct err *err);
+/* A reader that holds has read up to here. */
+void printed_advance(struct printed *printed, unsigned stream, uint64_t at);
 void printed_range(const struct printed *printed, unsigned stream, uint64_t *begin, uint64_t *end);

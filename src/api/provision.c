@@ -75,7 +75,10 @@ static struct box *task_box(struct task *task)
 
 static void step(struct task *task, void (*done)(struct box_op *op, const struct err *err))
 {
-    task->op = (struct box_op){ .tenant = task->tenant, .by = task->by, .done = done };
+    /* What creates is for admins alone (agent.reprovision). */
+    task->op = (struct box_op){
+        .tenant = task->tenant, .by = task->by, .reach = reach_all(task->tenant), .done = done
+    };
 }
 
 /* ---- restart ---- */
@@ -233,7 +236,7 @@ static int find_running(struct call *call, struct sandbox_view *view, struct err
     const char *name = call_param(call, "name");
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call->who.tenant, name, &box, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), name, &box, NULL) < 0)
         return err_word(err, ERR_NOT_FOUND, "VM_NOT_FOUND", "there is no VM '%.63s'", name);
     box_view(box, view);
     if (strcmp(view->state, "running") != 0 && strcmp(view->state, "paused") != 0)

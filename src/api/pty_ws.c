@@ -258,8 +258,8 @@ static int do_join(struct peer *peer, const struct json *payload, struct err *er
         return err_set(err, ERR_INVALID, "joined already");
     if (check_role(role, err) < 0)
         return -1;
-    if (terminal_by_id(peer->socket.api, peer->socket.who.tenant, peer->session, &peer->exec, err) <
-        0)
+    if (terminal_by_id(peer->socket.api, principal_reach(&peer->socket.who), peer->session,
+                       &peer->exec, err) < 0)
         return -1;
     if (may_type(&peer->socket.who) && !str_is(role, "observer"))
         wish.role = ATTACH_CONTROLLER; /* the first gets it; the others watch */

@@ -121,7 +121,7 @@ static void ask_next(struct hub *hub)
     struct box *box = pulse->at[0] ? boxes_by_id(boxes, pulse->at) : NULL;
     struct sandbox_view view;
 
-    while ((box = boxes_next(boxes, hub->socket.who.tenant, box))) {
+    while ((box = boxes_next(boxes, principal_reach(&hub->socket.who), box))) {
         box_view(box, &view);
         if (strcmp(view.state, "running") != 0 || !hub_subscribed(hub, agent_name(&view), view.id))
             continue;
@@ -151,7 +151,7 @@ static void tell_linked(struct hub *hub)
     struct linked *agent = NULL;
     struct agent_view view;
 
-    while ((agent = links_next(hub->socket.api->links, hub->socket.who.tenant, agent))) {
+    while ((agent = links_next(hub->socket.api->links, principal_reach(&hub->socket.who), agent))) {
         linked_view(agent, &view);
         if (view.metrics && linked_connected(agent) && hub_subscribed(hub, view.id, NULL))
             tell(hub, view.id, view.metrics, view.system);

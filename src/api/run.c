@@ -4,6 +4,7 @@
  * that answers for itself.
  */
 #include "api/dispatch.h"
+#include "api/hub_call.h"
 
 #include <assert.h>
 
@@ -40,6 +41,8 @@ static int run_once(struct running *run, struct db *db, struct err *err)
         if (found != 0)
             return found < 0 ? -1 : 0;
     }
+    if (hub_resolve(&run->call, err) < 0)
+        return -1;
     return run->call.route->fn(&run->call, err);
 }
 
@@ -262,6 +265,8 @@ void running_start(struct running *run)
         return;
     }
     if (call->route->on != ON_LOOP) {
+        if (call->route->flags & ROUTE_WITHIN)
+            call->within = within_list(call);
         start_job(run);
         return;
     }

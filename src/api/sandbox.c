@@ -52,6 +52,7 @@ static struct pending *pending_new(struct call *call)
     pending->call = call;
     pending->op = (struct box_op){ .tenant = call->who.tenant,
                                    .by = call->who.id,
+                                   .reach = call_reach(call),
                                    .prepare = pending_prepare,
                                    .record = pending_record,
                                    .done = pending_done };
@@ -73,7 +74,7 @@ static int look_at_box(struct call *call, struct box **out, struct err *err)
 {
     struct sandbox_view view;
 
-    if (boxes_find_prefix(call->api->boxes, call->who.tenant, call_param(call, "id"), out, err) < 0)
+    if (boxes_find_prefix(call->api->boxes, call_reach(call), call_param(call, "id"), out, err) < 0)
         return -1;
     box_view(*out, &view);
     return call_whole(call, "id", view.id, view.name, err);
@@ -143,7 +144,8 @@ static int sandbox_post(struct call *call, struct err *err)
     struct sandbox_spec spec = { 0 };
 
     if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0 ||
-        egress_secrets(call, spec.egress, "egress.", err) < 0)
+        egress_secrets(call, spec.egress, "egress.", err) < 0 || may_wish(call, &spec, err) < 0 ||
+        may_own(call, &spec.access, err) < 0)
         return -1;
     return boxes_create(call->api->boxes, &spec, &pending_new(call)->op, err);
 }
@@ -226,10 +228,10 @@ static size_t gather(struct call *call, const struct wanted *wanted, struct sand
     struct box *box = NULL;
     size_t count = 0, found = 0;
 
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box)))
+    while ((box = boxes_next(call->api->boxes, call_reach(call), box)))
         count++;
     *out = arena_alloc(&call->arena, (count + 1) * sizeof(**out));
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
+    while ((box = boxes_next(call->api->boxes, call_reach(call), box))) {
         box_view(box, &(*out)[found]);
         found += fits(wanted, &(*out)[found]);
     }

@@ -14,14 +14,14 @@
 
 /* ---- finding ---- */
 
-int terminal_by_id(struct api *api, const char *tenant, const char *id, struct box_exec **out,
+int terminal_by_id(struct api *api, struct reach reach, const char *id, struct box_exec **out,
                    struct err *err)
 {
     struct box_exec *found = NULL, *exec;
     struct exec_view view;
     struct err why;
 
-    for (struct box *box = NULL; (box = boxes_next(api->boxes, tenant, box));) {
+    for (struct box *box = NULL; (box = boxes_next(api->boxes, reach, box));) {
         int rc = box_exec_find_prefix(box, id, &exec, &why);
 
         if (rc == 0)
@@ -82,7 +82,7 @@ int session_box(struct call *call, struct box **out, struct err *err)
 {
     const char *id = call_param(call, "id");
 
-    if (boxes_find(call->api->boxes, call->who.tenant, id, out, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), id, out, NULL) < 0)
         return err_set(err, ERR_NOT_FOUND, "Agent '%.64s' not found", id);
     box_touch(*out);
     return 0;
@@ -321,7 +321,7 @@ static int session_list(struct call *call, struct err *err)
 
     (void)err;
     json_open(&json, '[');
-    for (struct box *box = NULL; (box = boxes_next(call->api->boxes, call->who.tenant, box));) {
+    for (struct box *box = NULL; (box = boxes_next(call->api->boxes, call_reach(call), box));) {
         struct sandbox_view agent;
 
         box_view(box, &agent);
@@ -588,7 +588,7 @@ static int session_delete(struct call *call, struct err *err)
     struct box_exec *exec;
     bool known = false;
 
-    if (!linked && terminal_by_id((struct api *)call->api, call->who.tenant,
+    if (!linked && terminal_by_id((struct api *)call->api, call_reach(call),
                                   call_param(call, "sid"), &exec, err) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(signals); i++)
@@ -619,7 +619,7 @@ static int session_screen(struct call *call, struct err *err)
     struct err ignored;
     uint64_t position;
 
-    if (terminal_by_id((struct api *)call->api, call->who.tenant, id, &exec, &ignored) < 0 ||
+    if (terminal_by_id((struct api *)call->api, call_reach(call), id, &exec, &ignored) < 0 ||
         !box_exec_term(exec))
         return err_set(err, ERR_NOT_FOUND, "session '%.64s' not tracked", id);
     struct screen *screen = term_screen(box_exec_term(exec), &position, err);
@@ -702,7 +702,7 @@ static int session_transcript(struct call *call, struct err *err)
 
     if (!ask.pattern)
         ask.pattern = call_query(call, "pattern");
-    if (terminal_by_id((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
+    if (terminal_by_id((struct api *)call->api, call_reach(call), call_param(call, "sid"), &exec,
                        err) < 0 ||
         call_query_int(call, "from_seq", 0, INT64_MAX, 0, &ask.from, err) < 0 ||
         call_query_int(call, "to_seq", 0, INT64_MAX, INT64_MAX, &ask.to, err) < 0 ||

@@ -10,7 +10,7 @@
 
 bool session_linked(struct call *call, struct linked **out)
 {
-    return links_find(call->api->links, call->who.tenant, call_param(call, "id"), out, NULL) == 0;
+    return links_find(call->api->links, call_reach(call), call_param(call, "id"), out, NULL) == 0;
 }
 
 /* ---- looking ---- */
@@ -86,7 +86,7 @@ void session_link_terminals(struct call *call, struct json_out *json)
 {
     struct linked *agent = NULL;
 
-    while ((agent = links_next(call->api->links, call->who.tenant, agent)))
+    while ((agent = links_next(call->api->links, call_reach(call), agent)))
         for (struct link_command *command = NULL; (command = linked_next(agent, command));) {
             struct command_view view;
 
@@ -217,7 +217,7 @@ struct link_command *session_link_find(struct call *call, const char *id)
     struct link_command *command;
     struct linked *agent = NULL;
 
-    while ((agent = links_next(call->api->links, call->who.tenant, agent)))
+    while ((agent = links_next(call->api->links, call_reach(call), agent)))
         if (linked_command(agent, id, &command, NULL) == 0 && !command_ended(command))
             return command;
     return NULL;

@@ -133,7 +133,7 @@ int session_stream(struct call *call, struct err *err)
     enum attach_why why;
     int64_t from;
 
-    if (terminal_by_id((struct api *)call->api, call->who.tenant, call_param(call, "sid"), &exec,
+    if (terminal_by_id((struct api *)call->api, call_reach(call), call_param(call, "sid"), &exec,
                        err) < 0 ||
         call_query_int(call, "from", 0, INT64_MAX, -1, &from, err) < 0)
         return -1;

@@ -30,7 +30,8 @@ struct json_out hub_open(struct buf *text, const char *type)
 bool hub_send(struct hub *hub, struct json_out *json)
 {
     json_close(json, '}');
-    return socket_text(&hub->socket, json->buf);
+    hub->full = !socket_text(&hub->socket, json->buf);
+    return !hub->full;
 }
 
 void hub_error(struct hub *hub, const char *message)
@@ -239,7 +240,7 @@ static int do_join(struct hub *hub, const struct json *json, struct err *err)
     struct box_exec *exec;
     enum attach_why why;
 
-    if (terminal_by_id(hub->socket.api, hub->socket.who.tenant, id, &exec, err) < 0)
+    if (terminal_by_id(hub->socket.api, principal_reach(&hub->socket.who), id, &exec, err) < 0)
         return -1;
     box_exec_view(exec, &view);
     id = view.id; /* all of it, as every frame will say it */
@@ -503,11 +504,11 @@ static int hub_ws(struct call *call, struct err *err)
 
     (void)err;
     list_init(&hub->joins);
-    taps_init(hub);
     if (!socket_open(&hub->socket, call, NULL, &ops)) {
         free(hub);
         return 0;
     }
+    taps_init(hub);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         names[i] = kinds[i].type;
     struct json_out json = hub_open(&text, "server_hello");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/session.h"
+#include "link/links.h"
 
 /* pulse.c: metrics of agents that were subscribed to, one sandbox after the other. */
 struct pulse {
@@ -17,7 +18,10 @@ struct hub {
     struct list joins;
     /* tap.c, tap_run.c, tap_link.c */
     struct list taps, subscriptions, starts, link_starts;
-    struct timer look; /* for new commands of agents that were subscribed to */
+    struct boxes_watch execs; /* for new commands of agents that were subscribed to */
+    struct links_watch commands;
+    bool full; /* the peer must read first; taps_drained follows */
+    struct timer beat;
     struct pulse pulse;
 };
 

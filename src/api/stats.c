@@ -144,7 +144,7 @@ static void ask_on(struct watcher *watcher)
         struct box *box = boxes_by_id(watcher->socket.api->boxes, id);
         struct err err = { 0 };
 
-        if (!box || strcmp(box_tenant(box), watcher->socket.who.tenant) != 0)
+        if (!box || !box_within(box, principal_reach(&watcher->socket.who)))
             continue;
         watcher->op = (struct box_op){ .done = answered };
         watcher->asking = box_stats(box, &watcher->usage, &watcher->op, &err) == 0;

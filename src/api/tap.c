@@ -4,8 +4,9 @@
  * read. What it gives is text; bytes that are none become U+FFFD, and a character that two pieces
  * share is kept whole. Commands are begun in tap_run.c (sandboxes) and tap_link.c (linked agents).
  *
- * A subscription finds commands that others start by looking from time to time, which is cheap
- * beside what they print, and tells all of their output either way.
+ * A subscription is told of each command when it starts, and follows it from its first byte to its
+ * end, however short it is. Of a command that ran before the subscription it tells what comes from
+ * then on.
  */
 #include <stdio.h>
 
@@ -13,7 +14,7 @@
 #include "api/target.h"
 #include "base/clock.h"
 
-#define LOOK_MS 200
+#define BEAT_MS 200
 #define PIECE 32768
 
 struct tap {
@@ -22,7 +23,7 @@ struct tap {
     struct hub *hub;
     char agent[64], command[64];
     uint64_t at[INIT_STREAMS];
-    bool waiting, own; /* own: begun or asked for here, so no subscription is needed */
+    bool own; /* begun or asked for here, so no subscription is needed */
 };
 
 struct subscription {
@@ -53,7 +54,7 @@ static size_t whole_text(const char *data, size_t len, bool last)
     return len;
 }
 
-static bool say_output(struct tap *tap, unsigned stream, struct str data)
+static void say_output(struct tap *tap, unsigned stream, struct str data)
 {
     autobuf struct buf text = { 0 };
     struct json_out json = hub_open(&text, "output");
@@ -63,7 +64,7 @@ static bool say_output(struct tap *tap, unsigned stream, struct str data)
     json_kv_text(&json, "stream", stream == INIT_ERR ? "stderr" : "stdout");
     json_kv_str(&json, "data", data);
     json_kv_int(&json, "ts", clock_wall_ms());
-    return hub_send(tap->hub, &json);
+    (void)hub_send(tap->hub, &json);
 }
 
 /* How it ended, in one shape for both kinds. */
@@ -107,8 +108,8 @@ static bool tap_pump(struct tap *tap)
     bool ended = printed_ended(&tap->printed);
     struct err err;
 
-    for (unsigned s = 0; s < INIT_STREAMS && !tap->waiting; s++)
-        for (;;) {
+    for (unsigned s = 0; s < INIT_STREAMS; s++)
+        while (!tap->hub->full) {
             ssize_t got = printed_read(&tap->printed, s, tap->at[s], data, sizeof(data), &err);
 
             if (got < 0) {
@@ -120,11 +121,9 @@ static bool tap_pump(struct tap *tap)
             if (len == 0)
                 break;
             tap->at[s] += len;
-            tap->waiting = !say_output(tap, s, (struct str){ data, len });
-            if (tap->waiting)
-                break;
+            say_output(tap, s, (struct str){ data, len });
         }
-    if (tap->waiting || !ended)
+    if (tap->hub->full || !ended)
         return true;
     say_completed(tap);
     tap_free(tap);
@@ -136,9 +135,15 @@ static void tap_more(struct printed *printed)
     (void)tap_pump(container_of(printed, struct tap, printed));
 }
 
+/* It was told whole unless the peer was too slow for that. */
 static void tap_gone(struct printed *printed)
 {
-    tap_free(container_of(printed, struct tap, printed));
+    struct tap *tap = container_of(printed, struct tap, printed);
+    struct hub *hub = tap->hub;
+
+    tap_free(tap);
+    if (hub->full)
+        hub_error(hub, "too slow: output was left out");
 }
 
 /* NULL: it is told already. */
@@ -179,7 +184,7 @@ static void follow(struct hub *hub, const struct printed *of, const char *agent,
         printed_range(&tap->printed, s, &begin, &end);
         tap->at[s] = how & TAP_FROM_NOW ? end : begin;
     }
-    printed_follow(&tap->printed);
+    printed_follow(&tap->printed, tap->at);
     (void)tap_pump(tap);
 }
 
@@ -211,45 +216,69 @@ void tap_command(struct hub *hub, struct link_command *command)
 
 /* ---- subscriptions ---- */
 
-static void look_at(struct hub *hub, struct box *box, unsigned how)
+/* What runs of a sandbox already. */
+static void follow_box(struct hub *hub, struct box *box)
 {
     struct sandbox_view agent;
 
     box_view(box, &agent);
     for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));)
         if (!box_exec_ended(exec))
-            follow_exec(hub, exec, agent_name(&agent), how);
+            follow_exec(hub, exec, agent_name(&agent), TAP_FROM_NOW);
 }
 
-static void look_at_linked(struct hub *hub, struct linked *agent, unsigned how)
+static void follow_linked(struct hub *hub, struct linked *agent)
 {
     for (struct link_command *command = NULL; (command = linked_next(agent, command));)
         if (!command_ended(command))
-            follow_command(hub, command, how);
+            follow_command(hub, command, TAP_FROM_NOW);
 }
 
-static void look_all(struct hub *hub, unsigned how)
+static void follow_running(struct hub *hub, const struct subscription *sub)
 {
     struct links *links = hub->socket.api->links;
     struct boxes *boxes = hub->socket.api->boxes;
-    const char *tenant = hub->socket.who.tenant;
+    struct reach reach = principal_reach(&hub->socket.who);
+    bool all = strcmp(sub->agent, "*") == 0;
+    struct linked *linked = NULL;
+    struct box *box = NULL;
     struct err ignored;
+
+    if (sub->sandbox[0] && boxes_find(boxes, reach, sub->sandbox, &box, &ignored) == 0)
+        follow_box(hub, box);
+    else if (!all && links_find(links, reach, sub->agent, &linked, &ignored) == 0)
+        follow_linked(hub, linked);
+    for (box = NULL; all && (box = boxes_next(boxes, reach, box));)
+        follow_box(hub, box);
+    for (linked = NULL; all && (linked = links_next(links, reach, linked));)
+        follow_linked(hub, linked);
+}
+
+/* A command has begun: from its first byte, which may have come already. */
+static void exec_began(struct boxes_watch *watch, struct box_exec *exec)
+{
+    struct hub *hub = container_of(watch, struct hub, execs);
+    struct box *box = box_exec_box(exec);
+    struct sandbox_view agent;
+
+    if (list_empty(&hub->subscriptions) || !box_within(box, principal_reach(&hub->socket.who)))
+        return;
+    box_view(box, &agent);
+    if (hub_subscribed(hub, agent_name(&agent), agent.id))
+        follow_exec(hub, exec, agent_name(&agent), 0);
+}
+
+static void command_began(struct links_watch *watch, struct link_command *command)
+{
+    struct hub *hub = container_of(watch, struct hub, commands);
+    struct command_view view;
     struct linked *linked;
-    struct box *box;
 
-    list_each (pos, &hub->subscriptions) {
-        struct subscription *sub = list_entry(pos, struct subscription, node);
-        bool all = strcmp(sub->agent, "*") == 0;
-
-        if (sub->sandbox[0] && boxes_find(boxes, tenant, sub->sandbox, &box, &ignored) == 0)
-            look_at(hub, box, how);
-        else if (!all && links_find(links, tenant, sub->agent, &linked, &ignored) == 0)
-            look_at_linked(hub, linked, how);
-        for (box = NULL; all && (box = boxes_next(boxes, tenant, box));)
-            look_at(hub, box, how);
-        for (linked = NULL; all && (linked = links_next(links, tenant, linked));)
-            look_at_linked(hub, linked, how);
-    }
+    command_view(command, &view);
+    if (links_find(hub->socket.api->links, principal_reach(&hub->socket.who), view.agent_id,
+                   &linked, NULL) == 0 &&
+        hub_subscribed(hub, view.agent_id, NULL))
+        follow_command(hub, command, 0);
 }
 
 bool hub_subscribed(const struct hub *hub, const char *agent, const char *sandbox)
@@ -264,17 +293,16 @@ bool hub_subscribed(const struct hub *hub, const char *agent, const char *sandbo
     return false;
 }
 
-static void look(struct timer *timer)
+static void beat(struct timer *timer)
 {
-    struct hub *hub = container_of(timer, struct hub, look);
+    struct hub *hub = container_of(timer, struct hub, beat);
 
-    look_all(hub, 0);
     pulse_beat(hub);
     if (!list_empty(&hub->subscriptions))
-        timer_set(hub->socket.api->loop, timer, LOOK_MS);
+        timer_set(hub->socket.api->loop, timer, BEAT_MS);
 }
 
-static void subscribe(struct hub *hub, const char *agent, const char *sandbox, bool from_now)
+static void subscribe(struct hub *hub, const char *agent, const char *sandbox)
 {
     list_each (pos, &hub->subscriptions)
         if (strcmp(list_entry(pos, struct subscription, node)->agent, agent) == 0)
@@ -283,10 +311,9 @@ static void subscribe(struct hub *hub, const char *agent, const char *sandbox, b
     snprintf(sub->agent, sizeof(sub->agent), "%s", agent);
     snprintf(sub->sandbox, sizeof(sub->sandbox), "%s", sandbox);
     list_append(&hub->subscriptions, &sub->node);
-    if (from_now)
-        look_all(hub, TAP_FROM_NOW);
-    if (!timer_is_set(&hub->look))
-        timer_set(hub->socket.api->loop, &hub->look, LOOK_MS);
+    follow_running(hub, sub);
+    if (!timer_is_set(&hub->beat))
+        timer_set(hub->socket.api->loop, &hub->beat, BEAT_MS);
 }
 
 static void answer_agent(struct hub *hub, const char *type, const char *agent)
@@ -310,7 +337,7 @@ int hub_subscribe(struct hub *hub, const struct json *json, struct err *err)
         box_view(box, &view);
     }
     answer_agent(hub, "subscribed", agent);
-    subscribe(hub, agent, view.id, true);
+    subscribe(hub, agent, view.id);
     return 0;
 }
 
@@ -336,12 +363,13 @@ static bool tap_subscribed(const struct tap *tap)
 
 int hub_unsubscribe(struct hub *hub, const struct json *json, struct err *err)
 {
-    const char *agent = hub_text(hub, json, "agent_id"), *tenant = hub->socket.who.tenant;
+    const char *agent = hub_text(hub, json, "agent_id");
+    struct reach reach = principal_reach(&hub->socket.who);
     bool all = strcmp(agent, "*") == 0;
     struct sandbox_view view = { .id = "" };
     struct box *box;
 
-    if (!all && boxes_find(hub->socket.api->boxes, tenant, agent, &box, err) == 0)
+    if (!all && boxes_find(hub->socket.api->boxes, reach, agent, &box, err) == 0)
         box_view(box, &view);
     list_each_safe (pos, &hub->subscriptions) {
         struct subscription *sub = list_entry(pos, struct subscription, node);
@@ -388,6 +416,7 @@ static void put_agent(struct json_out *json, const struct agent_view *view)
 
 int hub_list_agents(struct hub *hub, const struct json *json, struct err *err)
 {
+    struct reach reach = principal_reach(&hub->socket.who);
     autobuf struct buf text = { 0 };
     struct json_out reply = hub_open(&text, "agent_list");
     struct target at = { 0 };
@@ -395,7 +424,7 @@ int hub_list_agents(struct hub *hub, const struct json *json, struct err *err)
     (void)json, (void)err;
     json_key(&reply, "agents");
     json_open(&reply, '[');
-    while (target_next(hub->socket.api, hub->socket.who.tenant, &at)) {
+    while (target_next(hub->socket.api, reach, &at)) {
         struct agent_view view;
 
         target_view(&at, &view);
@@ -466,25 +495,28 @@ void taps_init(struct hub *hub)
     list_init(&hub->subscriptions);
     list_init(&hub->starts);
     list_init(&hub->link_starts);
-    hub->look.fn = look;
+    hub->beat.fn = beat;
+    hub->execs.began = exec_began;
+    hub->commands.began = command_began;
+    boxes_watch(hub->socket.api->boxes, &hub->execs);
+    links_watch(hub->socket.api->links, &hub->commands);
     pulse_init(hub);
 }
 
 void taps_drained(struct hub *hub)
 {
-    list_each_safe (pos, &hub->taps) {
-        struct tap *tap = list_entry(pos, struct tap, node);
-
-        tap->waiting = false;
-        (void)tap_pump(tap);
-    }
+    hub->full = false;
+    list_each_safe (pos, &hub->taps)
+        (void)tap_pump(list_entry(pos, struct tap, node));
 }
 
 void taps_free(struct hub *hub)
 {
     struct list *node;
 
-    timer_cancel(hub->socket.api->loop, &hub->look);
+    timer_cancel(hub->socket.api->loop, &hub->beat);
+    boxes_unwatch(&hub->execs);
+    links_unwatch(&hub->commands);
     pulse_free(hub);
     while (!list_empty(&hub->taps))
         tap_free(list_entry(hub->taps.next, struct tap, node));

@@ -27,8 +27,8 @@ struct linked *tap_linked(struct hub *hub, const struct json *json)
 {
     struct linked *agent;
 
-    if (links_find(hub->socket.api->links, hub->socket.who.tenant, hub_text(hub, json, "agent_id"),
-                   &agent, NULL) < 0)
+    if (links_find(hub->socket.api->links, principal_reach(&hub->socket.who),
+                   hub_text(hub, json, "agent_id"), &agent, NULL) < 0)
         return NULL;
     return agent;
 }

@@ -29,7 +29,8 @@ int tap_box(struct hub *hub, const char *name, struct box **out, struct err *err
 {
     struct err ignored;
 
-    if (boxes_find(hub->socket.api->boxes, hub->socket.who.tenant, name, out, &ignored) < 0)
+    if (boxes_find(hub->socket.api->boxes, principal_reach(&hub->socket.who), name, out, &ignored) <
+        0)
         return err_set(err, ERR_NOT_FOUND, "Agent '%.64s' not found", name);
     box_touch(*out);
     return 0;

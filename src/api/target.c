@@ -14,13 +14,13 @@
 
 /* ---- finding ---- */
 
-int target_find(const struct api *api, const char *tenant, const char *name, struct target *out,
+int target_find(const struct api *api, struct reach reach, const char *name, struct target *out,
                 struct err *err)
 {
     struct target found = { 0 };
 
-    if (links_find(api->links, tenant, name, &found.linked, NULL) < 0 &&
-        boxes_find(api->boxes, tenant, name, &found.box, NULL) < 0)
+    if (links_find(api->links, reach, name, &found.linked, NULL) < 0 &&
+        boxes_find(api->boxes, reach, name, &found.box, NULL) < 0)
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", name);
     *out = found;
     return 0;
@@ -28,14 +28,14 @@ int target_find(const struct api *api, const char *tenant, const char *name, str
 
 int call_target(struct call *call, struct target *out, struct err *err)
 {
-    return target_find(call->api, call->who.tenant, call_param(call, "id"), out, err);
+    return target_find(call->api, call_reach(call), call_param(call, "id"), out, err);
 }
 
-bool target_next(const struct api *api, const char *tenant, struct target *at)
+bool target_next(const struct api *api, struct reach reach, struct target *at)
 {
-    if (!at->box && (at->linked = links_next(api->links, tenant, at->linked)))
+    if (!at->box && (at->linked = links_next(api->links, reach, at->linked)))
         return true;
-    at->box = boxes_next(api->boxes, tenant, at->box);
+    at->box = boxes_next(api->boxes, reach, at->box);
     return at->box != NULL;
 }
 

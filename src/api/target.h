@@ -15,13 +15,19 @@ struct target {
     struct box *box;
 };
 
-/* By the id of a linked agent, or by the whole id or the name of a sandbox. ERR_NOT_FOUND. */
-must_use int target_find(const struct api *api, const char *tenant, const char *name,
+/*
+ * One within reach: by the id of a linked agent, or by the whole id or the name of a sandbox.
+ * ERR_NOT_FOUND.
+ */
+must_use int target_find(const struct api *api, struct reach reach, const char *name,
                          struct target *out, struct err *err);
 /* The agent of the path, {id}. */
 must_use int call_target(struct call *call, struct target *out, struct err *err);
-/* Linked agents, then sandboxes; begins with a target of two NULLs. False: there are no more. */
-bool target_next(const struct api *api, const char *tenant, struct target *at);
+/*
+ * Linked agents, then sandboxes, that are within reach; begins with a target of two NULLs. False:
+ * there are no more.
+ */
+bool target_next(const struct api *api, struct reach reach, struct target *at);
 /* Texts are borrowed from the target. */
 void target_view(const struct target *target, struct agent_view *out);
 

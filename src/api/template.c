@@ -48,13 +48,29 @@ static int submit(struct call *call, const struct template_view *view, const cha
     return 0;
 }
 
+/* Templates are read by the whole tenant; besides operators, their makers change them. */
+static int may_change(struct call *call, const char *name, struct err *err)
+{
+    struct template *template;
+    struct template_view view;
+
+    if (template_find(call->api->boxes, call->who.tenant, name, &template, &(struct err){ 0 }) < 0)
+        return 0;
+    template_view(template, &view);
+    if (reach_owns(call_reach(call), call->who.tenant, view.by, &(struct access){ 0 }))
+        return 0;
+    return err_role(err, "only an operator may change a template that another principal made");
+}
+
 static int template_put(struct call *call, struct err *err)
 {
     struct sandbox_spec spec = { 0 };
     const char *name = call_param(call, "template_name");
 
+    if (may_change(call, name, err) < 0)
+        return -1;
     if (call_decode(call, &spec, err) < 0 || egress_may(call, spec.egress, "egress.", err) < 0 ||
-        egress_secrets(call, spec.egress, "egress.", err) < 0 ||
+        egress_secrets(call, spec.egress, "egress.", err) < 0 || may_wish(call, &spec, err) < 0 ||
         template_check(call->api->boxes, call->who.tenant, name, &spec, err) < 0)
         return -1;
     struct template_view view = { arena_strdup(&call->arena, name), call->who.id, &spec,
@@ -77,7 +93,7 @@ static int template_delete(struct call *call, struct err *err)
 {
     struct template_view view;
 
-    if (call_template(call, &view, err) < 0)
+    if (call_template(call, &view, err) < 0 || may_change(call, view.name, err) < 0)
         return -1;
     view.name = arena_strdup(&call->arena, view.name);
     return submit(call, &view, NULL);

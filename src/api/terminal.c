@@ -348,6 +348,7 @@ const struct route terminal_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = terminal_signal,
+      .flags = ROUTE_WHOLE,
       .takes = signal_wish_fields,
       .gives = terminal_fields,
       .summary = "A signal to the command's process group, or to everything it started." },

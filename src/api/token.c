@@ -25,7 +25,8 @@ static const struct field token_wish_fields[] = {
           .help = "Actions such as token.* or event.read; none means all that the role may"),
     FIELD(token_wish, ttl_ms, F_INT, 0, .min = 1000, .max = TTL_MAX_MS,
           .help = "Lifetime in milliseconds; without it the token does not expire"),
-    FIELD(token_wish, signing, F_BOOL, 0, .help = "May also sign requests (HMAC)"),
+    FIELD(token_wish, signing, F_BOOL, 0,
+          .help = "It must sign every request (HMAC); the token itself is then not accepted"),
     { 0 },
 };
 

@@ -35,7 +35,7 @@ static int find(struct call *call, struct box **out, struct err *err)
 {
     const char *name = call_param(call, "name");
 
-    if (boxes_find(call->api->boxes, call->who.tenant, name, out, NULL) < 0)
+    if (boxes_find(call->api->boxes, call_reach(call), name, out, NULL) < 0)
         return err_word(err, ERR_NOT_FOUND, "VM_NOT_FOUND", "there is no VM '%.63s'", name);
     return 0;
 }
@@ -129,7 +129,7 @@ static int vm_list(struct call *call, struct err *err)
     json_open(&json, '{');
     json_key(&json, "vms");
     json_open(&json, '[');
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
+    while ((box = boxes_next(call->api->boxes, call_reach(call), box))) {
         struct sandbox_view view;
 
         box_view(box, &view);
@@ -153,7 +153,7 @@ static void put_agent(struct call *call, struct json_out *json, const char *name
 
     json_key(json, "agent");
     json_open(json, '{');
-    if (links_find(call->api->links, call->who.tenant, name, &agent, NULL) == 0) {
+    if (links_find(call->api->links, call_reach(call), name, &agent, NULL) == 0) {
         linked_view(agent, &view);
         json_kv_bool(json, "connected", linked_connected(agent));
         json_kv_int(json, "connected_at", view.connected_at);
@@ -216,6 +216,7 @@ struct making {
     const struct api *api;
     bool stops; /* it was not wanted to run */
     char id[UUID_SIZE], name[SANDBOX_NAME_MAX + 1], tenant[TENANT_MAX + 1], by[ID_SIZE];
+    struct principal who;
 };
 
 static void made(struct box_op *op, const struct err *err);
@@ -309,7 +310,7 @@ static int check_wish(struct call *call, struct vm_wish *wish, struct err *err)
     if (wish->tier && strcmp(wish->tier, "vm") == 0)
         return err_word(err, ERR_UNSUPPORTED, "VM_TIER_UNAVAILABLE",
                         "this version makes sandboxes, not virtual machines");
-    if (boxes_find(call->api->boxes, call->who.tenant, wish->name, &box, NULL) == 0)
+    if (boxes_find(call->api->boxes, call_reach(call), wish->name, &box, NULL) == 0)
         return err_word(err, ERR_CONFLICT, "VM_ALREADY_EXISTS", "'%s' exists", wish->name);
     return 0;
 }
@@ -336,7 +337,11 @@ static int vm_post(struct call *call, struct err *err)
     snprintf(making->name, sizeof(making->name), "%s", wish.name);
     snprintf(making->tenant, sizeof(making->tenant), "%s", call->who.tenant);
     snprintf(making->by, sizeof(making->by), "%s", call->who.id);
-    making->op = (struct box_op){ .tenant = making->tenant, .by = making->by, .done = made };
+    making->who = call->who;
+    making->op = (struct box_op){ .tenant = making->tenant,
+                                  .by = making->by,
+                                  .reach = principal_reach(&making->who),
+                                  .done = made };
     ordering->making = making;
     ordering->spec =
         (struct sandbox_spec){ .name = making->name,

@@ -42,15 +42,16 @@ static const char *state_of(const struct disk *disk)
 /* ---- volumes ---- */
 
 /* Ids of the sandboxes that name it, as the reply shows them. */
-static const char **users_of(struct call *call, const struct disk *disk, size_t *out)
+static const char **users_of(struct call *call, struct reach reach, const struct disk *disk,
+                             size_t *out)
 {
     struct box *box = NULL;
     size_t count = 0, at = 0;
 
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box)))
+    while ((box = boxes_next(call->api->boxes, reach, box)))
         count += box_names_volume(box, disk->name);
     const char **ids = arena_alloc(&call->arena, (count + 1) * sizeof(*ids));
-    while ((box = boxes_next(call->api->boxes, call->who.tenant, box))) {
+    while ((box = boxes_next(call->api->boxes, reach, box))) {
         struct sandbox_view view;
 
         box_view(box, &view);
@@ -69,14 +70,15 @@ static struct volume_view volume_view(struct call *call, const struct disk *disk
                                  .name = disk->name,
                                  .state = state_of(disk),
                                  .by = disk->by,
-                                 .sandboxes = users_of(call, disk, &count),
+                                 .sandboxes = users_of(call, call_reach(call), disk, &count),
                                  .bytes = disk->bytes,
-                                 .created_at = disk->made_ms };
+                                 .created_at = disk->made_ms,
+                                 .access = access_shown(&disk->access, disk->by) };
 }
 
 static int call_volume(struct call *call, struct disk **out, struct err *err)
 {
-    return disk_find(call->api->boxes, call->who.tenant, DISK_VOLUME, NULL,
+    return disk_find(call->api->boxes, call_reach(call), DISK_VOLUME, NULL,
                      call_param(call, "volume"), out, err);
 }
 
@@ -107,13 +109,15 @@ static int volume_post(struct call *call, struct err *err)
     struct disk_call *wait = disk_call_new(call, "volume.created");
     struct volume_wish wish = { 0 };
 
-    if (call_decode(call, &wish, err) < 0 || name_check(wish.name, "vo", "name", err) < 0)
+    if (call_decode(call, &wish, err) < 0 || name_check(wish.name, "vo", "name", err) < 0 ||
+        may_own(call, &wish.access, err) < 0)
         return -1;
     struct disk_want want = { .kind = DISK_VOLUME,
                               .tenant = call->who.tenant,
                               .by = call->who.id,
                               .name = wish.name,
-                              .bytes = wish.bytes };
+                              .bytes = wish.bytes,
+                              .access = wish.access };
     wait->op.done = volume_made;
     return disk_make(call->api->boxes, &want, &wait->op, err);
 }
@@ -125,7 +129,7 @@ static int volume_list(struct call *call, struct err *err)
 
     (void)err;
     json_open_list(&json, "items");
-    while ((disk = disk_next(call->api->boxes, call->who.tenant, DISK_VOLUME, NULL, disk))) {
+    while ((disk = disk_next(call->api->boxes, call_reach(call), DISK_VOLUME, NULL, disk))) {
         struct volume_view view = volume_view(call, disk);
 
         field_encode(volume_fields, &view, &json);
@@ -170,16 +174,21 @@ static int volume_patch(struct call *call, struct err *err)
 {
     struct disk_call *wait = disk_call_new(call, "volume.changed");
     struct volume_wish wish = { 0 };
+    uint64_t present = 0;
     struct disk *disk;
 
-    if (call_volume(call, &disk, err) < 0 || call_decode(call, &wish, err) < 0)
+    if (call_volume(call, &disk, err) < 0 || call_decode_patch(call, &wish, &present, err) < 0 ||
+        may_give(call, disk_owned(disk, call_reach(call)), present, VOLUME_PATCH_ACCESS, err) < 0)
         return -1;
+    struct access access = disk->access;
+    access_merge(&access, &wish.access, present, VOLUME_PATCH_ACCESS);
     struct volume_view view = volume_view(call, disk);
-    view.bytes = wish.bytes;
+    view.bytes = wish.bytes ? wish.bytes : disk->bytes;
+    view.access = access_shown(&access, disk->by);
     call_reply(call, &view);
     call->object = arena_printf(&call->arena, "volume/%s", disk->id);
     wait->op.done = volume_resized;
-    return disk_resize(disk, wish.bytes, &wait->op, err);
+    return disk_change(disk, wish.bytes, &access, &wait->op, err);
 }
 
 static int volume_delete(struct call *call, struct err *err)
@@ -189,7 +198,9 @@ static int volume_delete(struct call *call, struct err *err)
 
     if (call_volume(call, &disk, err) < 0)
         return -1;
-    const char **users = users_of(call, disk, &count);
+    const char **users = users_of(call, reach_all(call->who.tenant), disk, &count);
+    if (count && !call_reach(call).all) /* whose it is may be none of the caller's business */
+        return err_set(err, ERR_CONFLICT, "volume %s is in use by a sandbox", disk->name);
     if (count)
         return err_set(err, ERR_CONFLICT, "volume %s is in use by sandbox %s%s", disk->name,
                        users[0], count > 1 ? " and others" : "");
@@ -233,7 +244,7 @@ const struct route volume_routes[] = {
       .fn = volume_patch,
       .takes = volume_patch_fields,
       .gives = volume_fields,
-      .summary = "Give a volume another size." },
+      .summary = "Give a volume another size, owner, visibility or list of principals." },
     { .name = "volume.delete",
       .method = "DELETE",
       .path = "/api/v1/volumes/{volume}",
@@ -255,7 +266,8 @@ static struct snapshot_view snapshot_view(const struct disk *disk)
                                    .state = state_of(disk),
                                    .by = disk->by,
                                    .bytes = disk->bytes,
-                                   .created_at = disk->made_ms };
+                                   .created_at = disk->made_ms,
+                                   .access = access_shown(&disk->access, disk->by) };
 }
 
 static void put_snapshot(struct call *call, const struct disk *disk)
@@ -290,7 +302,7 @@ static int put_snapshots(struct call *call, const char *sandbox)
     struct disk *disk = NULL;
 
     json_open_list(&json, "items");
-    while ((disk = disk_next(call->api->boxes, call->who.tenant, DISK_SNAPSHOT, sandbox, disk))) {
+    while ((disk = disk_next(call->api->boxes, call_reach(call), DISK_SNAPSHOT, sandbox, disk))) {
         struct snapshot_view view = snapshot_view(disk);
 
         field_encode(snapshot_fields, &view, &json);
@@ -320,7 +332,7 @@ static int remove_snapshot(struct call *call, const char *sandbox, struct err *e
 {
     struct disk *disk;
 
-    if (disk_find(call->api->boxes, call->who.tenant, DISK_SNAPSHOT, sandbox,
+    if (disk_find(call->api->boxes, call_reach(call), DISK_SNAPSHOT, sandbox,
                   call_param(call, "snapshot"), &disk, err) < 0)
         return -1;
     put_snapshot(call, disk);

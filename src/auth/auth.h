@@ -6,26 +6,27 @@
  * comes back, so a check is one hash and one look-up, and on a connection that repeats the same
  * Authorization not even the hash. Loop thread, except the functions that take a struct db.
  *
- * Ways in, in this order: signed request, bearer token, session cookie (+ CSRF header on anything
- * but GET and HEAD), Unix peer (uid 0 or the owner of the server: admin), auth=open (loopback
- * only).
+ * Ways in, in this order: signed request, token (Bearer, or the password of Basic), session cookie
+ * (+ CSRF header on anything but GET and HEAD), Unix peer (uid 0 or the owner of the server:
+ * admin), auth=open (loopback only).
  *
  * Signed requests carry X-Atoll-Key (token id), X-Atoll-Time (Unix ms), X-Atoll-Nonce and
  * X-Atoll-Signature: hex HMAC-SHA256 over "method\ntarget\ntime\nnonce\nsha256hex(body)\nkey id"
  * with the token's signing key, which is HMAC-SHA256(token, "atoll-sign-v1") and kept only for
- * tokens created with signing on. Time may differ by AUTH_SKEW_MS. A nonce is AUTH_NONCE_MIN to
- * AUTH_NONCE_MAX of [A-Za-z0-9_-], and is remembered on disk.
+ * tokens created with signing on, which are valid in no other way. Time may differ by AUTH_SKEW_MS.
+ * A nonce is AUTH_NONCE_MIN to AUTH_NONCE_MAX of [A-Za-z0-9_-], and is remembered on disk.
  *
  * A credential that was given but does not hold is refused, never ignored in favour of a weaker way
- * in. Unknown, wrong, expired and revoked are one answer. AUTH_FAILS_PER_MIN of them from a peer
- * and it gets 429 whatever it sends, until a minute has passed; connections that had already shown
- * a good token go on.
+ * in. Unknown, wrong, expired and revoked are one answer. A valid credential always passes. After
+ * AUTH_FAILS_PER_MIN failures in a minute the same credential from the same address is answered
+ * with 429 instead of 401, and so is every new one after that many different ones from an address.
  */
 #pragma once
 
 #include "base/id.h"
 #include "base/limits.h"
 #include "http/http.h"
+#include "model/access.h"
 #include "store/store.h"
 
 enum role {
@@ -69,6 +70,9 @@ struct principal {
     int64_t expires_ms; /* wall; 0 never */
 };
 
+/* What it may reach: everything of its tenant, or as an agent what is its own or given to it. */
+struct reach principal_reach(const struct principal *who);
+
 /* May it, by scope ("token.create" against "token.*,event.read")? An empty list allows all. */
 bool principal_scope(const struct principal *who, const char *action);
 
@@ -104,11 +108,11 @@ must_use int auth_signed(struct auth *auth, struct http_req *req, struct str bod
 must_use int auth_nonce_put(struct db *db, const char *nonce_key, struct err *err);
 
 /*
- * For credentials that are checked elsewhere (a login code, a replayed nonce): may this peer try
- * (0, or -1 with ERR_RATE and retry_after), and it tried in vain.
+ * A credential that is checked elsewhere (a login code, an agent's secret) did not hold: counts it,
+ * and makes *err ERR_RATE with retry_after where too many did. Empty: one that nobody can name.
  */
-must_use int auth_may_try(struct auth *auth, const struct http_peer *peer, struct err *err);
-void auth_failed(struct auth *auth, const struct http_peer *peer);
+void auth_failed(struct auth *auth, const struct http_peer *peer, struct str credential,
+                 struct err *err);
 
 /* One request of this principal: 0, or -1 with ERR_RATE and retry_after. */
 must_use int auth_rate(struct auth *auth, const struct principal *who, struct err *err);
@@ -146,6 +150,8 @@ must_use int token_list(struct db *db, const char *tenant,
 /* By id or unique name. ERR_NOT_FOUND; ERR_CONFLICT when already revoked. */
 must_use int token_revoke(struct db *db, const char *tenant, const char *id_or_name,
                           struct token_row *out, struct err *err);
+/* 1: a live token of role agent has this name; 0: none has. */
+must_use int token_is_agent(struct db *db, const char *tenant, const char *name, struct err *err);
 /* Notes a use, unless a later one is noted. */
 must_use int token_used(struct db *db, const char *id, int64_t at_ms, struct err *err);
 /* Is it a token as token_create writes them? */

@@ -108,36 +108,34 @@ static enum auth_result done(enum auth_result result)
     return result;
 }
 
-int auth_may_try(struct auth *auth, const struct http_peer *peer, struct err *err)
+void auth_failed(struct auth *auth, const struct http_peer *peer, struct str credential,
+                 struct err *err)
 {
-    int64_t wait_ms = limit_fail_wait(&auth->limit, peer->addr, auth->mono_ms());
+    int64_t wait_ms = limit_fail(&auth->limit, peer->addr, credential, auth->mono_ms());
 
     if (wait_ms == 0)
-        return 0;
-    err_set(err, ERR_RATE, "too many failed credentials from this address");
+        return;
+    err_set(err, ERR_RATE, "too many requests with credentials that are not valid");
     if (err)
         err->retry_after = (int)((wait_ms + 999) / 1000);
+}
+
+/* A credential that does not hold. Unknown, wrong, expired and revoked are one answer. */
+static int wrong(struct auth *auth, const struct http_req *req, struct str credential,
+                 struct err *err)
+{
+    err_set(err, ERR_UNAUTHENTICATED, "the credentials are not valid");
+    auth_failed(auth, req->peer, credential, err);
     return -1;
 }
 
-void auth_failed(struct auth *auth, const struct http_peer *peer)
-{
-    limit_fail(&auth->limit, peer->addr, auth->mono_ms());
-}
-
-/* A credential that does not hold. Why it does not is nobody's business. */
-static int wrong(struct auth *auth, const struct http_req *req, struct err *err)
-{
-    auth_failed(auth, req->peer);
-    return err_set(err, ERR_UNAUTHENTICATED, "the credentials are not valid");
-}
-
 /* One that cannot be read at all; what is wrong with its form tells nothing about any secret. */
-static int malformed(struct auth *auth, const struct http_req *req, const char *what,
-                     struct err *err)
+static int malformed(struct auth *auth, const struct http_req *req, struct str credential,
+                     const char *what, struct err *err)
 {
-    auth_failed(auth, req->peer);
-    return err_set(err, ERR_UNAUTHENTICATED, "%s", what);
+    err_set(err, ERR_UNAUTHENTICATED, "%s", what);
+    auth_failed(auth, req->peer, credential, err);
+    return -1;
 }
 
 /* ---- bearer token ---- */
@@ -186,19 +184,48 @@ static void remember(const struct auth *auth, const struct http_req *req, struct
     memcpy(last->value, value.p, value.n);
 }
 
-static int check_bearer(struct auth *auth, struct http_req *req, struct str value,
-                        struct principal *who, struct err *err)
+/*
+ * The token of "Bearer TOKEN", or of "Basic": the password, as in http://name:TOKEN@host. `room` is
+ * for the decoded one. False: it is in neither form.
+ */
+static bool token_of(struct str value, struct buf *room, struct str *out)
+{
+    struct str scheme = str_cut(&value, ' ');
+
+    *out = value;
+    if (str_eq_nocase(scheme, STR("Bearer")))
+        return true;
+    if (!str_eq_nocase(scheme, STR("Basic")) || !base64_get(room, str_trim(value)))
+        return false;
+    *out = buf_view(room);
+    str_cut(out, ':');
+    return true;
+}
+
+static int check_authorization(struct auth *auth, struct http_req *req, struct str value,
+                               struct principal *who, struct err *err)
 {
     unsigned char hash[SHA256_SIZE];
-    struct str token = value;
+    autobuf struct buf room = { 0 };
+    struct str token;
 
-    if (!str_eq_nocase(str_cut(&token, ' '), STR("Bearer")) || !token_shaped(token))
-        return malformed(auth, req, "Authorization must be \"Bearer\" and a token", err);
+    if (!token_of(value, &room, &token))
+        return malformed(
+            auth, req, value,
+            "Authorization must be \"Bearer\" and a token, or \"Basic\" with the token "
+            "as password",
+            err);
+    if (!token_shaped(token))
+        return malformed(auth, req, value,
+                         "not a token of this server: those begin with " TOKEN_PREFIX, err);
     int64_t now_ms = auth->wall_ms();
     sha256(token.p, token.n, hash);
     struct live *live = live_by_hash(&auth->tokens, hash, now_ms);
     if (!live)
-        return wrong(auth, req, err);
+        return wrong(auth, req, token, err);
+    if (live->signing)
+        return malformed(auth, req, token,
+                         "this token signs requests (X-Atoll-Signature) and is never sent", err);
     used_note(auth, live, now_ms);
     *who = live->who;
     remember(auth, req, value, live);
@@ -226,13 +253,13 @@ static int check_cookie(struct auth *auth, struct http_req *req, const struct cr
     unsigned char hash[SHA256_SIZE];
 
     if (creds->cookies > 1)
-        return malformed(auth, req, "more than one session cookie", err);
+        return malformed(auth, req, creds->cookie, "more than one session cookie", err);
     if (!secret_shaped(creds->cookie, SESSION_PREFIX))
-        return wrong(auth, req, err);
+        return wrong(auth, req, creds->cookie, err);
     sha256(creds->cookie.p, creds->cookie.n, hash);
     const struct live *live = live_by_hash(&auth->sessions, hash, auth->wall_ms());
     if (!live)
-        return wrong(auth, req, err);
+        return wrong(auth, req, creds->cookie, err);
     if (check_csrf(req, creds, live, err) < 0)
         return -1;
     *who = live->who;
@@ -270,21 +297,40 @@ static int check_signed_head(struct auth *auth, const struct http_req *req,
 
     for (size_t k = C_KEY; k <= C_SIGNATURE; k++)
         if (creds->count[k] != 1)
-            return malformed(auth, req,
+            return malformed(auth, req, creds->value[C_KEY],
                              "a signed request needs X-Atoll-Key, -Time, -Nonce and -Signature, "
                              "each once",
                              err);
     if (!id_valid(creds->value[C_KEY], "tok"))
-        return malformed(auth, req, "X-Atoll-Key must be a token's id", err);
+        return malformed(auth, req, creds->value[C_KEY], "X-Atoll-Key must be a token's id", err);
     if (!nonce_ok(creds->value[C_NONCE]))
-        return malformed(auth, req, "X-Atoll-Nonce must be 8 to 64 of A-Z a-z 0-9 _ -", err);
+        return malformed(auth, req, creds->value[C_KEY],
+                         "X-Atoll-Nonce must be 8 to 64 of A-Z a-z 0-9 _ -", err);
     if (!hex_bytes(creds->value[C_SIGNATURE], signature, SHA256_SIZE))
-        return malformed(auth, req, "X-Atoll-Signature must be 64 hex digits", err);
+        return malformed(auth, req, creds->value[C_KEY], "X-Atoll-Signature must be 64 hex digits",
+                         err);
     if (!str_to_i64(creds->value[C_TIME], &time_ms) || time_ms < 0)
-        return malformed(auth, req, "X-Atoll-Time must be milliseconds since 1970", err);
+        return malformed(auth, req, creds->value[C_KEY],
+                         "X-Atoll-Time must be milliseconds since 1970", err);
     if (time_ms < now_ms - AUTH_SKEW_MS || time_ms > now_ms + AUTH_SKEW_MS)
-        return malformed(auth, req, "X-Atoll-Time is more than 60 s from the server's clock", err);
+        return malformed(auth, req, creds->value[C_KEY],
+                         "X-Atoll-Time is more than 60 s from the server's clock", err);
     return 0;
+}
+
+/* A key that is not there, of a peer that has guessed too often: its body is not read. */
+static bool guesses_key(struct auth *auth, const struct http_req *req, const struct creds *creds,
+                        struct err *err)
+{
+    char id[ID_SIZE];
+
+    if (!limit_failed(&auth->limit, req->peer->addr, auth->mono_ms()))
+        return false;
+    snprintf(id, sizeof(id), "%.*s", STR_FMT(creds->value[C_KEY]));
+    if (live_by_id(&auth->tokens, id, auth->wall_ms()))
+        return false;
+    (void)wrong(auth, req, creds->value[C_KEY], err);
+    return true;
 }
 
 static void sign(const struct http_req *req, const struct creds *creds, struct str body,
@@ -319,8 +365,6 @@ int auth_signed(struct auth *auth, struct http_req *req, struct str body, struct
     char id[ID_SIZE];
 
     gather(req, &creds);
-    if (auth_may_try(auth, req->peer, err) < 0)
-        return -1;
     /* Again, for the body may have taken its time. */
     if (check_signed_head(auth, req, &creds, given, err) < 0)
         return -1;
@@ -331,10 +375,10 @@ int auth_signed(struct auth *auth, struct http_req *req, struct str body, struct
     /* The same work for a key that is not there. */
     sign(req, &creds, body, live ? live->key : nobody, want);
     if (!secret_eq(given, want, sizeof(want)) || !live)
-        return wrong(auth, req, err);
+        return wrong(auth, req, creds.value[C_KEY], err);
     switch (replay_note(&auth->replay, want, auth->mono_ms())) {
     case REPLAY_SEEN:
-        return malformed(auth, req, "this signed request was made before", err);
+        return malformed(auth, req, creds.value[C_KEY], "this signed request was made before", err);
     case REPLAY_FULL:
         err_set(err, ERR_RATE, "too many signed requests");
         if (err)
@@ -387,12 +431,11 @@ static bool by_position(const struct auth *auth, const struct http_peer *peer,
 static int check_given(struct auth *auth, struct http_req *req, const struct creds *creds,
                        struct principal *who, struct err *err)
 {
-    if (auth_may_try(auth, req->peer, err) < 0)
-        return -1;
     if (creds->count[C_AUTHORIZATION] > 1)
-        return malformed(auth, req, "more than one Authorization header", err);
+        return malformed(auth, req, creds->value[C_AUTHORIZATION],
+                         "more than one Authorization header", err);
     if (creds->count[C_AUTHORIZATION])
-        return check_bearer(auth, req, creds->value[C_AUTHORIZATION], who, err);
+        return check_authorization(auth, req, creds->value[C_AUTHORIZATION], who, err);
     return check_cookie(auth, req, creds, who, err);
 }
 
@@ -408,8 +451,8 @@ enum auth_result auth_check(struct auth *auth, struct http_req *req, struct prin
     if (is_signed(&creds)) {
         unsigned char signature[SHA256_SIZE];
 
-        if (auth_may_try(auth, req->peer, err) < 0 ||
-            check_signed_head(auth, req, &creds, signature, err) < 0)
+        if (check_signed_head(auth, req, &creds, signature, err) < 0 ||
+            guesses_key(auth, req, &creds, err))
             return done(AUTH_REFUSED);
         return done(AUTH_BODY);
     }

@@ -446,25 +446,56 @@ TEST(failures_are_refused_at_the_limit_and_forgiven_after_a_minute)
     }
     CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
     CHECK_INT(fake.err.code, ERR_RATE);
-    CHECK_INT(fake.err.retry_after, 59);              /* the first failure is a second old */
-    CHECK_INT(fake_get(&fake, bearer), AUTH_REFUSED); /* whatever it sends */
-    CHECK_INT(fake.err.code, ERR_RATE);
-    CHECK(auth_may_try(fake.auth, &fake.peer, &fake.err) < 0);
-    CHECK_INT(fake_get(&fake, NULL), AUTH_NOBODY); /* sending nothing is no try */
-    fake_reconnect(&fake, "192.0.2.2");            /* somebody else */
-    CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
+    CHECK_INT(fake.err.retry_after, 59); /* the first failure is a second old */
+    CHECK_INT(fake_get(&fake, NULL), AUTH_NOBODY);
     fake_reconnect(&fake, "192.0.2.1"); /* a new connection changes nothing */
-    CHECK_INT(fake_get(&fake, bearer), AUTH_REFUSED);
+    CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
+    CHECK_INT(fake.err.code, ERR_RATE);
     fake_mono_ms = 1000000 + 60000 - 1;
-    CHECK_INT(fake_get(&fake, bearer), AUTH_REFUSED);
+    CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
     CHECK_INT(fake.err.retry_after, 1);
     fake_mono_ms++;
-    CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
     /* One was forgiven, so one more is judged, and then it is over again. */
     CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
     CHECK_INT(fake.err.code, ERR_UNAUTHENTICATED);
     CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
     CHECK_INT(fake.err.code, ERR_RATE);
+}
+
+static int guess(struct fake *fake, int number)
+{
+    char bearer[64];
+
+    snprintf(bearer, sizeof(bearer), "Bearer atl_%043d", number);
+    CHECK_INT(fake_get(fake, bearer), AUTH_REFUSED);
+    return (int)fake->err.code;
+}
+
+/* ---- whoever has a valid credential gets in, whatever others at the address do ---- */
+
+TEST(a_valid_credential_passes_beside_one_that_is_repeated_and_beside_guesses)
+{
+    autofake struct fake fake;
+    char bearer[7 + TOKEN_TEXT_SIZE];
+
+    fake_open(&fake);
+    fake_token(&fake, &plain_wish, bearer);
+    struct browser browser = log_in(&fake);
+    for (int i = 0; i < 3 * AUTH_FAILS_PER_MIN; i++) {
+        fake_reconnect(&fake, "192.0.2.1");
+        CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
+        CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
+        CHECK_INT(with_cookie(&fake, "GET", browser.cookie, NULL), AUTH_OK);
+    }
+    /* What one client repeats is one guess: nine more are judged, and the tenth is not. */
+    for (int i = 1; i < AUTH_FAILS_PER_MIN; i++)
+        CHECK_INT(guess(&fake, i), ERR_UNAUTHENTICATED);
+    for (int i = 0; i < 1000; i++)
+        CHECK_INT(guess(&fake, 1000 + i), ERR_RATE);
+    CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
+    CHECK_INT(with_cookie(&fake, "GET", browser.cookie, NULL), AUTH_OK);
+    fake_reconnect(&fake, "192.0.2.2"); /* and the guesses are those of one address */
+    CHECK_INT(guess(&fake, 5000), ERR_UNAUTHENTICATED);
 }
 
 TEST(every_kind_of_failed_credential_counts)
@@ -495,26 +526,58 @@ TEST(every_kind_of_failed_credential_counts)
     }
     /* What is checked elsewhere counts by auth_failed. */
     fake_reconnect(&fake, "198.51.100.200");
-    for (int k = 0; k < AUTH_FAILS_PER_MIN; k++) {
-        CHECK_OK(auth_may_try(fake.auth, &fake.peer, &fake.err), &fake.err);
-        auth_failed(fake.auth, &fake.peer);
+    for (int k = 0; k <= AUTH_FAILS_PER_MIN; k++) {
+        err_set(&fake.err, ERR_UNAUTHENTICATED, "a wrong login code");
+        auth_failed(fake.auth, &fake.peer, STR_NONE, &fake.err);
+        CHECK_INT(fake.err.code, k < AUTH_FAILS_PER_MIN ? ERR_UNAUTHENTICATED : ERR_RATE);
     }
-    CHECK(auth_may_try(fake.auth, &fake.peer, &fake.err) < 0 && fake.err.code == ERR_RATE);
 }
 
-TEST(a_connection_with_a_good_token_outlasts_its_neighbours_failures)
+/* ---- Basic ---- */
+
+static int basic(struct fake *fake, const char *pair)
+{
+    autobuf struct buf value = { 0 };
+
+    buf_printf(&value, "Basic ");
+    base64_put(&value, pair, strlen(pair));
+    return (int)fake_get(fake, buf_cstr(&value));
+}
+
+TEST(a_token_is_the_password_of_basic)
 {
     autofake struct fake fake;
     char bearer[7 + TOKEN_TEXT_SIZE];
 
     fake_open(&fake);
-    fake_token(&fake, &plain_wish, bearer);
-    CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
-    for (int i = 0; i < 2 * AUTH_FAILS_PER_MIN; i++)
-        auth_failed(fake.auth, &fake.peer);
-    CHECK_INT(fake_get(&fake, bearer), AUTH_OK);
-    fake_reconnect(&fake, "192.0.2.1");
-    CHECK_INT(fake_get(&fake, bearer), AUTH_REFUSED);
+    struct token_row row = fake_token(&fake, &plain_wish, bearer);
+    autofree char *named = xprintf("alice:%s", bearer + 7), *unnamed = xprintf(":%s", bearer + 7),
+                  *alone = xprintf("%s", bearer + 7), *user = xprintf("%s:", bearer + 7),
+                  *longer = xprintf("alice:%sx", bearer + 7),
+                  *colon = xprintf("a:b:%s", bearer + 7);
+
+    CHECK_INT(basic(&fake, named), AUTH_OK);
+    CHECK_STR(fake.who.id, row.id);
+    CHECK_INT(basic(&fake, named), AUTH_OK); /* as the connection remembers it */
+    CHECK_INT(basic(&fake, unnamed), AUTH_OK);
+    CHECK_INT(basic(&fake, alone), AUTH_REFUSED);
+    CHECK_INT(basic(&fake, user), AUTH_REFUSED);
+    CHECK_INT(basic(&fake, longer), AUTH_REFUSED);
+    CHECK_INT(basic(&fake, colon), AUTH_REFUSED);
+    CHECK_INT(fake_get(&fake, "Basic !"), AUTH_REFUSED);
+    auth_token_revoked(fake.auth, row.id);
+    CHECK_INT(basic(&fake, named), AUTH_REFUSED);
+}
+
+TEST(a_text_that_is_no_token_is_told_so)
+{
+    autofake struct fake fake;
+
+    fake_open(&fake);
+    CHECK_INT(fake_get(&fake, "Bearer wrong"), AUTH_REFUSED);
+    CHECK_STR(fake.err.msg, "not a token of this server: those begin with atl_");
+    CHECK_INT(fake_get(&fake, WRONG), AUTH_REFUSED);
+    CHECK_STR(fake.err.msg, "the credentials are not valid");
 }
 
 /* ---- pace ---- */

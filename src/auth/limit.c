@@ -3,9 +3,14 @@
  * is a handful of comparisons, and a full set gives up the entry that was idle longest. The seed is
  * secret, so nobody can aim at the set of somebody else.
  *
- * Failures are a log of the last AUTH_FAILS_PER_MIN times per peer: with the log full, the oldest
- * must be a minute old before the next try. So no minute, wherever it begins, sees more than the
- * limit. An IPv6 peer is its /64, since it may use any address in it.
+ * Failures are logs of the last AUTH_FAILS_PER_MIN times: with a log full, its oldest entry must be
+ * a minute old before the next failure is judged. So no minute, wherever it begins, sees more than
+ * the limit. An IPv6 peer is its /64, since it may use any address in it.
+ *
+ * A credential that has failed from a peer has a log of its own, so that a client which repeats one
+ * wrong credential uses up nothing but that. A credential that is new to the peer is a guess, and
+ * guesses share the log of the peer. With that log full no log is made for a new credential: a peer
+ * has at most AUTH_FAILS_PER_MIN new entries in a minute.
  *
  * The pace of a principal is a token bucket in thousandths of a request. A bucket that was pushed
  * out comes back full; it had time to fill, or the table is thousands of busy principals wide.
@@ -23,9 +28,10 @@
 #define WAYS 8u
 #define MINUTE_MS 60000
 #define PEER_KEY_MAX 48
+#define FAIL_KEY_MAX (PEER_KEY_MAX + 8) /* with a hash of the credential */
 
 struct fail_entry {
-    char key[PEER_KEY_MAX];
+    char key[FAIL_KEY_MAX];
     uint8_t len;   /* of key; 0: free */
     uint8_t count; /* of at_ms in use */
     uint8_t next;  /* where the next one goes: the oldest when all are in use */
@@ -94,34 +100,54 @@ static struct fail_entry *fail_make(struct limit *limit, struct str key)
     return idle;
 }
 
-int64_t limit_fail_wait(const struct limit *limit, const char *peer_addr, int64_t now_ms)
+/* Notes a failure: 0, or with a full log the milliseconds until the next one is judged. */
+static int64_t fail_note(struct fail_entry *entry, int64_t now_ms)
 {
-    char room[PEER_KEY_MAX];
-
-    if (!limit->fails) /* the usual case: nobody ever failed */
-        return 0;
-    const struct fail_entry *entry = fail_find(limit, peer_key(peer_addr, room));
-    if (!entry || entry->count < AUTH_FAILS_PER_MIN)
-        return 0;
-    return MAX(entry->at_ms[entry->next] + MINUTE_MS - now_ms, 0);
-}
-
-void limit_fail(struct limit *limit, const char *peer_addr, int64_t now_ms)
-{
-    char room[PEER_KEY_MAX];
-    struct str key = peer_key(peer_addr, room);
-
-    if (!key.n)
-        key = STR("?");
-    if (!limit->fails)
-        limit->fails = xcalloc(AUTH_PEERS_MAX, sizeof(*limit->fails));
-    struct fail_entry *entry = fail_find(limit, key);
-    if (!entry)
-        entry = fail_make(limit, key);
+    if (entry->count == AUTH_FAILS_PER_MIN && entry->at_ms[entry->next] + MINUTE_MS > now_ms)
+        return entry->at_ms[entry->next] + MINUTE_MS - now_ms;
     entry->at_ms[entry->next] = now_ms;
     entry->next = (uint8_t)((entry->next + 1) % AUTH_FAILS_PER_MIN);
     if (entry->count < AUTH_FAILS_PER_MIN)
         entry->count++;
+    return 0;
+}
+
+static int64_t fail_note_key(struct limit *limit, struct str key, int64_t now_ms)
+{
+    struct fail_entry *entry = fail_find(limit, key);
+
+    return fail_note(entry ? entry : fail_make(limit, key), now_ms);
+}
+
+int64_t limit_fail(struct limit *limit, const char *peer_addr, struct str credential,
+                   int64_t now_ms)
+{
+    char room[PEER_KEY_MAX], own[FAIL_KEY_MAX];
+    struct str peer = peer_key(peer_addr, room);
+
+    if (!peer.n)
+        peer = STR("?");
+    if (!limit->fails)
+        limit->fails = xcalloc(AUTH_PEERS_MAX, sizeof(*limit->fails));
+    if (!credential.n)
+        return fail_note_key(limit, peer, now_ms);
+    uint64_t hash = map_hash(credential.p, credential.n);
+    memcpy(own, peer.p, peer.n);
+    memcpy(own + peer.n, &hash, sizeof(hash));
+    struct str key = { own, peer.n + sizeof(hash) };
+    if (fail_find(limit, key))
+        return fail_note_key(limit, key, now_ms);
+    int64_t wait_ms = fail_note_key(limit, peer, now_ms);
+    return wait_ms ? wait_ms : fail_note_key(limit, key, now_ms);
+}
+
+bool limit_failed(const struct limit *limit, const char *peer_addr, int64_t now_ms)
+{
+    char room[PEER_KEY_MAX];
+    const struct fail_entry *entry = fail_find(limit, peer_key(peer_addr, room));
+
+    return entry && entry->count == AUTH_FAILS_PER_MIN &&
+           entry->at_ms[entry->next] + MINUTE_MS > now_ms;
 }
 
 /* ---- pace by principal ---- */

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/str.h"
@@ -16,9 +17,15 @@ struct limit {
 
 void limit_free(struct limit *limit);
 
-/* Milliseconds until the peer may show a credential again; 0 means now. */
-int64_t limit_fail_wait(const struct limit *limit, const char *peer_addr, int64_t now_ms);
-void limit_fail(struct limit *limit, const char *peer_addr, int64_t now_ms);
+/*
+ * A credential of this peer did not hold: 0, or milliseconds until the next failure of its kind is
+ * judged. Repeating one credential counts for that credential, another one for the peer's guesses.
+ * An empty credential is a guess.
+ */
+int64_t limit_fail(struct limit *limit, const char *peer_addr, struct str credential,
+                   int64_t now_ms);
+/* Has the peer guessed too often? */
+bool limit_failed(const struct limit *limit, const char *peer_addr, int64_t now_ms);
 
 /* Takes one request from the bucket of `id`: 0, or milliseconds until there is one (not taken). */
 int64_t limit_rate(struct limit *limit, const char *id, int64_t per_second, int64_t burst,

@@ -21,14 +21,14 @@ TEST(no_minute_sees_more_failures_than_the_limit)
     /* Tries at random instants; a try that is let through fails. */
     while (count < ARRAY_LEN(times)) {
         now += test_rand(9000);
-        int64_t wait = limit_fail_wait(&limit, "10.0.0.1", now);
+        CHECK(limit_failed(&limit, "10.0.0.1", now) ==
+              (count >= AUTH_FAILS_PER_MIN && times[count - AUTH_FAILS_PER_MIN] + 60000 > now));
+        int64_t wait = limit_fail(&limit, "10.0.0.1", STR_NONE, now);
         if (wait) {
             CHECK(wait > 0 && wait <= 60000);
-            CHECK(limit_fail_wait(&limit, "10.0.0.1", now + wait - 1) == 1);
-            CHECK(limit_fail_wait(&limit, "10.0.0.1", now + wait) == 0);
+            CHECK(limit_fail(&limit, "10.0.0.1", STR_NONE, now + wait - 1) == 1);
             continue;
         }
-        limit_fail(&limit, "10.0.0.1", now);
         times[count++] = now;
     }
     for (size_t i = AUTH_FAILS_PER_MIN; i < count; i++)
@@ -38,7 +38,7 @@ TEST(no_minute_sees_more_failures_than_the_limit)
 static void exhaust(struct limit *limit, const char *addr, int64_t now)
 {
     for (int i = 0; i < AUTH_FAILS_PER_MIN; i++)
-        limit_fail(limit, addr, now);
+        CHECK_INT(limit_fail(limit, addr, STR_NONE, now), 0);
 }
 
 TEST(an_ipv6_peer_is_its_network)
@@ -46,17 +46,15 @@ TEST(an_ipv6_peer_is_its_network)
     autolimit struct limit limit = { 0 };
 
     exhaust(&limit, "2001:db8:1:2::1", 0);
-    CHECK(limit_fail_wait(&limit, "2001:db8:1:2:ffff:1:2:3", 1) > 0);
-    CHECK(limit_fail_wait(&limit, "2001:0db8:0001:0002::1", 1) > 0);
-    CHECK(limit_fail_wait(&limit, "2001:db8:1:3::1", 1) == 0);
+    CHECK(limit_failed(&limit, "2001:db8:1:2:ffff:1:2:3", 1));
+    CHECK(limit_failed(&limit, "2001:0db8:0001:0002::1", 1));
+    CHECK(!limit_failed(&limit, "2001:db8:1:3::1", 1));
     exhaust(&limit, "::ffff:192.0.2.1", 0);
-    CHECK(limit_fail_wait(&limit, "::ffff:192.0.2.2", 1) == 0);
+    CHECK(!limit_failed(&limit, "::ffff:192.0.2.2", 1));
     exhaust(&limit, "192.0.2.9", 0);
-    CHECK(limit_fail_wait(&limit, "192.0.2.9", 1) > 0 &&
-          limit_fail_wait(&limit, "192.0.2.90", 1) == 0);
+    CHECK(limit_failed(&limit, "192.0.2.9", 1) && !limit_failed(&limit, "192.0.2.90", 1));
     exhaust(&limit, "unix:1000", 0);
-    CHECK(limit_fail_wait(&limit, "unix:1000", 1) > 0 &&
-          limit_fail_wait(&limit, "unix:100", 1) == 0);
+    CHECK(limit_failed(&limit, "unix:1000", 1) && !limit_failed(&limit, "unix:100", 1));
     exhaust(&limit, "", 0); /* a peer without an address is still somebody */
 }
 
@@ -77,16 +75,48 @@ TEST(a_flood_of_peers_changes_no_memory_and_few_verdicts)
         char addr[32];
 
         snprintf(addr, sizeof(addr), "10.%d.%d.%d", i >> 16, i >> 8 & 255, i & 255);
-        limit_fail(&limit, addr, 0);
+        (void)limit_fail(&limit, addr, STR_NONE, 0);
     }
     CHECK(limit.fails == memory);
     for (int i = 0; i < 100; i++) {
         char addr[32];
 
         snprintf(addr, sizeof(addr), "192.0.2.%d", i);
-        held += limit_fail_wait(&limit, addr, 1001) > 0;
+        held += limit_failed(&limit, addr, 1001);
     }
     CHECK_INT(held, 100);
+}
+
+TEST(a_credential_that_is_repeated_uses_up_itself_alone)
+{
+    autolimit struct limit limit = { 0 };
+    int64_t judged = 0;
+
+    for (int i = 0; i < 1000; i++)
+        judged += limit_fail(&limit, "10.0.0.1", STR("revoked"), 5) == 0;
+    CHECK_INT(judged, AUTH_FAILS_PER_MIN);
+    CHECK(!limit_failed(&limit, "10.0.0.1", 5)); /* one guess */
+    CHECK_INT(limit_fail(&limit, "10.0.0.1", STR("mistyped"), 5), 0);
+    CHECK_INT(limit_fail(&limit, "10.0.0.2", STR("revoked"), 5), 0);
+}
+
+TEST(a_flood_of_credentials_pushes_nobody_out)
+{
+    autolimit struct limit limit = { 0 };
+    int64_t judged = 0;
+
+    for (int i = 0; i < AUTH_FAILS_PER_MIN; i++)
+        CHECK_INT(limit_fail(&limit, "10.0.0.1", STR("revoked"), 5), 0);
+    void *memory = limit.fails;
+    for (int i = 0; i < 50000; i++) {
+        char text[32];
+
+        snprintf(text, sizeof(text), "guess %d", i);
+        judged += limit_fail(&limit, "192.0.2.1", str_of(text), 6) == 0;
+    }
+    CHECK_INT(judged, AUTH_FAILS_PER_MIN);
+    CHECK(limit.fails == memory);
+    CHECK(limit_fail(&limit, "10.0.0.1", STR("revoked"), 7) > 0);
 }
 
 TEST(a_bucket_agrees_with_exact_arithmetic)

@@ -27,6 +27,22 @@ bool role_parse(struct str text, enum role *out)
     return false;
 }
 
+struct reach principal_reach(const struct principal *who)
+{
+    struct reach reach = { .tenant = who->tenant };
+
+    if (who->role & ROLE_PEOPLE)
+        reach.all = true;
+    else if (who->via == VIA_INSIDE)
+        reach.box = who->id;
+    else
+        reach.id = who->id;
+    /* Only a token that acts as an agent has a name that objects are given to. */
+    if (who->role == ROLE_AGENT && (who->via == VIA_TOKEN || who->via == VIA_SIGNED))
+        reach.name = who->name;
+    return reach;
+}
+
 static bool scope_allows(struct str scope, struct str action)
 {
     if (str_is(scope, "*") || str_eq(scope, action))

@@ -253,6 +253,18 @@ static int find_one(struct db *db, const char *tenant, const char *id_or_name,
     return read_row(q, out, err);
 }
 
+int token_is_agent(struct db *db, const char *tenant, const char *name, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT 1 FROM token WHERE tenant = $1 AND name = $2 AND role = 'agent'"
+                     " AND revoked_ms = 0 AND (expires_ms = 0 OR expires_ms > $3)");
+
+    query_text(q, 1, tenant);
+    query_text(q, 2, name);
+    query_i64(q, 3, clock_wall_ms());
+    return query_step(q, err);
+}
+
 int token_revoke(struct db *db, const char *tenant, const char *id_or_name, struct token_row *out,
                  struct err *err)
 {

@@ -236,8 +236,9 @@ TEST(the_living_come_back_after_a_restart_and_the_ended_do_not)
     struct session_row sessions[2];
 
     fake_open(&fake);
-    struct token_row named = { .name = "alive", .role = ROLE_ADMIN, .signing = true };
-    struct token_row row = fake_token(&fake, &named, alive);
+    struct token_row signs = { .name = "signs", .role = ROLE_ADMIN, .signing = true };
+    struct token_row row = fake_token(&fake, &signs, alive);
+    fake_token(&fake, &(struct token_row){ .name = "alive", .role = ROLE_ADMIN }, alive);
     fake_token(&fake, &(struct token_row){ .name = "revoked", .role = ROLE_ADMIN }, revoked);
     fake_token(&fake,
                &(struct token_row){
@@ -252,7 +253,7 @@ TEST(the_living_come_back_after_a_restart_and_the_ended_do_not)
     fake_wall_ms += 60001;
     fake_stop(&fake);
     fake_start(&fake, &(struct auth_options){ 0 });
-    CHECK(fake.auth->tokens.by_id.used == 1 && fake.auth->sessions.by_id.used == 1);
+    CHECK(fake.auth->tokens.by_id.used == 2 && fake.auth->sessions.by_id.used == 1);
     CHECK_INT(fake_get(&fake, alive), AUTH_OK);
     CHECK_INT(fake_get(&fake, revoked), AUTH_REFUSED);
     CHECK_INT(fake_get(&fake, expired), AUTH_REFUSED);

@@ -68,6 +68,7 @@
 
 /* Auth */
 #define TOKEN_NAME_MAX 64
+#define ACCESS_SHARED_MAX 32 /* principals that one object is given to */
 #define TOKENS_MAX 10000
 #define TOKEN_USED_EVERY_MS 60000 /* between two notes that a token was used */
 #define AUTH_FAILS_PER_MIN 10     /* per peer, then 429 */
@@ -159,6 +160,7 @@
 #define DOOR_WAIT_SHORT_MS 50       /* …when others wait */
 #define DOOR_PLACES 32              /* callers at the door, heard or waiting */
 #define DOOR_PLACES_EACH 16         /* …of one user who is neither root nor the server's owner */
+#define DOOR_GROUPS_MAX 32          /* of one caller that count */
 #define DOOR_KNOCKS_PER_SECOND 20   /* of such a user */
 #define DOOR_REFUSED 64             /* of whom the warden has to let go, at once… */
 #define DOOR_REFUSED_MS 200         /* …and how often */
@@ -220,7 +222,13 @@
 #define FILE_MANIFEST_MAX (256ull << 20) /* bytes of one manifest as the sandbox tells it */
 #define SPOOL_ORPHAN_MS 3600000ll        /* a file that no command has is removed at a start */
 #define SPOOL_RING (64ll << 20)          /* newest bytes kept of each stream */
-#define TERM_ROWS 24                     /* of a terminal whose size nobody said */
+/*
+ * A command whose reader holds it back may be this far ahead of that reader. The rest of the ring
+ * keeps what the reader was sent and may not have received when its connection broke.
+ */
+#define EXEC_AHEAD (SPOOL_RING / 2)
+#define EXEC_AWAY_MS 20000 /* a command is held back this long for a reader that is away */
+#define TERM_ROWS 24       /* of a terminal whose size nobody said */
 #define TERM_COLS 80
 #define TERM_FRAME_MAX 65536             /* bytes of output told at once */
 #define TERM_INPUT_MAX 65536             /* bytes typed at once */
@@ -272,6 +280,7 @@
 #define EGRESS_FLUSH_RECORDS 512                   /* …or this many wait */
 #define EGRESS_WAITING_MAX 8192 /* records that wait for the store; more are counted */
 #define EGRESS_HOSTS_MAX 512    /* counted by themselves, of one sandbox */
+#define EGRESS_BLOCKED_MAX 16   /* hosts of a sandbox that are remembered as blocked, the newest */
 #define ASKS_PENDING_MAX 32     /* of one sandbox */
 #define ASKS_RULE_S 86400       /* a program's question about a host is open for so long */
 #define ASKS_SHOWN_MAX 32       /* to the sandbox that asked; the newest */
@@ -329,10 +338,11 @@
 #define CRASH_HEALTHY_MS 300000
 
 /* The hub */
-#define HUB_NAME_MAX 128   /* of an agent, a channel, a label, a thread */
-#define HUB_TITLE_MAX 512  /* of a task or a project */
-#define HUB_TEXT_MAX 65536 /* content of a message, description of a task */
-#define HUB_NOTE_MAX 4096  /* reasons, notes, rationales */
+#define HUB_ID_PREFIX_MIN 8 /* of an id that a command or a path abbreviates */
+#define HUB_NAME_MAX 128    /* of an agent, a channel, a label, a thread */
+#define HUB_TITLE_MAX 512   /* of a task or a project */
+#define HUB_TEXT_MAX 65536  /* content of a message, description of a task */
+#define HUB_NOTE_MAX 4096   /* reasons, notes, rationales */
 #define HUB_METADATA_MAX 65536
 #define HUB_TAGS_MAX 64 /* capabilities of an agent, or that a task asks for… */
 #define HUB_TAG_MAX 64  /* …and bytes of one */
@@ -384,15 +394,18 @@
 #define EGRESS_PIPES_MAX 256    /* kept for the next */
 #define EGRESS_PIPES_LARGE 32   /* of 1 MiB: half of what the kernel gives one user; others small */
 #define EGRESS_HEAD_MS 15000    /* for a request, a client's first message */
-#define EGRESS_IDLE_MS 60000    /* between requests, and without a byte of one */
+#define EGRESS_SPEAK_MS 1000    /* for a client whose server spoke first */
+#define EGRESS_IDLE_MS 60000    /* between requests */
+#define EGRESS_ANSWER_MS 600000 /* until an answer begins; unless the setting says otherwise… */
+#define EGRESS_STREAM_MS 300000 /* …and without a byte of one that has begun */
 #define EGRESS_LOOKUP_MS 3000   /* of a name */
 #define EGRESS_CONNECT_MS 10000 /* to one address */
 #define EGRESS_LINGER_MS 2000   /* for the last bytes to be taken */
 #define EGRESS_USED_MS 1000     /* until the api process is told how much was used */
-#define EGRESS_SELF_PER_SECOND 20 /* requests to atoll.internal, of one sandbox */
-#define EGRESS_SELF_BODY_MAX 4096 /* of such a request */
-#define EGRESS_SELF_MS 5000       /* for its answer */
-#define EGRESS_HUB_PATH_MAX 1024  /* of one that is for the hub, with its query */
+#define EGRESS_SELF_PER_SECOND 100 /* requests to atoll.internal, of one sandbox */
+#define EGRESS_SELF_BODY_MAX 4096  /* of such a request */
+#define EGRESS_SELF_MS 5000        /* for its answer */
+#define EGRESS_HUB_PATH_MAX 1024   /* of one that is for the hub, with its query */
 #define EGRESS_HUB_BODY_MAX 32768
 #define EGRESS_HOLD_MS 100 /* without a descriptor to accept with */
 
@@ -400,3 +413,7 @@
 #define DIFF_LINES_MAX (1u << 20)  /* of one text; one with more is taken as binary */
 #define DIFF_WORK_MAX (1ll << 27)  /* steps of search; then the rest counts as replaced */
 #define DIFF_FILE_MAX (64ll << 20) /* of one side of a file; larger ones are in no patch */
+#define IGNORE_RULES_MAX 20000u    /* of all .gitignore files that count for one list of changes */
+#define IGNORE_FETCHED_MAX 200u    /* .gitignore files that a sandbox changed; more do not count */
+#define IGNORE_INDEX_MAX (256u << 20) /* bytes of git's list of tracked files */
+#define IGNORE_FILE_MAX (1u << 20)    /* bytes of one such file; a larger one does not count */

@@ -112,6 +112,7 @@ int exec_load_files(struct box_exec *exec, struct err *err)
         if (spool_load(&exec->spool[s], exec->box->boxes->spool_dir, name, err) < 0)
             return -1;
     }
+    pace_load(exec);
     return 0;
 }
 

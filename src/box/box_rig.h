@@ -174,7 +174,10 @@ UNUSED_OK static void caller_done(struct box_op *op, const struct err *err)
 
 UNUSED_OK static struct caller caller_new(void)
 {
-    return (struct caller){ .op = { .tenant = "default", .by = "me", .done = caller_done } };
+    return (struct caller){ .op = { .tenant = "default",
+                                    .by = "me",
+                                    .reach = { .tenant = "default", .all = true },
+                                    .done = caller_done } };
 }
 
 UNUSED_OK static char *store_path;

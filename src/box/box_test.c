@@ -39,7 +39,7 @@ TEST(a_creation_that_fails_names_the_step_and_leaves_nothing)
     settle();
     CHECK_INT(caller.done, 1);
     CHECK(caller.failed && strstr(caller.err.msg, "seccomp"));
-    CHECK(boxes_next(boxes, "default", NULL) == NULL);
+    CHECK(boxes_next(boxes, reach_all("default"), NULL) == NULL);
     down();
 }
 
@@ -89,7 +89,7 @@ TEST(changes_follow_the_table_and_one_comes_after_the_other)
     answer_with(&asked[asked_count - 1], ENOENT, false); /* it was gone already: the same */
     settle();
     CHECK(two.done == 1 && !two.failed);
-    CHECK(boxes_next(boxes, "default", NULL) == NULL);
+    CHECK(boxes_next(boxes, reach_all("default"), NULL) == NULL);
     down();
 }
 
@@ -519,7 +519,7 @@ TEST(a_number_that_only_an_init_remembers_is_not_used_again)
     again(id);
     answer_with(&asked[1], 0, true);
     turn(20);
-    struct box *box = boxes_next(boxes, "default", NULL);
+    struct box *box = boxes_next(boxes, reach_all("default"), NULL);
     CHECK_OK(box_exec(box, &spec, &caller.op, &err), &err);
     say(INIT_READY, 0, &(struct init_ready){ .version = INIT_VERSION, .execs = 1 },
         sizeof(struct init_ready), NULL);
@@ -571,7 +571,7 @@ TEST(a_restart_goes_on_where_the_files_end)
     settle();
     CHECK(heard(INIT_ATTACH, NULL, (char *)&attach, sizeof(attach)));
     CHECK_INT(attach.position[0], 4);
-    box = boxes_next(boxes, "default", NULL);
+    box = boxes_next(boxes, reach_all("default"), NULL);
     struct box_exec *exec = box_exec_next(box, NULL);
     CHECK_STR(read_all(exec, INIT_OUT), "one two");
     say_exited(number, 0, 7, 0);
@@ -581,7 +581,7 @@ TEST(a_restart_goes_on_where_the_files_end)
     answer_with(&asked[1], 0, true);
     turn(20);
     struct exec_view ended;
-    box_exec_view(box_exec_next(boxes_next(boxes, "default", NULL), NULL), &ended);
+    box_exec_view(box_exec_next(boxes_next(boxes, reach_all("default"), NULL), NULL), &ended);
     CHECK_STR(ended.state, "exited");
     CHECK_INT(ended.stdout_bytes, 7);
     CHECK_STR(ended.argv[1], "hi");
@@ -601,7 +601,7 @@ TEST(a_restart_fails_what_is_gone_and_destroys_what_nobody_knows)
     CHECK_INT(asked[1].verb, WIRE_BOX_DESTROY);
     CHECK_STR(asked[1].name.id, "sbstranger");
     settle();
-    box = boxes_next(boxes, "default", NULL);
+    box = boxes_next(boxes, reach_all("default"), NULL);
     box_view(box, &view);
     CHECK_STR(view.state, "failed");
     struct exec_view exec;

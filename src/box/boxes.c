@@ -26,11 +26,13 @@ struct boxes *boxes_new(const struct boxes_options *options)
     boxes->spool_dir = options->spool_dir;
     boxes->max = options->sandboxes_max;
     boxes->hold_ms = EXEC_HOLD_MS;
+    boxes->away_ms = EXEC_AWAY_MS;
     ends_open(boxes);
     boxes->degraded = options->degraded;
     boxes->send = options->send;
     boxes->ctx = options->ctx;
     list_init(&boxes->all);
+    list_init(&boxes->watches);
     list_init(&boxes->disks);
     list_init(&boxes->pools);
     list_init(&boxes->templates);
@@ -49,6 +51,8 @@ void boxes_free(struct boxes *boxes)
     if (!boxes)
         return;
     boxes->stopping = true;
+    while (list_pop(&boxes->watches))
+        ;
     asks_free(boxes);
     imports_free(boxes);
     while (!list_empty(&boxes->all))
@@ -127,21 +131,28 @@ void box_free(struct box *box)
     free(box);
 }
 
-bool box_owned(const struct box *box, const char *tenant)
+bool box_owned(const struct box *box, struct reach reach)
 {
-    return strcmp(box->tenant, tenant) == 0;
+    return reach_owns(reach, box->tenant, box->by, &box->spec.access);
 }
 
-int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
+bool box_within(const struct box *box, struct reach reach)
+{
+    if (reach.box && strcmp(reach.box, box->id) == 0)
+        return true;
+    return reach_has(reach, box->tenant, box->by, &box->spec.access);
+}
+
+int boxes_find(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
                struct err *err)
 {
     struct box *box = map_get(&boxes->by_id, str_of(text));
 
-    if (box && box_owned(box, tenant)) {
+    if (box && box_within(box, reach)) {
         *out = box;
         return 0;
     }
-    for (box = NULL; (box = boxes_next(boxes, tenant, box));)
+    for (box = NULL; (box = boxes_next(boxes, reach, box));)
         if (box->spec.name && strcmp(box->spec.name, text) == 0) {
             *out = box;
             return 0;
@@ -149,15 +160,15 @@ int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct
     return err_set(err, ERR_NOT_FOUND, "no sandbox %.64s", text);
 }
 
-int boxes_find_prefix(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
+int boxes_find_prefix(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
                       struct err *err)
 {
     struct box *found = NULL;
     size_t len = strlen(text);
 
-    if (boxes_find(boxes, tenant, text, out, err) == 0)
+    if (boxes_find(boxes, reach, text, out, err) == 0)
         return 0;
-    for (struct box *box = NULL; len >= ID_PREFIX_MIN && (box = boxes_next(boxes, tenant, box));) {
+    for (struct box *box = NULL; len >= ID_PREFIX_MIN && (box = boxes_next(boxes, reach, box));) {
         if (strncmp(box->id, text, len) != 0)
             continue;
         if (found)
@@ -176,18 +187,14 @@ static bool is_sandbox(const struct box *box)
     return box->tenant[0] != 0;
 }
 
-static bool is_listed(const struct box *box, const char *tenant)
-{
-    return tenant ? box_owned(box, tenant) : is_sandbox(box);
-}
-
-struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after)
+struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after)
 {
     struct list *at = after ? &after->node : &boxes->all;
 
     do
         at = at->next;
-    while (at != &boxes->all && !is_listed(list_entry(at, struct box, node), tenant));
+    while (at != &boxes->all && (!is_sandbox(list_entry(at, struct box, node)) ||
+                                 !box_within(list_entry(at, struct box, node), reach)));
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
 }
 
@@ -261,7 +268,8 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .created_at = box->created_ms,
                                   .changed_at = box->changed_ms,
                                   .expires_at = box->expires_ms,
-                                  .used_at = used_at(box) };
+                                  .used_at = used_at(box),
+                                  .access = access_shown(&spec->access, box->by) };
 }
 
 void box_move(struct box *box, enum sandbox_state to)
@@ -348,12 +356,8 @@ void boxes_drain(struct boxes *boxes)
             exec_store_start(exec);
             list_each (one, &exec->waits)
                 timer_set(boxes->loop, &list_entry(one, struct box_wait, node)->timer, 0);
-            list_each_safe (one, &exec->readers) {
-                struct box_reader *reader = list_entry(one, struct box_reader, node);
-
-                list_remove(&reader->node);
-                reader->gone(reader);
-            }
+            while (!list_empty(&exec->readers))
+                reader_gone(list_entry(exec->readers.next, struct box_reader, node));
         }
     }
 }

@@ -53,6 +53,8 @@ void boxes_heard(struct boxes *boxes, const struct wire_msg *msg, const int *fds
 
 struct box_op {
     const char *tenant, *by; /* borrowed until the end */
+    /* What the caller may name and own; for boxes_create, box_fork and box_rollback. */
+    struct reach reach;
     /* Just before the change is stored, what `record` will need can be composed; may be NULL. */
     void (*prepare)(struct box_op *op);
     /* On the writer thread, in the transaction that stores the change; may be NULL. */
@@ -75,12 +77,18 @@ struct box_op {
 
 /* ---- sandboxes ---- */
 
-/* By the whole id, or by the name. ERR_NOT_FOUND. */
-must_use int boxes_find(struct boxes *boxes, const char *tenant, const char *text, struct box **out,
+/* By the whole id, or by the name, of one within reach. ERR_NOT_FOUND. */
+must_use int boxes_find(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
                         struct err *err);
-/* The same, or by the beginning of an id that only one sandbox has. ERR_NOT_FOUND, ERR_CONFLICT. */
-must_use int boxes_find_prefix(struct boxes *boxes, const char *tenant, const char *text,
+/*
+ * The same, or by the beginning of an id that only one within reach has. ERR_NOT_FOUND,
+ * ERR_CONFLICT.
+ */
+must_use int boxes_find_prefix(struct boxes *boxes, struct reach reach, const char *text,
                                struct box **out, struct err *err);
+/* Is it within reach; may its access be changed? */
+bool box_within(const struct box *box, struct reach reach);
+bool box_owned(const struct box *box, struct reach reach);
 /*
  * By its whole id, of any tenant; NULL: none. What waits in a pool is no sandbox yet: the rooms
  * above do not see it, so they cannot derive anything from it that would be wrong once it is taken.
@@ -89,8 +97,8 @@ struct box *boxes_by_id(struct boxes *boxes, const char *id);
 const char *box_tenant(const struct box *box);
 /* How many run or are paused. */
 unsigned boxes_living(const struct boxes *boxes);
-/* The next sandbox of the tenant (NULL: of any), oldest first; NULL begins and ends. */
-struct box *boxes_next(struct boxes *boxes, const char *tenant, struct box *after);
+/* The next sandbox within reach, oldest first; NULL begins and ends. */
+struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
 /* What it was made with and has become since, for another like it; all of it in the arena. */
 void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out);
@@ -173,6 +181,8 @@ struct box_wait {
     struct list node;
     struct timer timer;
     struct box_exec *exec;
+    /* Also done when the command is held back for a reader that is not there. */
+    bool till_held;
     void (*done)(struct box_wait *wait);
 };
 void box_exec_wait(struct box_exec *exec, int64_t ms, struct box_wait *wait);
@@ -181,6 +191,18 @@ void box_exec_unwait(struct box_wait *wait);
 must_use int box_exec_signal(struct box_exec *exec, int signal, bool tree, struct box_op *op,
                              struct err *err);
 must_use int box_exec_resize(struct box_exec *exec, unsigned rows, unsigned cols, struct err *err);
+
+/*
+ * Called for each command of any sandbox once its start is known to the caller that asked for it,
+ * and before anybody else is told of its output or its end.
+ */
+struct boxes_watch {
+    struct list node;
+    void (*began)(struct boxes_watch *watch, struct box_exec *exec);
+};
+void boxes_watch(struct boxes *boxes, struct boxes_watch *watch);
+void boxes_unwatch(struct boxes_watch *watch);
+struct box *box_exec_box(const struct box_exec *exec);
 
 /* Kills everything of it, recorded as the doing of `by`. */
 must_use int box_exec_kill(struct box_exec *exec, const char *by, struct err *err);
@@ -223,15 +245,28 @@ void box_input_note(struct box_exec *exec, struct box_op *op);
 
 /* ---- output ---- */
 
-/* Told whenever there may be more to read, or the command has ended. */
+/*
+ * Told whenever there may be more to read, or the command has ended.
+ *
+ * A reader that `holds` must have every byte: the command is held back when it is EXEC_AHEAD beyond
+ * the reader's position. A holder that is unfollowed counts as away and may come back, with the
+ * position that its peer has; it holds for EXEC_AWAY_MS from when the command needs its room. One
+ * that will not come back clears `holds` before it is unfollowed.
+ */
 struct box_reader {
     struct list node;
+    struct box_exec *exec; /* NULL: not attached */
     void (*more)(struct box_reader *reader);
     /* The command is being forgotten: the reader is no longer attached. */
     void (*gone)(struct box_reader *reader);
+    bool holds;
+    uint64_t at[INIT_STREAMS]; /* of a holder: its next byte; POSITION_ANY: not of this stream */
 };
+#define POSITION_ANY UINT64_MAX
 void box_exec_follow(struct box_exec *exec, struct box_reader *reader);
 void box_exec_unfollow(struct box_reader *reader);
+/* A holder has read up to here. */
+void box_exec_advance(struct box_reader *reader, unsigned stream, uint64_t at);
 /* Bytes of a stream from a position: how many, 0 none now. ERR_GONE, ERR_RANGE. */
 must_use ssize_t box_exec_read(struct box_exec *exec, unsigned stream, uint64_t from, void *out,
                                size_t len, struct err *err);

@@ -219,6 +219,7 @@ int box_snapshot(struct box *box, const char *name, struct box_op *op, struct er
         return -1;
     want.sandbox = box->id;
     want.spec = spec_text(&arena, &box->spec);
+    want.access = box->spec.access;
     box->op = op;
     op->box = box;
     if (copy_begin(box, &want, snapshot_copied, err) < 0) {
@@ -246,9 +247,13 @@ static void fork_copied(struct box *box, struct disk *disk, const struct err *er
 
 int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op, struct err *err)
 {
+    autoarena struct arena arena = { 0 };
     struct sandbox_spec spec = box->spec;
     struct disk_want want = { .kind = DISK_ROOT, .by = op->by };
 
+    spec.access = (struct access){ 0 };
+    wish_own(&spec, op->reach);
+    wish_confine(&spec, op->reach, &arena);
     spec.name = wish->name;
     spec.parent = box->id;
     spec.ttl_ms = wish->ttl_ms;
@@ -257,7 +262,7 @@ int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op, s
     spec.binds.count = 0; /* their tickets were good once */
     if (may_copy(box, "being copied", err) < 0)
         return -1;
-    if (wish_check(box->boxes, &spec, op->tenant, err) < 0) {
+    if (wish_check(box->boxes, &spec, op->reach, err) < 0) {
         box->busy = NULL;
         return -1;
     }
@@ -394,8 +399,8 @@ int box_rollback(struct box *box, const char *snapshot, struct box_op *op, struc
     struct disk_want want = { .kind = DISK_ROOT, .by = op->by };
     struct disk *from;
 
-    if (disk_find(box->boxes, op->tenant, DISK_SNAPSHOT, box->id, snapshot, &from, err) < 0 &&
-        disk_find(box->boxes, op->tenant, DISK_SNAPSHOT, NULL, snapshot, &from, err) < 0) {
+    if (disk_find(box->boxes, op->reach, DISK_SNAPSHOT, box->id, snapshot, &from, err) < 0 &&
+        disk_find(box->boxes, op->reach, DISK_SNAPSHOT, NULL, snapshot, &from, err) < 0) {
         snprintf(err->field, sizeof(err->field), "snapshot");
         return -1;
     }

@@ -63,6 +63,7 @@ static void disk_free(struct disk *disk)
     free(disk->name);
     free(disk->sandbox);
     free(disk->spec);
+    arena_free(&disk->arena);
     free(disk);
 }
 
@@ -86,30 +87,36 @@ struct disk *disk_by_number(const struct boxes *boxes, uint64_t number)
     return NULL;
 }
 
-static bool fits(const struct disk *disk, const char *tenant, enum disk_kind kind,
+bool disk_owned(const struct disk *disk, struct reach reach)
+{
+    return reach_owns(reach, disk->tenant, disk->by, &disk->access);
+}
+
+static bool fits(const struct disk *disk, struct reach reach, enum disk_kind kind,
                  const char *sandbox)
 {
-    return disk->kind == kind && disk->state != DISK_MAKING && strcmp(disk->tenant, tenant) == 0 &&
+    return disk->kind == kind && disk->state != DISK_MAKING &&
+           reach_has(reach, disk->tenant, disk->by, &disk->access) &&
            (!sandbox || strcmp(disk->sandbox, sandbox) == 0);
 }
 
-struct disk *disk_next(struct boxes *boxes, const char *tenant, enum disk_kind kind,
+struct disk *disk_next(struct boxes *boxes, struct reach reach, enum disk_kind kind,
                        const char *sandbox, struct disk *after)
 {
     struct list *at = after ? &after->node : &boxes->disks;
 
     do
         at = at->next;
-    while (at != &boxes->disks && !fits(list_entry(at, struct disk, node), tenant, kind, sandbox));
+    while (at != &boxes->disks && !fits(list_entry(at, struct disk, node), reach, kind, sandbox));
     return at == &boxes->disks ? NULL : list_entry(at, struct disk, node);
 }
 
-int disk_find(struct boxes *boxes, const char *tenant, enum disk_kind kind, const char *sandbox,
+int disk_find(struct boxes *boxes, struct reach reach, enum disk_kind kind, const char *sandbox,
               const char *text, struct disk **out, struct err *err)
 {
     struct disk *disk = NULL, *found = NULL;
 
-    while ((disk = disk_next(boxes, tenant, kind, sandbox, disk))) {
+    while ((disk = disk_next(boxes, reach, kind, sandbox, disk))) {
         if (strcmp(disk->id, text) == 0) {
             found = disk;
             break;
@@ -174,6 +181,7 @@ struct disk_job {
     const char *id;
     int64_t number, bytes, made_ms;
     const char *tenant, *event, *sandbox;
+    struct access access;
     struct str body;
 };
 
@@ -189,6 +197,7 @@ static struct disk_job *job_new(struct boxes *boxes, struct disk *disk, struct d
         job->bytes = disk->bytes;
         job->id = arena_strdup(&job->arena, disk->id);
         job->sandbox = arena_strdup(&job->arena, disk->sandbox);
+        job->access = access_copy(&job->arena, &disk->access);
     }
     if (op && op->event) {
         autobuf struct buf body = { 0 };
@@ -200,6 +209,7 @@ static struct disk_job *job_new(struct boxes *boxes, struct disk *disk, struct d
         json_kv_text(&json, disk_kind_name(disk->kind), disk->id);
         json_kv_text(&json, "name", disk->name);
         json_kv_text(&json, "sandbox", disk->sandbox[0] ? disk->sandbox : NULL);
+        access_put(&json, &disk->access, disk->by);
         json_close(&json, '}');
         job->body = arena_str(&job->arena, buf_view(&body));
     }
@@ -264,8 +274,8 @@ static int insert_run(struct store_job *store_job, struct db *db, struct err *er
         return err_wrap(err, "a number for a disk");
     autoquery struct query *q =
         db_query(db, "INSERT INTO disk (number, id, tenant, kind, name, sandbox, spec, bytes,"
-                     " state, by, made_ms)"
-                     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9, $10)");
+                     " state, by, made_ms, access)"
+                     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9, $10, $11)");
     query_i64(q, 1, job->number);
     query_text(q, 2, job->id);
     query_text(q, 3, want->tenant);
@@ -276,6 +286,7 @@ static int insert_run(struct store_job *store_job, struct db *db, struct err *er
     query_i64(q, 8, want->bytes);
     query_text(q, 9, want->by);
     query_i64(q, 10, job->made_ms);
+    query_text(q, 11, access_text(&job->arena, &want->access));
     if (query_run(q, err) >= 0)
         return 0;
     if (err->code == ERR_CONFLICT && want->name[0])
@@ -301,6 +312,7 @@ static void insert_done(struct store_job *store_job)
     disk->name = xstrdup(want->name);
     disk->sandbox = xstrdup(want->sandbox);
     disk->spec = xstrdup(want->spec);
+    disk->access = access_copy(&disk->arena, &want->access);
     disk->bytes = want->bytes;
     disk->made_ms = job->made_ms;
     disk->from = want->from;
@@ -338,7 +350,7 @@ static int check_name(struct boxes *boxes, const struct disk_want *want, struct 
     struct disk *disk = NULL;
     unsigned count = 0;
 
-    while ((disk = disk_next(boxes, want->tenant, want->kind, NULL, disk))) {
+    while ((disk = disk_next(boxes, reach_all(want->tenant), want->kind, NULL, disk))) {
         count++;
         if (strcmp(disk->name, want->name) == 0 &&
             strcmp(disk->sandbox, want->sandbox ? want->sandbox : "") == 0) {
@@ -374,6 +386,7 @@ int disk_make(struct boxes *boxes, const struct disk_want *want, struct disk_op 
     job->want.name = text_of(arena, want->name);
     job->want.sandbox = text_of(arena, want->sandbox);
     job->want.spec = text_of(arena, want->spec);
+    job->want.access = access_copy(arena, &want->access);
     if (id_prefixes[want->kind])
         id_make(id, id_prefixes[want->kind]);
     job->id = arena_strdup(arena, id);
@@ -460,10 +473,12 @@ int disk_remove(struct disk *disk, struct disk_op *op, struct err *err)
 static int resize_run(struct store_job *store_job, struct db *db, struct err *err)
 {
     struct disk_job *job = container_of(store_job, struct disk_job, job);
-    autoquery struct query *q = db_query(db, "UPDATE disk SET bytes = $1 WHERE number = $2");
+    autoquery struct query *q =
+        db_query(db, "UPDATE disk SET bytes = $1, access = $2 WHERE number = $3");
 
     query_i64(q, 1, job->bytes);
-    query_i64(q, 2, job->number);
+    query_text(q, 2, access_text(&job->arena, &job->access));
+    query_i64(q, 3, job->number);
     return query_run(q, err) < 0 ? -1 : record(job, db, err);
 }
 
@@ -472,8 +487,12 @@ static void resize_done(struct store_job *store_job)
     struct disk_job *job = container_of(store_job, struct disk_job, job);
     struct disk *disk = disk_by_number(job->boxes, (uint64_t)job->number);
 
-    if (disk && store_job->rc >= 0)
+    if (disk && store_job->rc >= 0) {
         disk->bytes = job->bytes;
+        arena_free(&disk->arena);
+        disk->arena = (struct arena){ 0 };
+        disk->access = access_copy(&disk->arena, &job->access);
+    }
     job->op->done(job->op, store_job->rc < 0 ? &store_job->err : NULL);
     job_free(job);
 }
@@ -495,15 +514,28 @@ static void limited(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FD
 
 int disk_resize(struct disk *disk, int64_t bytes, struct disk_op *op, struct err *err)
 {
-    struct ask *ask = ask_new(WIRE_DISK_LIMIT, NULL);
+    return disk_change(disk, bytes, NULL, op, err);
+}
 
-    ask->msg.disk = (struct disk_wish){ .id = disk->number, .bytes = (uint64_t)bytes };
-    if (!disk_wish_ok(&ask->msg.disk)) {
-        free(ask);
+int disk_change(struct disk *disk, int64_t bytes, const struct access *access, struct disk_op *op,
+                struct err *err)
+{
+    struct disk_wish wish = { .id = disk->number, .bytes = (uint64_t)bytes };
+
+    if (bytes && !disk_wish_ok(&wish))
         return err_set(err, ERR_INVALID, "a size that no disk can have");
-    }
+    if (disk->boxes->stopping)
+        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
     struct disk_job *job = job_new(disk->boxes, disk, op);
+    if (access)
+        job->access = access_copy(&job->arena, access);
+    if (!bytes) {
+        job_submit(job, resize_run, resize_done);
+        return 0;
+    }
     job->bytes = bytes;
+    struct ask *ask = ask_new(WIRE_DISK_LIMIT, NULL);
+    ask->msg.disk = wish;
     ask->answered = limited;
     ask->out = job;
     ask_send(disk->boxes, ask);
@@ -567,15 +599,15 @@ static int load_disk(struct boxes *boxes, struct query *q, struct err *err)
     snprintf(disk->by, sizeof(disk->by), "%.*s", STR_FMT(query_col_str(q, 8)));
     disk->made_ms = query_col_i64(q, 9);
     disk->state = DISK_READY;
-    return 0;
+    return access_read(&disk->arena, query_col_str(q, 10), &disk->access, err);
 }
 
 int disks_load(struct boxes *boxes, struct db *db, struct err *err)
 {
     int rc;
     autoquery struct query *q =
-        db_query(db, "SELECT number, id, tenant, kind, name, sandbox, spec, bytes, by, made_ms"
-                     " FROM disk WHERE state = 'ready' ORDER BY number");
+        db_query(db, "SELECT number, id, tenant, kind, name, sandbox, spec, bytes, by, made_ms,"
+                     " access FROM disk WHERE state = 'ready' ORDER BY number");
 
     while ((rc = query_step(q, err)) > 0)
         if (load_disk(boxes, q, err) < 0)

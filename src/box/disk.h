@@ -31,6 +31,8 @@ struct disk {
     char id[ID_SIZE]; /* "vo…", "sn…"; otherwise "" */
     char tenant[33], by[ID_SIZE];
     char *name, *sandbox, *spec; /* owned, never NULL */
+    struct arena arena;          /* of access */
+    struct access access;
     int64_t bytes, made_ms;
     uint64_t from; /* what it is made as a copy of */
     bool there;    /* the warden has it */
@@ -54,6 +56,7 @@ struct disk_want {
     enum disk_kind kind;
     const char *tenant, *by;
     const char *name, *sandbox, *spec; /* NULL: none */
+    struct access access;              /* of a volume or a snapshot */
     int64_t bytes;                     /* 0: as much as there is */
     uint64_t from;                     /* begins as a copy of this disk; 0: empty */
 };
@@ -82,16 +85,23 @@ must_use int disk_remove(struct disk *disk, struct disk_op *op, struct err *err)
 /* Its row is not ready: the warden drops it, and nobody waits. Frees. */
 void disk_drop(struct disk *disk);
 must_use int disk_resize(struct disk *disk, int64_t bytes, struct disk_op *op, struct err *err);
+/* Another size (0: the same), another access (NULL: the same), or both. */
+must_use int disk_change(struct disk *disk, int64_t bytes, const struct access *access,
+                         struct disk_op *op, struct err *err);
+/* May its access be changed? */
+bool disk_owned(const struct disk *disk, struct reach reach);
 /* What is used; *out lives until `done`. */
 must_use int disk_stat(struct disk *disk, struct disk_usage *out, struct disk_op *op,
                        struct err *err);
 
 struct disk *disk_by_number(const struct boxes *boxes, uint64_t number);
-/* By id, or by name where only one of the kind has it. ERR_NOT_FOUND, ERR_CONFLICT. */
-must_use int disk_find(struct boxes *boxes, const char *tenant, enum disk_kind kind,
+/*
+ * By id, or by name where only one of the kind within reach has it. ERR_NOT_FOUND, ERR_CONFLICT.
+ */
+must_use int disk_find(struct boxes *boxes, struct reach reach, enum disk_kind kind,
                        const char *sandbox, const char *text, struct disk **out, struct err *err);
-/* The next one of the tenant, oldest first; `sandbox` NULL: of any. NULL begins and ends. */
-struct disk *disk_next(struct boxes *boxes, const char *tenant, enum disk_kind kind,
+/* The next one within reach, oldest first; `sandbox` NULL: of any. NULL begins and ends. */
+struct disk *disk_next(struct boxes *boxes, struct reach reach, enum disk_kind kind,
                        const char *sandbox, struct disk *after);
 
 /* ---- drops.c: disks that no row names ---- */

@@ -52,11 +52,12 @@ TEST(a_disk_is_made_found_resized_and_removed)
     model_up();
     struct disk *disk = make_one(&volume);
     CHECK(disk && model_disk(disk->number) && disk->state == DISK_READY);
-    CHECK_OK(disk_find(boxes, "default", DISK_VOLUME, NULL, "data", &found, &err), &err);
+    CHECK_OK(disk_find(boxes, reach_all("default"), DISK_VOLUME, NULL, "data", &found, &err), &err);
     CHECK(found == disk && strncmp(disk->id, "vo", 2) == 0);
-    CHECK_OK(disk_find(boxes, "default", DISK_VOLUME, NULL, disk->id, &found, &err), &err);
-    CHECK(disk_find(boxes, "other", DISK_VOLUME, NULL, "data", &found, &err) < 0);
-    CHECK(disk_find(boxes, "default", DISK_SNAPSHOT, NULL, "data", &found, &err) < 0);
+    CHECK_OK(disk_find(boxes, reach_all("default"), DISK_VOLUME, NULL, disk->id, &found, &err),
+             &err);
+    CHECK(disk_find(boxes, reach_all("other"), DISK_VOLUME, NULL, "data", &found, &err) < 0);
+    CHECK(disk_find(boxes, reach_all("default"), DISK_SNAPSHOT, NULL, "data", &found, &err) < 0);
     CHECK_OK(disk_stat(disk, &usage, &caller.op, &err), &err);
     model_run();
     CHECK(caller.done == 1 && usage.used == 4096);
@@ -170,7 +171,7 @@ TEST(whatever_fails_nothing_is_left)
             model_at = 0;
             model_again();
             CHECK_INT(model_count_disks(), 0);
-            CHECK(disk_next(boxes, "default", DISK_VOLUME, NULL, NULL) == NULL);
+            CHECK(disk_next(boxes, reach_all("default"), DISK_VOLUME, NULL, NULL) == NULL);
             CHECK(make_one(&volume) != NULL);
             down();
         }
@@ -206,7 +207,7 @@ TEST(a_disk_that_is_gone_is_lost_and_says_so)
     struct disk *disk = make_one(&volume);
     *model_disk(disk->number) = (struct model_disk){ 0 };
     model_again();
-    CHECK_OK(disk_find(boxes, "default", DISK_VOLUME, NULL, "data", &disk, &err), &err);
+    CHECK_OK(disk_find(boxes, reach_all("default"), DISK_VOLUME, NULL, "data", &disk, &err), &err);
     CHECK_INT(disk->state, DISK_LOST);
     CHECK(disk_stat(disk, &usage, &caller.op, &err) < 0);
     /* A machine that cannot tell is not one that has lost everything. */
@@ -215,7 +216,7 @@ TEST(a_disk_that_is_gone_is_lost_and_says_so)
     CHECK(make_one(&volume) != NULL);
     model_no_disks = true;
     model_again();
-    CHECK_OK(disk_find(boxes, "default", DISK_VOLUME, NULL, "data", &disk, &err), &err);
+    CHECK_OK(disk_find(boxes, reach_all("default"), DISK_VOLUME, NULL, "data", &disk, &err), &err);
     CHECK_INT(disk->state, DISK_READY);
     struct disk_want want = volume;
     want.name = "other";

@@ -48,6 +48,7 @@ struct box_exec *exec_new(struct box *box, const char *id, uint32_t number)
     list_init(&exec->readers);
     list_init(&exec->waits);
     exec->hold.fn = hold_over;
+    pace_init(exec);
     list_init(&exec->heard);
     list_append(&box->execs, &exec->node);
     return exec;
@@ -92,15 +93,11 @@ void exec_close_files(struct box_exec *exec)
 
 void exec_free(struct box_exec *exec)
 {
-    struct list *node;
-
     exec_end_input(exec);
     tell_waits(exec);
-    while ((node = list_pop(&exec->readers))) {
-        struct box_reader *reader = list_entry(node, struct box_reader, node);
-
-        reader->gone(reader);
-    }
+    pace_end(exec);
+    while (!list_empty(&exec->readers))
+        reader_gone(list_entry(exec->readers.next, struct box_reader, node));
     term_free(exec);
     exec_close_files(exec);
     if (exec->held)
@@ -190,6 +187,11 @@ int box_exec_find_prefix(struct box *box, const char *id, struct box_exec **out,
     return 0;
 }
 
+struct box *box_exec_box(const struct box_exec *exec)
+{
+    return exec->box;
+}
+
 struct box_exec *box_exec_next(const struct box *box, struct box_exec *after)
 {
     const struct list *at = after ? &after->node : &box->execs;
@@ -255,15 +257,17 @@ static void stall(struct box_exec *exec)
     link_tick_soon(exec->box);
 }
 
-static void acknowledge(struct box_exec *exec)
+void exec_ack(struct box_exec *exec)
 {
-    struct init_ack ack = { { exec->spool[INIT_OUT].end, exec->spool[INIT_ERR].end } };
+    struct init_ack ack = { { pace_limit(exec, INIT_OUT), pace_limit(exec, INIT_ERR) } };
 
     if (!exec->ack_due)
         return;
     exec->ack_due = !link_send(exec->box, INIT_ACK, exec->number, &ack, sizeof(ack), NULL, 0, -1);
     if (exec->ack_due)
         link_tick_soon(exec->box);
+    else
+        pace_acked(exec, ack.position);
 }
 
 /* Bytes at once that are acknowledged at once: whoever prints much goes on while we do. */
@@ -288,6 +292,10 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
             box_condemn(exec->box, "its init left out bytes");
         return;
     }
+    if (!pace_allows(exec, head->stream, head->position + data.n)) {
+        box_condemn(exec->box, "its init sent output that no room was left for");
+        return;
+    }
     data = str_from(data, (size_t)MIN(spool->end - head->position, (uint64_t)data.n));
     exec->ack_due = true;
     list_remove(&exec->heard);
@@ -304,7 +312,7 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
     }
     exec->news = true;
     if (data.n >= ACK_NOW)
-        acknowledge(exec);
+        exec_ack(exec);
 }
 
 static void tell_readers(struct box_exec *exec)
@@ -320,7 +328,7 @@ static void tell_readers(struct box_exec *exec)
 
 void exec_acknowledge(struct box_exec *exec)
 {
-    acknowledge(exec);
+    exec_ack(exec);
     if (exec->news) {
         exec->news = false;
         tell_readers(exec);
@@ -329,10 +337,36 @@ void exec_acknowledge(struct box_exec *exec)
 
 void exec_attach(struct box_exec *exec)
 {
-    struct init_attach attach = { { exec->spool[INIT_OUT].end, exec->spool[INIT_ERR].end } };
+    struct init_attach attach = { { pace_limit(exec, INIT_OUT), pace_limit(exec, INIT_ERR) } };
 
-    if (link_send(exec->box, INIT_ATTACH, exec->number, &attach, sizeof(attach), NULL, 0, -1))
-        exec->stalled = false;
+    if (!link_send(exec->box, INIT_ATTACH, exec->number, &attach, sizeof(attach), NULL, 0, -1))
+        return;
+    exec->stalled = false;
+    pace_acked(exec, attach.position);
+}
+
+/* ---- the start, to those that watch all commands ---- */
+
+void boxes_watch(struct boxes *boxes, struct boxes_watch *watch)
+{
+    list_append(&boxes->watches, &watch->node);
+}
+
+void boxes_unwatch(struct boxes_watch *watch)
+{
+    list_remove(&watch->node);
+}
+
+void exec_tell_begun(struct box_exec *exec)
+{
+    if (exec->begun_told)
+        return;
+    exec->begun_told = true;
+    list_each_safe (pos, &exec->box->boxes->watches) {
+        struct boxes_watch *watch = list_entry(pos, struct boxes_watch, node);
+
+        watch->began(watch, exec);
+    }
 }
 
 /* ---- the end ---- */
@@ -348,6 +382,7 @@ static void tell_end(struct box_exec *exec)
     exec->starting = NULL;
     if (op)
         op->done(op, NULL);
+    exec_tell_begun(exec);
     exec_close_files(exec);
     if (exec->spec.tty)
         term_ended(exec);
@@ -399,6 +434,7 @@ static void leave(struct box_exec *exec, enum exec_state state)
     exec->ended_ms = clock_wall_ms();
     box_touch(exec->box);
     exec_end_input(exec);
+    pace_end(exec);
 }
 
 void exec_exited(struct box_exec *exec, const struct init_exited *end)
@@ -499,7 +535,8 @@ void box_exec_wait(struct box_exec *exec, int64_t ms, struct box_wait *wait)
     wait->exec = exec;
     wait->timer = (struct timer){ .fn = wait_over };
     list_append(&exec->waits, &wait->node);
-    timer_set(boxes->loop, &wait->timer, box_exec_ended(exec) || boxes->stopping ? 0 : ms);
+    bool now = box_exec_ended(exec) || boxes->stopping || (wait->till_held && pace_held(exec));
+    timer_set(boxes->loop, &wait->timer, now ? 0 : ms);
 }
 
 void box_exec_unwait(struct box_wait *wait)
@@ -509,16 +546,6 @@ void box_exec_unwait(struct box_wait *wait)
     timer_cancel(wait->exec->box->boxes->loop, &wait->timer);
     list_remove(&wait->node);
     wait->exec = NULL;
-}
-
-void box_exec_follow(struct box_exec *exec, struct box_reader *reader)
-{
-    list_append(&exec->readers, &reader->node);
-}
-
-void box_exec_unfollow(struct box_reader *reader)
-{
-    list_remove(&reader->node);
 }
 
 ssize_t box_exec_read(struct box_exec *exec, unsigned stream, uint64_t from, void *out, size_t len,

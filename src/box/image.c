@@ -134,10 +134,10 @@ static unsigned count_users(const struct image *image)
     list_each (pos, &boxes->all) {
         const struct box *box = list_entry(pos, struct box, node);
 
-        count += box_owned(box, image->tenant) && box->spec.image &&
+        count += strcmp(box->tenant, image->tenant) == 0 && box->spec.image &&
                  strcmp(box->spec.image, image->name) == 0;
     }
-    while ((disk = disk_next(boxes, image->tenant, DISK_SNAPSHOT, NULL, disk)))
+    while ((disk = disk_next(boxes, reach_all(image->tenant), DISK_SNAPSHOT, NULL, disk)))
         count += disk->spec[0] && spec_names(disk->spec, image->name);
     return count;
 }

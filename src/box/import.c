@@ -443,7 +443,7 @@ static struct disk *layer_there(const struct image_import *import, const char *d
 {
     struct disk *disk = NULL;
 
-    while ((disk = disk_next(import->boxes, import->tenant, DISK_LAYER, NULL, disk)))
+    while ((disk = disk_next(import->boxes, reach_all(import->tenant), DISK_LAYER, NULL, disk)))
         if (disk->state == DISK_READY && strcmp(disk->name, diff_id) == 0)
             return disk;
     return NULL;

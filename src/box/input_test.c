@@ -188,7 +188,7 @@ static struct box_exec *restarted(const char *box, uint32_t number, uint64_t tak
     again(box);
     answer_with(&asked[1], 0, true);
     turn(5);
-    struct box_exec *exec = box_exec_next(boxes_next(boxes, "default", NULL), NULL);
+    struct box_exec *exec = box_exec_next(boxes_next(boxes, reach_all("default"), NULL), NULL);
     CHECK(exec && exec->number == number);
     if (taken != UINT64_MAX)
         connected(number, taken);
@@ -287,7 +287,8 @@ TEST(input_waits_until_its_init_has_said_how_far_it_is)
     CHECK_OK(box_input_place(&input, &err), &err);
     box_input_end(&input);
     again(id);
-    exec = box_exec_next(boxes_next(boxes, "default", NULL), NULL); /* not even connected */
+    exec =
+        box_exec_next(boxes_next(boxes, reach_all("default"), NULL), NULL); /* not even connected */
     input = (struct box_input){ .room = roomy, .at = 9 };
     CHECK_OK(box_input_begin(exec, &input, &err), &err);
     answer_with(&asked[1], 0, true);

@@ -35,7 +35,7 @@ UNUSED_OK static const char *state_of(const struct box *box)
 
 UNUSED_OK static struct box *only(void)
 {
-    return boxes_next(boxes, "default", NULL);
+    return boxes_next(boxes, reach_all("default"), NULL);
 }
 
 UNUSED_OK static struct box *create_one(const struct sandbox_spec *spec)
@@ -68,7 +68,7 @@ UNUSED_OK static void check_whole(void)
     int64_t rows;
     struct err err;
 
-    while ((box = boxes_next(boxes, "default", box))) {
+    while ((box = boxes_next(boxes, reach_all("default"), box))) {
         bool lives = sandbox_lives(box->state);
 
         CHECK(!box->busy);

@@ -62,7 +62,7 @@ TEST(what_died_while_nobody_looked_can_be_started)
             model_box_end(&model_boxes[i]);
     model_again();
     check_whole();
-    struct box *box = only(), *memory = boxes_next(boxes, "default", box);
+    struct box *box = only(), *memory = boxes_next(boxes, reach_all("default"), box);
     CHECK_STR(state_of(box), "stopped");
     CHECK(strstr(box->reason, "away") != NULL);
     CHECK_STR(state_of(memory), "failed");
@@ -103,7 +103,7 @@ TEST(what_another_release_made_is_ended_and_can_be_started)
     model_again();
     check_whole(); /* nothing of them is left with the warden */
     CHECK_INT(model_count_boxes(), 0);
-    struct box *box = only(), *memory = boxes_next(boxes, "default", box);
+    struct box *box = only(), *memory = boxes_next(boxes, reach_all("default"), box);
     CHECK_STR(state_of(box), "stopped");
     CHECK(strstr(box->reason, "another release") && strstr(box->reason, "start it"));
     CHECK_STR(state_of(memory), "failed");
@@ -551,7 +551,7 @@ TEST(volumes_are_mounted_and_again_at_a_start)
 
 TEST(directories_are_mounted_by_ticket_once_and_not_kept)
 {
-    struct bind_use binds[] = { { "00112233445566778899aabbccddeeff", "/work", false } };
+    struct bind_use binds[] = { { .ticket = "00112233445566778899aabbccddeeff", .path = "/work" } };
     struct sandbox_spec spec = on_disk;
     struct box_op *op;
     struct err err = { 0 };

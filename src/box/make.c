@@ -65,8 +65,9 @@ static struct field_list binds_copy(struct arena *arena, struct field_list from)
     const struct bind_use *uses = from.items;
 
     for (size_t i = 0; i < from.count; i++)
-        to[i] = (struct bind_use){ arena_strdup(arena, uses[i].ticket),
-                                   arena_strdup(arena, uses[i].path), uses[i].read_only };
+        to[i] =
+            (struct bind_use){ arena_strdup(arena, uses[i].ticket),
+                               arena_strdup(arena, uses[i].path), uses[i].read_only, uses[i].view };
     return (struct field_list){ to, from.count };
 }
 
@@ -104,6 +105,23 @@ void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbo
     }
     if (from->egress)
         to->egress = egress_spec_copy(arena, from->egress);
+    to->access = access_copy(arena, &from->access);
+}
+
+void wish_own(struct sandbox_spec *spec, struct reach reach)
+{
+    if (!reach.all)
+        spec->access.owner = reach.name;
+}
+
+void wish_confine(struct sandbox_spec *spec, struct reach reach, struct arena *arena)
+{
+    if (reach.all)
+        return;
+    spec->nesting = spec->sys = false;
+    spec->tier = NULL;
+    if (spec->egress)
+        spec->egress = egress_spec_narrowed(arena, spec->egress);
 }
 
 void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out)
@@ -130,14 +148,14 @@ bool box_names_volume(const struct box *box, const char *name)
     return false;
 }
 
-static int mount_volume(struct boxes *boxes, const char *tenant, const struct volume_use *use,
+static int mount_volume(struct boxes *boxes, struct reach reach, const struct volume_use *use,
                         size_t at, struct box_mount *out, struct err *err)
 {
     char field[40];
     struct disk *disk;
 
     snprintf(field, sizeof(field), "volumes[%zu].volume", at);
-    if (disk_find(boxes, tenant, DISK_VOLUME, NULL, use->volume, &disk, err) < 0)
+    if (disk_find(boxes, reach, DISK_VOLUME, NULL, use->volume, &disk, err) < 0)
         return err_field(err, field, "no volume %.64s", use->volume);
     if (disk->state == DISK_LOST || disk->busy)
         return err_field(err, field, "volume %s %s", disk->name,
@@ -154,12 +172,33 @@ static int mount_bind(const struct bind_use *use, size_t at, struct box_mount *o
     if (strlen(use->ticket) != 2 * sizeof(out->ticket) ||
         !hex_bytes(str_of(use->ticket), out->ticket, sizeof(out->ticket)))
         return err_field(err, field, "must be %zu hexadecimal digits", 2 * sizeof(out->ticket));
-    out->flags |= BOX_MOUNT_TICKET;
+    out->flags |= BOX_MOUNT_TICKET | (use->view ? BOX_MOUNT_VIEW : 0);
+    return 0;
+}
+
+/* A view keeps what is changed in memory, and has one place for its layers. */
+static int check_views(const struct sandbox_spec *spec, struct err *err)
+{
+    const struct bind_use *binds = spec->binds.items;
+    size_t views = 0;
+    char field[40];
+
+    for (size_t i = 0; i < spec->binds.count; i++) {
+        if (!binds[i].view)
+            continue;
+        snprintf(field, sizeof(field), "binds[%zu].view", i);
+        if (++views > 1)
+            return err_field(err, field, "a sandbox has a view of one directory");
+        if (sandbox_on_disk(spec))
+            return err_field(err, field, "needs storage memory");
+        if (binds[i].read_only)
+            return err_field(err, field, "not with read_only");
+    }
     return 0;
 }
 
 /* The mount with this number, volumes first, as the warden is asked for it. */
-static int mount_of(struct boxes *boxes, const char *tenant, const struct sandbox_spec *spec,
+static int mount_of(struct boxes *boxes, struct reach reach, const struct sandbox_spec *spec,
                     const char *id, size_t at, struct box_mount *out, struct err *err)
 {
     bool volume = at < spec->volumes.count;
@@ -174,7 +213,7 @@ static int mount_of(struct boxes *boxes, const char *tenant, const struct sandbo
     memcpy(out->name.id, id, MIN(strlen(id), sizeof(out->name.id) - 1));
     memcpy(out->target, path, MIN(strlen(path), sizeof(out->target) - 1));
     out->flags = read_only ? BOX_MOUNT_READ_ONLY : 0;
-    if ((volume ? mount_volume(boxes, tenant, &use[i], i, out, err)
+    if ((volume ? mount_volume(boxes, reach, &use[i], i, out, err)
                 : mount_bind(&bind[i], i, out, err)) < 0)
         return -1;
     if (!volume && strcmp(spec->user, "root") == 0)
@@ -188,13 +227,15 @@ static int mount_of(struct boxes *boxes, const char *tenant, const struct sandbo
     return 0;
 }
 
-static int check_mounts(struct boxes *boxes, const char *tenant, const struct sandbox_spec *spec,
+static int check_mounts(struct boxes *boxes, struct reach reach, const struct sandbox_spec *spec,
                         struct err *err)
 {
     struct box_mount mount;
 
+    if (check_views(spec, err) < 0)
+        return -1;
     for (size_t i = 0; i < mount_count(spec); i++)
-        if (mount_of(boxes, tenant, spec, "check", i, &mount, err) < 0)
+        if (mount_of(boxes, reach, spec, "check", i, &mount, err) < 0)
             return -1;
     return 0;
 }
@@ -286,8 +327,8 @@ static void up_mount(struct box *box)
     struct ask *ask = ask_new(WIRE_BOX_MOUNT, NULL);
     ask->answered = mounted;
     ask->box = box;
-    if (mount_of(box->boxes, box->tenant, &box->spec, box->id, box->up.next, &ask->msg.mount,
-                 &err) < 0) {
+    if (mount_of(box->boxes, reach_all(box->tenant), &box->spec, box->id, box->up.next,
+                 &ask->msg.mount, &err) < 0) {
         free(ask);
         up_undo(box, &err);
         return;
@@ -506,7 +547,7 @@ static int check_room(struct boxes *boxes, const struct sandbox_spec *spec, cons
         const struct box *box = list_entry(pos, struct box, node);
 
         if (spec->name && box->spec.name && strcmp(spec->name, box->spec.name) == 0 &&
-            box_owned(box, tenant)) {
+            strcmp(box->tenant, tenant) == 0) {
             err_field(err, "name", "a sandbox is named %s already: %s", spec->name, box->id);
             err->code = ERR_CONFLICT;
             return -1;
@@ -530,19 +571,21 @@ int wish_fits(const struct sandbox_spec *spec, struct err *err)
     return sandbox_spec_settle(&settled, err) < 0 ? -1 : fill_wish(&settled, 0, &wish, err);
 }
 
-int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant, struct err *err)
+int wish_check(struct boxes *boxes, struct sandbox_spec *spec, struct reach reach, struct err *err)
 {
+    if (!reach.tenant) /* a caller that says nothing about itself reaches nothing */
+        return err_set(err, ERR_INTERNAL, "a sandbox is to be made without a reach");
     if (!spec->storage)
         spec->storage = disks_storage(boxes);
-    if (image_apply(boxes, spec, tenant, err) < 0 || sandbox_spec_settle(spec, err) < 0 ||
-        check_room(boxes, spec, tenant, err) < 0 || wish_fits(spec, err) < 0)
+    if (image_apply(boxes, spec, reach.tenant, err) < 0 || sandbox_spec_settle(spec, err) < 0 ||
+        check_room(boxes, spec, reach.tenant, err) < 0 || wish_fits(spec, err) < 0)
         return -1;
     if (sandbox_on_disk(spec) && !disks_work(boxes)) {
         (void)disks_refuse(boxes, err);
         snprintf(err->field, sizeof(err->field), "storage");
         return -1;
     }
-    return check_mounts(boxes, tenant, spec, err);
+    return check_mounts(boxes, reach, spec, err);
 }
 
 /* Volumes are kept by name, however they were named. */
@@ -553,7 +596,8 @@ static void settle_volumes(struct box *box)
     struct err err;
 
     for (size_t i = 0; i < box->spec.volumes.count; i++)
-        if (disk_find(box->boxes, box->tenant, DISK_VOLUME, NULL, uses[i].volume, &disk, &err) == 0)
+        if (disk_find(box->boxes, reach_all(box->tenant), DISK_VOLUME, NULL, uses[i].volume, &disk,
+                      &err) == 0)
             uses[i].volume = arena_strdup(&box->arena, disk->name);
 }
 
@@ -692,13 +736,13 @@ static void create_warm(struct box *box, const struct sandbox_spec *spec, uint32
 }
 
 /* What was not wished for is as it was in the sandbox that the snapshot was taken of. */
-static int take_snapshot(struct boxes *boxes, const char *tenant, struct sandbox_spec *spec,
+static int take_snapshot(struct boxes *boxes, struct reach reach, struct sandbox_spec *spec,
                          struct arena *arena, struct disk **out, struct err *err)
 {
     struct sandbox_spec was = { 0 };
     struct err why = { 0 };
 
-    if (disk_find(boxes, tenant, DISK_SNAPSHOT, NULL, spec->from_snapshot, out, &why) < 0 ||
+    if (disk_find(boxes, reach, DISK_SNAPSHOT, NULL, spec->from_snapshot, out, &why) < 0 ||
         (*out)->state == DISK_LOST) {
         err_field(err, "from_snapshot", "%s", why.code ? why.msg : "its disk is gone");
         err->code = ERR_UNPROCESSABLE;
@@ -717,6 +761,7 @@ static int take_snapshot(struct boxes *boxes, const char *tenant, struct sandbox
         spec->user = was.user;
     if (!spec->env)
         spec->env = was.env;
+    wish_confine(&was, reach, arena);
     if (!spec->egress)
         spec->egress = was.egress;
     spec->memory = spec->memory ? spec->memory : was.memory;
@@ -740,10 +785,11 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
         return -1;
     uint32_t must = musts_of(&settled, boxes->degraded);
     if (settled.from_snapshot &&
-        take_snapshot(boxes, op->tenant, &settled, &arena, &snapshot, err) < 0)
+        take_snapshot(boxes, op->reach, &settled, &arena, &snapshot, err) < 0)
         return -1;
-    if (wish_check(boxes, &settled, op->tenant, err) < 0)
+    if (wish_check(boxes, &settled, op->reach, err) < 0)
         return -1;
+    wish_own(&settled, op->reach);
     struct box *box = snapshot ? NULL : pool_take(boxes, &settled, op->tenant, must);
     if (box) {
         create_warm(box, &settled, must, op);

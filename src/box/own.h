@@ -88,7 +88,9 @@ struct boxes {
     struct map by_id;
     struct asks asks;
     struct list waits; /* of all commands, for drain */
-    unsigned hold_ms;  /* EXEC_HOLD_MS; a test may have more time */
+    struct list watches;
+    unsigned hold_ms; /* EXEC_HOLD_MS; a test may have more time */
+    unsigned away_ms; /* EXEC_AWAY_MS; a test may have less */
     struct ends ends;
     bool stopping;
     /* adopt.c */
@@ -223,6 +225,15 @@ struct box {
     uint32_t first_job, next_job;
 };
 
+/* How far a command may go on ahead of readers that must have every byte (pace.c). */
+struct pace {
+    unsigned away;                /* holders that are not attached and may come back */
+    uint64_t at[INIT_STREAMS];    /* the lowest position of these */
+    uint64_t acked[INIT_STREAMS]; /* the last acknowledgement to init */
+    uint64_t most[INIT_STREAMS];  /* and the highest; of the process before us: not beyond this */
+    struct timer lapse;           /* set while the command is held back for those that are away */
+};
+
 struct box_exec {
     struct list node, heard;
     struct box *box;
@@ -243,6 +254,7 @@ struct box_exec {
     bool start_stored, end_stored;
     unsigned end_place; /* where its end is kept, from 1 (ends.c): whoever waits may be told */
     bool end_told;      /* to them */
+    bool begun_told;    /* its start, to those that watch all commands */
     bool end_due;       /* the store did not take it */
     struct buf note;    /* what its place says of its start, until that is stored */
     int64_t note_ms;
@@ -251,6 +263,7 @@ struct box_exec {
     struct box_op *starting; /* who waits for its start */
     struct change *held;     /* its row, while that waits for its input or its end; NULL: none */
     struct list readers, waits;
+    struct pace pace;
 
     /* input */
     struct buf in;  /* what its init has not confirmed, but for input that came with the wish */
@@ -272,7 +285,6 @@ void box_free(struct box *box); /* without a word to anybody */
 /* Whether it counts as a sandbox: a warm one does not. */
 void box_count(struct box *box);
 void box_uncount(struct box *box);
-bool box_owned(const struct box *box, const char *tenant);
 void box_move(struct box *box, enum sandbox_state to);
 
 /* ---- make.c ---- */
@@ -280,8 +292,15 @@ void box_move(struct box *box, enum sandbox_state to);
 struct field_list files_copy(struct arena *arena, struct field_list from);
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
-must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const char *tenant,
+must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, struct reach reach,
                         struct err *err);
+/* A caller that does not reach the whole tenant owns what it makes. */
+void wish_own(struct sandbox_spec *spec, struct reach reach);
+/*
+ * What such a caller may copy of another sandbox's wish: no credential, no identity at the hub, no
+ * allowed host, no weaker isolation. It could not ask for any of these itself.
+ */
+void wish_confine(struct sandbox_spec *spec, struct reach reach, struct arena *arena);
 /* Limits and storage fit each other and the warden. */
 must_use int wish_fits(const struct sandbox_spec *spec, struct err *err);
 /* A sandbox to be, with the wish and its own id; box->op and a disk follow, then create_with. */
@@ -417,6 +436,7 @@ static inline bool exec_over(const struct box_exec *exec)
 enum execs_counted { EXECS_STARTED, EXECS_REFUSED, EXECS_EXITED, EXECS_LOST };
 void exec_counted(enum execs_counted what);
 void exec_store_end(struct box_exec *exec);
+void exec_tell_begun(struct box_exec *exec);
 must_use int exec_read_spec(struct box_exec *exec, struct str text, struct err *err);
 must_use int exec_load_files(struct box_exec *exec, struct err *err);
 void exec_output(struct box_exec *exec, const struct init_output *head, struct str data);
@@ -433,7 +453,24 @@ void exec_placed(struct box_exec *exec, uint64_t taken);
 void exec_lost(struct box_exec *exec);
 void exec_end_input(struct box_exec *exec);   /* nothing reads it any more */
 void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
+void exec_ack(struct box_exec *exec);
 void exec_attach(struct box_exec *exec);
+
+/* ---- pace.c ---- */
+
+void pace_init(struct box_exec *exec);
+void pace_load(struct box_exec *exec); /* after its files */
+void pace_end(struct box_exec *exec);  /* it has ended: nothing is held back any more */
+void pace_started(struct box_exec *exec);
+/* Bytes of a stream that init may drop: all that is kept, unless a reader holds the command. */
+uint64_t pace_limit(const struct box_exec *exec, unsigned stream);
+/* Init has been told that it may drop the bytes before these. */
+void pace_acked(struct box_exec *exec, const uint64_t position[INIT_STREAMS]);
+/* May an honest init send bytes up to `end`? */
+bool pace_allows(const struct box_exec *exec, unsigned stream, uint64_t end);
+bool pace_held(const struct box_exec *exec); /* for a reader that is away */
+/* The command is over for this reader, whose `gone` is called. */
+void reader_gone(struct box_reader *reader);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);
 /* A signal by somebody who does not wait for it. */
 must_use int exec_signal_by(struct box_exec *exec, int signal, bool tree, const char *by,

@@ -229,6 +229,7 @@ static void merge(struct sandbox_spec *spec, const struct sandbox_patch *patch, 
         spec->idle = patch->idle;
     if (present >> PATCH_EGRESS & 1)
         spec->egress = patch->egress;
+    access_merge(&spec->access, &patch->access, present, PATCH_ACCESS);
 }
 
 const char box_busy_changed[] = "being changed";

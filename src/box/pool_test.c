@@ -76,7 +76,7 @@ TEST(a_pool_fills_itself_and_each_has_run_a_command)
     CHECK_INT(view.ready, 2);
     CHECK_INT(model_count_boxes(), 2);
     CHECK_INT(model_ran, 2);
-    CHECK(boxes_next(boxes, "default", NULL) == NULL); /* nobody's */
+    CHECK(boxes_next(boxes, reach_all("default"), NULL) == NULL); /* nobody's */
     CHECK(boxes_next(boxes, "", NULL) != NULL && boxes->count == 0);
     pool_down();
 }
@@ -177,8 +177,8 @@ TEST(a_creation_that_fits_takes_a_warm_one_and_binds_its_wishes)
     init_end = -1;
     model_inits = true;
     model_again();
-    box = boxes_next(boxes, "default", NULL);
-    CHECK(boxes_next(boxes, "default", box) != NULL);
+    box = boxes_next(boxes, reach_all("default"), NULL);
+    CHECK(boxes_next(boxes, reach_all("default"), box) != NULL);
     CHECK_INT(boxes->count, 2);
     CHECK_INT(model_count_boxes(), 4); /* the warm ones of before are gone, two new ones there */
     pool_down();
@@ -247,7 +247,7 @@ TEST(a_pool_on_disk_gives_its_disk_along)
     CHECK(box->disk && model_disk(box->disk)->bytes == 20 << 20);
     uint64_t disk = box->disk;
     model_again();
-    box = boxes_next(boxes, "default", NULL);
+    box = boxes_next(boxes, reach_all("default"), NULL);
     CHECK(box->disk == disk && disk_by_number(boxes, disk)->bytes == 20 << 20);
     CHECK_STR(disk_by_number(boxes, disk)->sandbox, box->id);
     CHECK_OK(box_stop(box, op = call(), &err), &err);

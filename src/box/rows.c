@@ -52,6 +52,7 @@ static void put_event(struct change *change, struct box_exec *exec)
         json_kv_text(&json, "reason", box->reason[0] ? box->reason : NULL);
     }
     json_kv_text(&json, "by", change->op ? change->op->by : NULL);
+    access_put(&json, &box->spec.access, box->by);
     json_close(&json, '}');
     change->body = arena_str(&change->arena, buf_view(&body));
 }

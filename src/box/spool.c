@@ -19,6 +19,7 @@
 
 struct spool_head {
     uint64_t magic, end;
+    uint64_t holders, held; /* 0 in files of older releases */
 };
 
 void spool_name(char out[SPOOL_NAME_SIZE], const char *exec, unsigned stream)
@@ -63,6 +64,8 @@ int spool_load(struct spool *spool, int dir, const char *name, struct err *err)
     if (got != (ssize_t)sizeof(head) || head.magic != SPOOL_MAGIC)
         return err_set(err, ERR_INTERNAL, "%s is no output file of ours", name);
     spool->end = head.end;
+    spool->holders = (unsigned)MIN(head.holders, (uint64_t)UINT32_MAX);
+    spool->held = head.held;
     return 0;
 }
 
@@ -84,6 +87,24 @@ static int put(int fd, const void *data, size_t len, off_t at)
     return 0;
 }
 
+static int put_head(struct spool *spool, uint64_t end, const char *name, struct err *err)
+{
+    struct spool_head head = { SPOOL_MAGIC, end, spool->holders, spool->held };
+
+    if (put(spool->fd, &head, sizeof(head), 0) < 0)
+        return err_sys(err, "write the output file %s", name);
+    return 0;
+}
+
+int spool_note(struct spool *spool, int dir, const char *name, struct err *err)
+{
+    if (!spool->made)
+        return 0;
+    if (spool_open(spool, dir, name, false, err) < 0)
+        return -1;
+    return put_head(spool, spool->end, name, err);
+}
+
 int spool_add(struct spool *spool, int dir, const char *name, const void *data, size_t len,
               struct err *err)
 {
@@ -102,9 +123,8 @@ int spool_add(struct spool *spool, int dir, const char *name, const void *data, 
         end += piece;
         len -= piece;
     }
-    struct spool_head head = { SPOOL_MAGIC, end };
-    if (put(spool->fd, &head, sizeof(head), 0) < 0)
-        return err_sys(err, "write the output file %s", name);
+    if (put_head(spool, end, name, err) < 0)
+        return -1;
     spool->end = end;
     return 0;
 }

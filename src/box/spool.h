@@ -19,6 +19,9 @@ struct spool {
     int fd; /* -1: not open */
     uint64_t end;
     bool made; /* there is a file */
+    /* Readers that must have every byte: how many, and the position of the slowest (pace.c). */
+    unsigned holders;
+    uint64_t held;
 };
 
 #define SPOOL_NONE ((struct spool){ .fd = -1 })
@@ -31,6 +34,8 @@ must_use int spool_load(struct spool *spool, int dir, const char *name, struct e
 /* Adds bytes at the end. On failure nothing counts as added. */
 must_use int spool_add(struct spool *spool, int dir, const char *name, const void *data, size_t len,
                        struct err *err);
+/* Writes `holders` and `held` into an existing file; spool_add writes them too. */
+must_use int spool_note(struct spool *spool, int dir, const char *name, struct err *err);
 /* Oldest position that can still be read. */
 uint64_t spool_begin(const struct spool *spool);
 /*

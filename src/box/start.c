@@ -289,6 +289,7 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
     exec->state = EXEC_STARTING;
     exec->started_ms = clock_wall_ms();
     exec->start_due_ms = clock_mono_ms() + EXEC_START_MS;
+    pace_started(exec);
     snprintf(exec->by, sizeof(exec->by), "%s", op->by);
     if (exec_feed_take(exec, &settled, err) < 0 || (!box->unsure && send_exec(exec, err) < 0)) {
         exec_free(exec);
@@ -350,6 +351,8 @@ static void start_stored(struct change *change, const struct err *err)
     end_note_free(exec);
     if (op)
         op->done(op, err);
+    if (!err)
+        exec_tell_begun(exec);
 }
 
 /* A rule that could not be entered, by its number. */
@@ -384,6 +387,11 @@ static void start_error(const struct box_exec *exec, const struct init_started *
     if (answer->step == INIT_STEP_CWD)
         err_field(err, "cwd", "%s \"%s\": %s", step, exec->spec.cwd,
                   answer->error == ELOOP ? "a magic link, or too many symbolic links" : why);
+    else if (answer->step == INIT_STEP_FIND && !box_image(exec->box))
+        err_field(err, "argv[0]",
+                  "%s: the sandbox has the /usr of the server's machine and no home directory of "
+                  "it; install the program below /usr/local, or put it into the workspace",
+                  step);
     else if (answer->step == INIT_STEP_FIND || answer->step == INIT_STEP_EXECVE)
         err_field(err, "argv[0]", "%s: %s", step, why);
     else if (answer->step >= INIT_STEP_FILES && answer->step <= INIT_STEP_FILES + INIT_FILES_MAX)

@@ -99,6 +99,12 @@ int template_check(struct boxes *boxes, const char *tenant, const char *name,
         return err_field(err, "template", "a template names no other");
     if (spec->binds.count)
         return err_field(err, "binds", "a ticket is good once, so not in a template");
+    if (spec->access.owner || spec->access.visibility || spec->access.shared_with)
+        return err_field(err,
+                         spec->access.owner        ? "owner"
+                         : spec->access.visibility ? "visibility"
+                                                   : "shared_with",
+                         "access belongs to one sandbox, not to a template");
     if (sandbox_spec_settle(&settled, err) < 0)
         return -1;
     while ((template = template_next(boxes, tenant, template)))

@@ -562,7 +562,7 @@ static struct box_exec *after_restart(const char *id)
 
     up(false);
     load_and_start();
-    box = boxes_next(boxes, "default", NULL);
+    box = boxes_next(boxes, reach_all("default"), NULL);
     CHECK(box != NULL);
     CHECK_OK(box_exec_find(box, id, &exec, &err), &err);
     return exec;

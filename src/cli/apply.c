@@ -80,8 +80,20 @@ static bool same_bytes(int root, const char *path, const struct tree_entry *entr
     return got == 0 && memcmp(digest, entry->head.sha256, sizeof(digest)) == 0;
 }
 
-/* 1: here is what `entry` says. 0: something else. Nothing at all equals no entry. */
-static int is_still(int root, struct str path, const struct tree_entry *entry, struct stat *st)
+/* Directories change with what is in them, which is looked at by itself. */
+static bool changed_after(const struct stat *st, const struct timespec *since)
+{
+    return since && !S_ISDIR(st->st_mode) &&
+           (st->st_ctim.tv_sec > since->tv_sec ||
+            (st->st_ctim.tv_sec == since->tv_sec && st->st_ctim.tv_nsec > since->tv_nsec));
+}
+
+/*
+ * 1: here is what `entry` says. 0: something else, or something that changed after `since` (NULL:
+ * it does not matter). Nothing at all equals no entry.
+ */
+static int is_still(int root, struct str path, const struct tree_entry *entry,
+                    const struct timespec *since, struct stat *st)
 {
     autofree char *name = xmemdup0(path.p, path.n); /* paths of records hold no NUL */
     autoclose int fd = tree_open(root, name, O_PATH | O_NOFOLLOW, 0);
@@ -91,7 +103,7 @@ static int is_still(int root, struct str path, const struct tree_entry *entry, s
         return !entry;
     if (fd < 0 || fstat(fd, st) < 0)
         return 0; /* a link or a file where a directory was */
-    if (!entry || (st->st_mode & S_IFMT) != (entry->head.mode & S_IFMT))
+    if (!entry || (st->st_mode & S_IFMT) != (entry->head.mode & S_IFMT) || changed_after(st, since))
         return 0;
     if (S_ISLNK(st->st_mode)) {
         autofree char *link = xmalloc(TREE_PATH_MAX + 1);
@@ -105,11 +117,17 @@ static int is_still(int root, struct str path, const struct tree_entry *entry, s
            same_bytes(root, name, entry);
 }
 
-int apply_is_still(int root, struct str path, const struct tree_entry *entry)
+static const struct timespec *since_of(const struct manifest *before)
+{
+    return before->partial ? &before->since : NULL;
+}
+
+bool apply_is_still(int root, const struct manifest *before, struct str path,
+                    const struct tree_entry *entry)
 {
     struct stat st;
 
-    return is_still(root, path, entry, &st);
+    return is_still(root, path, entry, since_of(before), &st) == 1;
 }
 
 /* A directory that is to become something else: is there anything in it that was not copied? */
@@ -188,7 +206,7 @@ static void plan_one(struct applying *a, size_t i, size_t *git)
             warn(a, change, why);
         return;
     }
-    if (is_still(a->options->root, change->path, change->before, &a->was[i]) ||
+    if (is_still(a->options->root, change->path, change->before, since_of(a->before), &a->was[i]) ||
         apply_in_new_directory(a->before, change)) {
         bool other = change->before && S_ISDIR(change->before->head.mode) && change->after &&
                      !S_ISDIR(change->after->head.mode);
@@ -196,7 +214,7 @@ static void plan_one(struct applying *a, size_t i, size_t *git)
         a->plan[i] = PLAN_MAKE;
         if (other && holds_more(a, change->path))
             conflict(a, change);
-    } else if (is_still(a->options->root, change->path, change->after, &now)) {
+    } else if (is_still(a->options->root, change->path, change->after, NULL, &now)) {
         a->plan[i] = PLAN_DONE;
     } else {
         conflict(a, change);
@@ -215,8 +233,8 @@ static int plan_all(struct applying *a, struct err *err)
         cli_note(a->cli, "and %zu more", a->conflicts - NAMED_MAX);
     if (a->conflicts)
         return err_set(err, ERR_CONFLICT,
-                       "nothing was taken back: %zu file%s changed here since the copy was made",
-                       a->conflicts, a->conflicts == 1 ? "" : "s");
+                       "nothing was taken back: %zu file%s changed here meanwhile", a->conflicts,
+                       a->conflicts == 1 ? "" : "s");
     return 0;
 }
 

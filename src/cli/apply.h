@@ -61,8 +61,12 @@ must_use int apply_patch(struct cli *cli, int root, const struct manifest *befor
                          const struct changes *changes, struct stage *stage, int out,
                          struct err *err);
 
-/* Is the file here still what was copied (`entry` NULL: is there none)? 1, 0; -1. */
-int apply_is_still(int root, struct str path, const struct tree_entry *entry);
+/* Where `root` is below the top of git's work tree, with a slash behind it; "" if it is none. */
+char *apply_prefix(int root);
+
+/* Is the file here still what `before` says of it (`entry`, NULL: there is none)? */
+bool apply_is_still(int root, const struct manifest *before, struct str path,
+                    const struct tree_entry *entry);
 /* Is it new, in a directory that was no directory? Then what stands in the way is judged there. */
 bool apply_in_new_directory(const struct manifest *before, const struct change *change);
 /* May a link with this target stand at this path? */

@@ -124,8 +124,13 @@ static const struct cli_flag decide_flags[] = {
 const struct command cmd_ask_allow = {
     .name = "ask allow",
     .args = "ASK",
-    .help = "Allow what a question asks for: those who wait, and nobody later.",
-    .more = "To allow it from now on: atoll egress allow SANDBOX HOST",
+    .help = "Allow what a question asks for.",
+    .more = "Of the kind egress: the connections that wait, and no later one. To allow the host "
+            "from now\n"
+            "on: atoll egress allow SANDBOX HOST\n"
+            "Of the kind rule: the rule is added to the sandbox's own layer and stays there; to "
+            "take it\n"
+            "back: atoll egress deny SANDBOX HOST",
     .flags = decide_flags,
     .traits = CMD_REMOTE,
     .run = ask_allow_run,

@@ -303,8 +303,15 @@ static int board_run(struct cli *cli, struct err *err)
     struct watch watch = { .cli = cli, .stale = true };
     struct cli_follower follower = { .event = on_event, .settled = on_settled, .ctx = &watch };
 
+    const struct json *project;
+
     if (!cli_has(cli, "watch"))
         return draw(&watch, err);
+    /* Events know the id, whatever the project was called here. */
+    if (cli_get(cli, &project, err, "/projects/%s", cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "board of %s", cli->args[0]);
+    struct str id = json_text(project, "id");
+    cli->args[0] = arena_memdup0(&cli->arena, id.p, id.n);
     watch.live = cli_width(cli) > 0 && !cli->json;
     return cli_follow(
         cli, -1,

@@ -18,6 +18,8 @@ int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err)
 
     if (cli_ms(cli, "timeout", usual, &timeout, err) < 0)
         return -1;
+    if (cli->command->traits & CMD_LIMITS)
+        timeout = MAX(timeout, usual);
     *deadline_ms = clock_mono_ms() + timeout;
     return 0;
 }
@@ -70,9 +72,10 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
 {
     if (err->code == ERR_TIMEOUT)
         hint(cli, "--timeout gives it longer than %s",
-             cli_text(cli, "timeout")   ? cli_text(cli, "timeout")
-             : cli->command->timeout_ms ? "so far"
-                                        : "30s");
+             cli->command->traits & CMD_LIMITS ? "so far"
+             : cli_text(cli, "timeout")        ? cli_text(cli, "timeout")
+             : cli->command->timeout_ms        ? "so far"
+                                               : "30s");
     else if (err->code == ERR_UNAUTHENTICATED)
         hint(cli, "--ca FILE trusts another authority");
     else if (err->code == ERR_UNAVAILABLE || err->sys)
@@ -85,7 +88,9 @@ static void hint_refused(struct cli *cli, const struct err *err)
 {
     switch (err->code) {
     case ERR_UNAUTHENTICATED:
-        if (cli->at.token)
+        if (cli->at.token && !str_starts(str_of(cli->at.token), STR("atl_")))
+            hint(cli, "the token was found by: %s", cli->at.how);
+        else if (cli->at.token)
             hint(cli, "the token is unknown, expired or revoked (%s)", cli->at.how);
         else
             hint(cli, "no token was found (%s); set ATOLL_TOKEN, or run as the server's owner",
@@ -94,6 +99,12 @@ static void hint_refused(struct cli *cli, const struct err *err)
     case ERR_FORBIDDEN:
         if (err->reason == REASON_ROLE) /* no role helps with a file that may not be read */
             hint(cli, "`atoll whoami` shows the role and scopes you have");
+        break;
+    case ERR_NOT_FOUND:
+        if (strncmp(err->msg, "project not found", 17) == 0)
+            hint(cli, "`atoll project ls` lists the projects");
+        if (strncmp(err->msg, "task not found", 14) == 0)
+            hint(cli, "`atoll task ls PROJECT` lists the tasks");
         break;
     case ERR_CONFLICT:
         if (err->reason == REASON_PAUSED)

@@ -1,6 +1,7 @@
 /* Two sorted lists, walked side by side. */
 #include "cli/changes.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -104,32 +105,42 @@ static bool is_dir(const struct tree_entry *entry)
     return entry && S_ISDIR(entry->head.mode);
 }
 
-static bool has(const struct manifest *manifest, struct str dir, const char *name)
+/* Both sides of a comparison. */
+struct sides {
+    const struct manifest *before, *after;
+};
+
+static bool has(const struct sides *sides, struct str dir, const char *name)
 {
     autofree char *path = dir.n ? xprintf("%.*s/%s", (int)dir.n, dir.p, name) : xstrdup(name);
 
-    return manifest_find(manifest, str_of(path)) != NULL;
+    if (manifest_find(sides->after, str_of(path)))
+        return true;
+    if (!sides->before->partial || manifest_find(sides->before, str_of(path)))
+        return false;
+    autoclose int fd = tree_open(sides->before->here, path, O_PATH | O_NOFOLLOW, 0);
+    return fd >= 0; /* it did not change */
 }
 
 /*
  * Whatever its name, a directory like this is a repository to a git that is started in it or below
  * it, and its config can make that git run programs.
  */
-static bool in_repository(const struct manifest *after, struct str path)
+static bool in_repository(const struct sides *sides, struct str path)
 {
     while (path.n) {
         while (path.n && path.p[path.n - 1] != '/')
             path.n--;
         path.n -= path.n > 0; /* the directory */
-        if (has(after, path, "HEAD") &&
-            ((has(after, path, "objects") && has(after, path, "refs")) ||
-             has(after, path, "commondir")))
+        if (has(sides, path, "HEAD") &&
+            ((has(sides, path, "objects") && has(sides, path, "refs")) ||
+             has(sides, path, "commondir")))
             return true;
     }
     return false;
 }
 
-static void add(struct changes *out, size_t *cap, const struct manifest *then, struct str path,
+static void add(struct changes *out, size_t *cap, const struct sides *sides, struct str path,
                 const struct tree_entry *before, const struct tree_entry *after)
 {
     if (out->count == *cap) {
@@ -139,7 +150,7 @@ static void add(struct changes *out, size_t *cap, const struct manifest *then, s
     struct change *change = &out->at[out->count++];
     *change = (struct change){ .path = path, .before = before, .after = after };
     change->git =
-        patch_path_is_git(path, after && S_ISLNK(after->head.mode)) || in_repository(then, path);
+        patch_path_is_git(path, after && S_ISLNK(after->head.mode)) || in_repository(sides, path);
 }
 
 /*
@@ -193,6 +204,7 @@ static void count(struct changes *changes)
 void changes_between(const struct manifest *before, const struct manifest *after,
                      struct changes *out)
 {
+    const struct sides sides = { before, after };
     size_t i = 0, j = 0, cap = 0;
 
     *out = (struct changes){ 0 };
@@ -204,7 +216,7 @@ void changes_between(const struct manifest *before, const struct manifest *after
         const struct tree_entry *b = order >= 0 ? &after->at[j] : NULL;
 
         if (order != 0 || !entry_same(a, b))
-            add(out, &cap, after, entry_path(order <= 0 ? a : b), a, b);
+            add(out, &cap, &sides, entry_path(order <= 0 ? a : b), a, b);
         i += order <= 0;
         j += order >= 0;
     }
@@ -212,18 +224,23 @@ void changes_between(const struct manifest *before, const struct manifest *after
     count(out);
 }
 
-static bool left_out(struct str path, bool (*skip)(const void *ctx, const char *path),
-                     const void *ctx)
-{
-    autofree char *name = xmemdup0(path.p, path.n);
+struct skip_path {
+    bool (*skip)(const void *ctx, const char *path);
+    const void *ctx;
+};
 
-    if (skip(ctx, name))
+static bool path_or_above(const void *ctx, const struct change *change)
+{
+    const struct skip_path *by = ctx;
+    autofree char *name = xmemdup0(change->path.p, change->path.n);
+
+    if (by->skip(by->ctx, name))
         return true;
-    for (size_t n = path.n; n-- > 0;) {
+    for (size_t n = change->path.n; n-- > 0;) {
         if (name[n] != '/')
             continue;
         name[n] = 0;
-        if (skip(ctx, name))
+        if (by->skip(by->ctx, name))
             return true;
     }
     return false;
@@ -232,12 +249,20 @@ static bool left_out(struct str path, bool (*skip)(const void *ctx, const char *
 size_t changes_leave_out(struct changes *changes, bool (*skip)(const void *ctx, const char *path),
                          const void *ctx)
 {
+    const struct skip_path by = { skip, ctx };
+
+    return changes_drop(changes, path_or_above, &by);
+}
+
+size_t changes_drop(struct changes *changes,
+                    bool (*skip)(const void *ctx, const struct change *change), const void *ctx)
+{
     size_t kept = 0, files = 0;
 
     for (size_t i = 0; i < changes->count; i++) {
         struct change *change = &changes->at[i];
 
-        if (left_out(change->path, skip, ctx)) {
+        if (skip(ctx, change)) {
             files += !change->hidden;
             continue;
         }

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <time.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "tree/tree.h"
@@ -14,6 +16,13 @@ struct manifest {
     char *bytes;           /* owned */
     struct tree_entry *at; /* owned; sorted by path */
     size_t count;
+    /*
+     * Of a view, `before` has no more than what changed: the rest is in this directory, as it is.
+     * What it says of a file there was true at `since` if the file did not change after that.
+     */
+    bool partial;
+    int here; /* borrowed */
+    struct timespec since;
 };
 
 /* Takes the bytes out of `in`. */
@@ -55,6 +64,9 @@ void changes_between(const struct manifest *before, const struct manifest *after
 /* Drops those that `skip` says, of the path itself or of a directory above it; how many files. */
 size_t changes_leave_out(struct changes *changes, bool (*skip)(const void *ctx, const char *path),
                          const void *ctx);
+/* Drops those that `skip` says, of each alone; how many files. */
+size_t changes_drop(struct changes *changes,
+                    bool (*skip)(const void *ctx, const struct change *change), const void *ctx);
 void changes_free(struct changes *changes);
 #define autochanges auto_with(changes_free)
 

@@ -29,6 +29,7 @@ enum command_trait {
     CMD_HIDDEN = 1, /* not in help or completion */
     CMD_CONF = 2,   /* takes the settings of the server as flags */
     CMD_REMOTE = 4, /* talks to a server */
+    CMD_LIMITS = 8, /* --timeout is for the command that it runs, and lengthens calls at most */
 };
 
 struct cli;
@@ -199,6 +200,8 @@ const char *cli_view_path(struct cli *cli, struct err *err);
 void cli_value(struct buf *out, const struct json *value, const char *key);
 /* A line on standard error that is no error. */
 void cli_note(struct cli *cli, const char *fmt, ...) printf_like(2, 3);
+/* Of a command that has ended, as the server shows it: which hosts it was denied, if any. */
+void cli_note_blocked(struct cli *cli, const struct json *exec);
 void cli_show_error(struct cli *cli, const struct err *err);
 
 /* ---- the server (endpoint.c, call.c) ---- */

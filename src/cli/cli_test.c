@@ -492,7 +492,7 @@ TEST(config_show_names_the_source)
                        json = run("config show --json"),
                        bad = run("config show --auth open --listen "
                                  "0.0.0.0:1");
-    autofree char *file = xprintf("file %s:1\n", path), *line = xprintf("readers             3 ");
+    autofree char *file = xprintf("file %s:1\n", path), *line = xprintf("%-22s3 ", "readers");
     CHECK_INT(ran.rc, 0);
     CHECK_HAS(ran.out, file);
     CHECK_HAS(ran.out, line);

@@ -191,6 +191,14 @@ static int down_file(struct cli *cli, const struct place *from, const char *to, 
     return rc;
 }
 
+/* "-" is standard output: the bytes of one file, and nothing is made here. */
+static int down_stream(struct cli *cli, const struct place *from, int kind, struct err *err)
+{
+    if (kind != 'f')
+        return err_set(err, ERR_INVALID, "only a file can go to standard output");
+    return transfer_file(cli, from->id, from->path, UINT64_MAX, cli->out_fd, err);
+}
+
 static int down_tree(struct cli *cli, const struct place *from, const char *to, struct err *err)
 {
     const char *name;
@@ -216,6 +224,8 @@ static int down(struct cli *cli, const struct place *from, const char *to, struc
 
     if (kind <= 0)
         return -1; /* nothing is there: the server has said it */
+    if (strcmp(to, "-") == 0)
+        return down_stream(cli, from, kind, err);
     bool into = stat(to, &st) == 0 && S_ISDIR(st.st_mode);
     if (kind == 'd' && !cli_has(cli, "recursive"))
         return needs_recursive(cli, from->path, err);
@@ -260,10 +270,11 @@ const struct command cmd_cp = {
         "with a colon in its first part is written ./a:b. A destination that is a directory gets "
         "the copy inside, as with cp(1). Permissions are kept but for setuid and setgid; owners "
         "are not. SRC that is a symbolic link is followed; those below it are copied as links, and "
-        "below the destination none is followed. "
+        "below the destination none is followed. DST - is standard output, for one file. "
         "Sockets, FIFOs and devices are left out. On a terminal progress is shown.\n\n"
         "Examples:\n  atoll cp notes.txt build:\n  atoll cp --recursive src build:/workspace/src\n"
-        "  atoll cp build:out/report.pdf .\n  atoll cp --recursive build:. results",
+        "  atoll cp build:out/report.pdf .\n"
+        "  atoll cp build:log.txt - | tail\n  atoll cp --recursive build:. results",
     .flags = cp_flags,
     .traits = CMD_REMOTE,
     .run = cp_run,

@@ -250,7 +250,7 @@ static const struct cli_flag egress_set_flags[] = {
     { "deny", "RULE", "Likewise: deny" },
     { "pack", "NAME", "Likewise: packs" },
     { "intercept", "HOST", "Likewise: hosts whose TLS is opened" },
-    { "unchecked", "HOST", "Likewise: hosts that may speak anything on 443" },
+    { "unchecked", "HOST", "Likewise: hosts to which any bytes may be sent; port 443 unless said" },
     { "inject", "RULE", "Likewise: credentials, as HOST => HEADER: VALUE" },
     { "secret", "NAME", "Likewise: secrets whose placeholder is in the environment" },
     { "max-bytes", "SIZE", "Both ways together, of each sandbox; 0 for no limit" },

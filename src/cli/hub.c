@@ -212,7 +212,7 @@ HUB(cmd_task_move, "task move", "PROJECT TASK STATUS",
           { "blocked-by", "TASK", "What it waits for; it goes on by itself then; may repeat" }),
     .method = "PATCH", .path = "/projects/{}/tasks/{}",
     .body = "status=@2,agent=--agent,note=--note,blocked_reason=--reason,blocked_by=*--blocked-by",
-    .lines = "id,title,status,assigned_to,priority,blocked_reason,blocked_by");
+    .lines = "id,title,status,assigned_to,priority,blocked_reason,blocked_by,proposal_id");
 HUB(cmd_task_edit, "task edit", "PROJECT TASK", "Change what a task says.",
     FLAGS({ "title", "TEXT", "Another title" }, { "description", "TEXT", "Another description" },
           { "priority", "P", "P0 to P3" },
@@ -242,17 +242,17 @@ HUB(cmd_task_comments, "task comments", "PROJECT TASK", "Show what was said unde
     FLAGS({ "after", "N", "Those after this number" }, { "limit", "N", "At most so many (1000)" }),
     .path = "/projects/{}/tasks/{}/comments", .query = "after=#--after,limit=#--limit",
     .table = ">number,author,text,at");
-HUB(cmd_task_proposals, "task proposals", NULL, "List what advisory agents want to claim.",
+HUB(cmd_task_proposals, "task proposals", NULL, "List what advisory agents want to claim or move.",
     FLAGS({ "which", "STATE", "pending, approved, rejected or expired (pending)" },
           { "agent", "NAME", "Only of this agent" }, { "project", "PROJECT", "Only of this one" }),
     .path = "/proposals", .query = "state=--which|pending,agent=--agent,project=--project",
-    .table = "id,state,agent,title,project,task_id,created_at,expires_at");
-HUB(cmd_task_allow, "task allow", "PROPOSAL", "Approve a proposal: the task is claimed.",
+    .table = "id,state,agent,title,status,project,task_id,created_at,expires_at");
+HUB(cmd_task_allow, "task allow", "PROPOSAL", "Approve a proposal: the task is claimed or moved.",
     FLAGS(NOTE), .method = "POST", .path = "/proposals/{}/approve", .body = "note=--note",
-    .lines = "id,state,agent,project,task_id,title,by,note");
+    .lines = "id,state,agent,project,task_id,title,status,by,note");
 HUB(cmd_task_refuse, "task refuse", "PROPOSAL", "Reject a proposal.", FLAGS(NOTE), .method = "POST",
     .path = "/proposals/{}/reject", .body = "note=--note",
-    .lines = "id,state,agent,project,task_id,title,by,note");
+    .lines = "id,state,agent,project,task_id,title,status,by,note");
 
 /* ---- leases ---- */
 

@@ -2,7 +2,7 @@
  * `atoll run`: a sandbox for one command, from nothing to nothing.
  *
  *   server     the one that is there; if nobody named one and none is, a private one (private.h)
- *   sandbox    made, with the current directory copied in (workspace.h) or a directory bound
+ *   sandbox    made, with a view or a copy of the current directory (workspace.h), or one bound
  *   command    with our terminal, input and signals (run.c)
  *   back       what changed is told, written as a patch, or applied
  *   gone       the sandbox, and the private server with everything of it
@@ -39,6 +39,7 @@ struct oneshot {
     struct cli *cli;
     struct private_server server;
     struct workspace workspace;
+    const char *from; /* its path */
     char *_Atomic id; /* owned; of the sandbox, once it is there */
     atomic_int signal;
     atomic_int patience;
@@ -139,6 +140,19 @@ static int check_signal(struct oneshot *shot, struct err *err)
 
 /* ---- the sandbox ---- */
 
+static void put_ticket(struct json_out *json, const char *ticket, const char *kind)
+{
+    json_key(json, "binds");
+    json_open(json, '[');
+    json_open(json, '{');
+    json_kv_text(json, "ticket", ticket);
+    json_kv_text(json, "path", WORKSPACE);
+    if (kind)
+        json_kv_bool(json, kind, true);
+    json_close(json, '}');
+    json_close(json, ']');
+}
+
 /* "PATH" or "PATH:ro". */
 static int put_bind(struct cli *cli, struct json_out *json, struct err *err)
 {
@@ -149,14 +163,7 @@ static int put_bind(struct cli *cli, struct json_out *json, struct err *err)
 
     if (door_leave(cli, path, ticket, err) < 0)
         return err_wrap(err, "--bind %s", path);
-    json_key(json, "binds");
-    json_open(json, '[');
-    json_open(json, '{');
-    json_kv_text(json, "ticket", ticket);
-    json_kv_text(json, "path", WORKSPACE);
-    json_kv_bool(json, "read_only", cut != len);
-    json_close(json, '}');
-    json_close(json, ']');
+    put_ticket(json, ticket, cut != len ? "read_only" : NULL);
     return 0;
 }
 
@@ -165,7 +172,8 @@ static bool stays(const struct cli *cli)
     return cli_has(cli, "keep") || cli_has(cli, "detach");
 }
 
-static int make_sandbox(struct oneshot *shot, struct err *err)
+/* With the ticket of a directory for a view of it, or NULL. */
+static int ask_sandbox(struct oneshot *shot, const char *ticket, struct err *err)
 {
     struct cli *cli = shot->cli;
     autobuf struct buf body = { 0 };
@@ -176,6 +184,8 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
     if (sandbox_put_wish(cli, &json, stays(cli) ? 0 : RUN_TTL_MS, "memory", err) < 0 ||
         (cli_has(cli, "bind") && put_bind(cli, &json, err) < 0))
         return -1;
+    if (ticket)
+        put_ticket(&json, ticket, "view");
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/sandboxes") < 0) {
         if (strncmp(err->field, "binds", 5) == 0)
@@ -185,6 +195,43 @@ static int make_sandbox(struct oneshot *shot, struct err *err)
     }
     shot->id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
     return 0;
+}
+
+/* May the sandbox have a view of the directory, as far as is known here? */
+static bool wants_view(const struct cli *cli, const struct workspace *ws)
+{
+    return ws->root >= 0 && !cli_has(cli, "copy") && !cli_has(cli, "exclude");
+}
+
+/*
+ * With a view of the directory, or else with a place for a copy: a view takes a server of this
+ * machine that root started, and a file system that can be shown with another owner.
+ */
+static int make_sandbox(struct oneshot *shot, struct err *err)
+{
+    struct cli *cli = shot->cli;
+    struct workspace *ws = &shot->workspace;
+    char ticket[DOOR_TICKET_HEX];
+    struct err why = { 0 };
+
+    if (wants_view(cli, ws)) {
+        workspace_since(ws);
+        ws->view = door_leave(cli, ".", ticket, &why) == 0;
+        if (ws->view && ask_sandbox(shot, ticket, &why) == 0)
+            return 0;
+        if (ws->view && strncmp(why.field, "binds", 5) != 0) {
+            *err = why;
+            return -1;
+        }
+        ws->view = false;
+        cli->hint[0] = cli->request_id[0] = 0;
+        if (cli_has(cli, "verbose"))
+            cli_note(cli, "the directory is copied, as the sandbox cannot have a view of it: %s",
+                     why.msg);
+    }
+    if (ws->root >= 0 && workspace_scan(cli, ws, shot->from, err) < 0)
+        return -1;
+    return ask_sandbox(shot, NULL, err);
 }
 
 /* A call beside what is told in the end: neither its answer nor its troubles take that place. */
@@ -214,7 +261,10 @@ static void remove_sandbox(struct oneshot *shot)
     autofree char *path = xprintf("/api/v1/sandboxes/%s", shot->id);
     struct err err = { 0 };
 
-    if (cli_has(shot->cli, "keep"))
+    if (cli_has(shot->cli, "keep") && shot->workspace.view)
+        cli_note(shot->cli, "sandbox %s stays; `atoll diff %s` shows what changed in it", shot->id,
+                 shot->id);
+    else if (cli_has(shot->cli, "keep"))
         cli_note(shot->cli, "sandbox %s stays", shot->id);
     else if (call_aside(shot->cli, "DELETE", STR_NONE, path, &err) < 0 && !is_gone(&err))
         cli_note(shot->cli, "sandbox %s stays: %s", shot->id, err.msg);
@@ -309,7 +359,10 @@ static int in_sandbox(struct oneshot *shot, struct err *err)
 
     if (check_signal(shot, err) < 0 || watch_begin(shot, AT_ONCE, err) < 0)
         return -1;
-    if (shot->workspace.root >= 0 && workspace_send(shot->cli, &shot->workspace, shot->id, err) < 0)
+    if (shot->workspace.view)
+        workspace_viewed(shot->cli, &shot->workspace);
+    else if (shot->workspace.root >= 0 &&
+             workspace_send(shot->cli, &shot->workspace, shot->id, err) < 0)
         return err_wrap(err, "copy the workspace into the sandbox");
     int rc = run_command(shot, err);
     if (shot->workspace.root < 0 || cli_has(shot->cli, "detach") ||
@@ -355,7 +408,8 @@ static int with_server(struct oneshot *shot, struct err *err)
 
 static int check_flags(struct cli *cli, struct err *err)
 {
-    static const char *const needs_copy[] = { "patch", "apply", "apply-git", "exclude" };
+    static const char *const needs_copy[] = { "patch", "apply", "apply-git", "exclude",
+                                              "no-gitignore" };
     static const char *const at_end[] = { "patch", "apply" };
     static const char *const places[] = { "no-workspace", "bind", "copy" };
     size_t chosen = 0;
@@ -410,13 +464,13 @@ static int run_run(struct cli *cli, struct err *err)
     auto_with(oneshot_free) struct oneshot shot = {
         .cli = cli, .server = PRIVATE_NONE, .workspace = WORKSPACE_NONE, .signals = -1, .stop = -1
     };
-    const char *from = cli_has(cli, "copy") ? cli_text(cli, "copy") : ".";
 
+    shot.from = cli_has(cli, "copy") ? cli_text(cli, "copy") : ".";
     if (check_flags(cli, err) < 0)
         return -1;
     shot.workspace.signal = &shot.signal;
     if (!cli_has(cli, "no-workspace") && !cli_has(cli, "bind") &&
-        workspace_open(cli, &shot.workspace, from, err) < 0)
+        workspace_open(cli, &shot.workspace, shot.from, err) < 0)
         return -1;
     if (watch_begin(&shot, PATIENT, err) < 0 || find_server(&shot, err) < 0 ||
         check_signal(&shot, err) < 0)
@@ -431,12 +485,14 @@ static int run_run(struct cli *cli, struct err *err)
 
 static const struct cli_flag run_flags[] = {
     { "no-workspace", NULL, "Copy nothing in: /workspace is empty" },
-    { "copy", "DIR", "Copy this directory instead of the current one" },
+    { "copy", "DIR", "Copy this directory in, instead of a view of the current one" },
     { "bind", "DIR[:ro]",
       "Put this directory itself at /workspace, not a copy; :ro to read only. With a server "
       "started by root" },
     { "exclude", "PATTERN",
-      "Leave out what matches, on both ways: a name or a path, with * and ?; may repeat" },
+      "Leave out what matches, on both ways: a name or a path, with * and ?; may repeat. Then the "
+      "directory is copied" },
+    { "no-gitignore", NULL, "Take changed files back although .gitignore leaves them out" },
     { "patch", "FILE",
       "Write what changed as a patch for git, with paths from the top of its work tree; - is "
       "standard output" },
@@ -455,11 +511,20 @@ static const struct cli_flag run_flags[] = {
 const struct command cmd_run = {
     .name = "run",
     .args = "[COMMAND] [ARG…]",
-    .help = "Run a command in a fresh sandbox that has a copy of the current directory.",
+    .help = "Run a command in a fresh sandbox that has the current directory's files.",
     .more =
-        "The copy is the command's working directory, /workspace. Afterwards the files that it "
-        "changed are listed on standard error; --patch and --apply take them back, whatever its "
-        "exit status. --apply overwrites no file that changed here meanwhile: then nothing is "
+        "They are in the command's working directory, /workspace: a view that copies nothing, of "
+        "any size. What the command changes stays in the sandbox, in memory. Files of other users "
+        "than the directory's can be read there as their permissions allow, and not changed; file "
+        "systems mounted below the directory are not in it. The directory is copied instead with "
+        "--copy or --exclude, and where a view cannot be had: with a server that is not root's or "
+        "is on another machine, with storage disk, and of file systems that cannot be shown with "
+        "another owner (--verbose says why).\n\n"
+        "Afterwards the files that the command changed are listed on standard error; --patch and "
+        "--apply take them back, whatever its "
+        "exit status. What git would ignore (.gitignore, .git/info/exclude; no tracked file) is "
+        "not among them unless --no-gitignore says so. --apply overwrites no file that changed "
+        "here meanwhile: then nothing is "
         "taken back and the status is 3. The sandbox is removed, but for when changes could not "
         "be taken back: then it stays with them. Where no server is running, one is started for "
         "this command alone, but none in place of one that was named (ATOLL_STATE, --addr).\n\n"
@@ -469,9 +534,9 @@ const struct command cmd_run = {
         "command.\n\n"
         "Examples:\n  atoll run -- make test\n"
         "  atoll run --apply -- npx prettier --write .\n"
-        "  atoll run --patch fix.patch --exclude node_modules -- ./agent 'fix the tests'\n"
-        "  atoll run --no-workspace --memory 256M --kill-after 10s -- python3 -c 'print(1)'",
+        "  atoll run --patch fix.patch -- ./agent 'fix the tests'\n"
+        "  atoll run --no-workspace --memory 256M --timeout 10s -- python3 -c 'print(1)'",
     .flags = run_flags,
-    .traits = CMD_REMOTE,
+    .traits = CMD_REMOTE | CMD_LIMITS,
     .run = run_run,
 };

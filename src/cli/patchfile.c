@@ -138,7 +138,7 @@ static int one(struct writing *w, const struct change *change, size_t at, struct
         w->git++;
         return 0;
     }
-    if (!apply_is_still(w->root, change->path, change->before) &&
+    if (!apply_is_still(w->root, w->was, change->path, change->before) &&
         !apply_in_new_directory(w->was, change)) {
         cli_note(w->cli, "changed here too: %.*s", STR_FMT(change->path));
         w->changed_here++;
@@ -165,8 +165,7 @@ static bool is_work_tree(const char *dir)
     return lstat(git, &st) == 0 && (S_ISREG(st.st_mode) || lstat(head, &st) == 0);
 }
 
-/* Where `root` is below the top of git's work tree, with a slash behind it; "" if it is none. */
-static char *prefix_of(int root)
+char *apply_prefix(int root)
 {
     char link[64], path[PATH_MAX];
 
@@ -193,7 +192,7 @@ static char *prefix_of(int root)
 int apply_patch(struct cli *cli, int root, const struct manifest *before,
                 const struct changes *changes, struct stage *stage, int out, struct err *err)
 {
-    autofree char *prefix = prefix_of(root);
+    autofree char *prefix = apply_prefix(root);
     struct writing w = {
         .cli = cli, .root = root, .out = out, .prefix = prefix, .was = before, .stage = stage
     };
@@ -204,8 +203,7 @@ int apply_patch(struct cli *cli, int root, const struct manifest *before,
     if (w.git)
         cli_note(cli, "not in the patch: %zu of git's own files, which git would refuse", w.git);
     if (w.changed_here)
-        return err_set(err, ERR_CONFLICT,
-                       "not in the patch: %zu file%s changed here since the copy was made",
+        return err_set(err, ERR_CONFLICT, "not in the patch: %zu file%s changed here meanwhile",
                        w.changed_here, w.changed_here == 1 ? "" : "s");
     return 0;
 }

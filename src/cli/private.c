@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -26,6 +28,7 @@
 #define START_MS 30000
 #define STOP_MS 20000
 #define ASK_MS 5000
+#define ROOM_MIN (1ull << 30)
 #define SELF "/proc/self/exe"
 
 extern char **environ;
@@ -124,11 +127,27 @@ static void keeper_free(struct keeper *k)
     free(k->settings);
 }
 
+/*
+ * In memory, where that has room: the files of a default image are several hundred, and to make
+ * them on a busy disk takes a second.
+ */
+static const char *usual_place(void)
+{
+    static const char shared[] = "/dev/shm";
+    struct statfs fs;
+
+    return statfs(shared, &fs) == 0 && fs.f_type == TMPFS_MAGIC &&
+                   (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= ROOM_MIN
+               ? shared
+               : "/tmp";
+}
+
 static int make_top(struct keeper *k, struct err *err)
 {
     const char *tmp = getenv("TMPDIR");
 
-    snprintf(k->top, sizeof(k->top), "%s/atoll-run-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
+    snprintf(k->top, sizeof(k->top), "%s/atoll-run-XXXXXX",
+             tmp && tmp[0] == '/' ? tmp : usual_place());
     if (!mkdtemp(k->top)) {
         int rc = err_sys(err, "make a directory %s", k->top);
 
@@ -162,9 +181,9 @@ static int make_notify(struct keeper *k, struct err *err)
 static int start_server(struct keeper *k, struct err *err)
 {
     /* One sandbox and no more: nothing stands ready. */
-    const char *argv[] = { "atoll",    "serve",     "--state", k->state, "--listen",       "",
-                           "--config", k->settings, "--drain", "0s",     "--pool-default", "0",
-                           NULL };
+    const char *argv[] = { "atoll",        "serve",     "--state", k->state, "--listen",       "",
+                           "--config",     k->settings, "--drain", "0s",     "--pool-default", "0",
+                           "--throw-away", NULL };
     autofree char *notify = xprintf("NOTIFY_SOCKET=%s/notify", k->top);
     autoclose int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 

@@ -2,10 +2,12 @@
  * Running commands in a sandbox that is there, or on a linked agent; `run`, which makes a sandbox,
  * is in oneshot.c.
  *
- * Output comes as events over one connection and is counted; when the connection is lost (a server
- * that restarts), the next one begins at the counts, and nothing is printed twice. A second thread
- * passes standard input and signals on, each as a request of its own, so that a slow reader of
- * output does not keep Ctrl-C from arriving.
+ * Output comes in frames over one connection (from a linked agent: as events) and is counted; when
+ * the connection is lost (a server that restarts), the next one begins at the counts, and nothing
+ * is printed twice. The command is held back when the output is not read, so nothing is missing
+ * either. Where bytes are missing all the same, a note says how many, and the command's status is
+ * ours. A second thread passes standard input and signals on, each as a request of its own, so that
+ * a slow reader of output does not keep Ctrl-C from arriving.
  *
  * Input is counted too, by the server, whose answers say how far it is. A piece whose answer was
  * lost is sent again with its position, and the server leaves out what the command has of it. Not
@@ -25,6 +27,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "cli/framed.h"
 #include "cli/sandbox.h"
 #include "cli/sse.h"
 
@@ -38,11 +41,13 @@ struct running {
     char *path; /* owned; of the command: /api/v1/sandboxes/ID/execs/EID, or of a linked agent */
     bool linked;
     int64_t at[2];
+    bool gap; /* the bytes at these positions are no longer kept */
     bool ended;
     int64_t exit_code;
     _Atomic int64_t lost_ms; /* since when the server is away; 0 it is not */
-    struct sse sse;
-    struct arena arena; /* for one event */
+    struct sse sse;          /* of a linked agent */
+    struct framed frames;    /* of a sandbox */
+    struct arena arena;      /* for one event */
     /* the other thread */
     pthread_t thread;
     bool threaded, input, tty;
@@ -361,6 +366,7 @@ static void running_free(struct running *run)
     if (run->raw)
         tcsetattr(0, TCSADRAIN, &run->before);
     sse_free(&run->sse);
+    framed_free(&run->frames);
     arena_free(&run->arena);
     free(run->path);
 }
@@ -381,37 +387,91 @@ static int write_out(int fd, struct str data, struct err *err)
     return 0;
 }
 
+static int on_end(struct running *run, struct str data, struct err *err)
+{
+    struct json *exec;
+
+    arena_free(&run->arena);
+    run->arena = (struct arena){ 0 };
+    if (json_parse(&run->arena, data, &exec, err) < 0)
+        return err_wrap(err, "the end of the command");
+    run->ended = true;
+    run->exit_code = json_num(exec, "exit_code", -1);
+    if (json_true(exec, "timed_out"))
+        cli_note(run->cli, "the command was killed: its time was over");
+    if (json_true(exec, "oom"))
+        cli_note(run->cli, "the sandbox was out of memory, and the kernel killed a process");
+    cli_note_blocked(run->cli, exec);
+    if (str_is(json_text(exec, "state"), "lost"))
+        return err_set(err, ERR_GONE, "the %s before the command did",
+                       run->linked ? "agent went" : "sandbox ended");
+    if (run->linked && json_text(exec, "error").n)
+        cli_note(run->cli, "%.*s", STR_FMT(json_text(exec, "error")));
+    return 0;
+}
+
+static int on_bytes(struct running *run, unsigned stream, struct str data, struct err *err)
+{
+    run->at[stream] += (int64_t)data.n;
+    return write_out(stream ? run->cli->err_fd : run->cli->out_fd, data, err);
+}
+
+static int on_frame(void *ctx, unsigned kind, struct str data, struct err *err)
+{
+    struct running *run = ctx;
+
+    return kind == FRAME_END ? on_end(run, data, err) : on_bytes(run, kind - 1, data, err);
+}
+
 static int on_event(void *ctx, const char *type, struct str data, struct err *err)
 {
     struct running *run = ctx;
     autobuf struct buf bytes = { 0 };
-    struct json *exec;
 
-    if (strcmp(type, "exit") == 0) {
-        arena_free(&run->arena);
-        run->arena = (struct arena){ 0 };
-        if (json_parse(&run->arena, data, &exec, err) < 0)
-            return err_wrap(err, "the end of the command");
-        run->ended = true;
-        run->exit_code = json_num(exec, "exit_code", -1);
-        if (json_true(exec, "timed_out"))
-            cli_note(run->cli, "the command was killed: its time was over");
-        if (json_true(exec, "oom"))
-            cli_note(run->cli, "the sandbox was out of memory, and the kernel killed a process");
-        if (str_is(json_text(exec, "state"), "lost"))
-            return err_set(err, ERR_GONE, "the %s before the command did",
-                           run->linked ? "agent went" : "sandbox ended");
-        if (run->linked && json_text(exec, "error").n)
-            cli_note(run->cli, "%.*s", STR_FMT(json_text(exec, "error")));
-        return 0;
-    }
+    if (strcmp(type, "exit") == 0)
+        return on_end(run, data, err);
     int stream = strcmp(type, "stderr") == 0;
     if (!stream && strcmp(type, "stdout") != 0)
         return 0;
     if (!base64_get(&bytes, data))
         return err_set(err, ERR_INTERNAL, "output that is no base64");
-    run->at[stream] += (int64_t)bytes.len;
-    return write_out(stream ? run->cli->err_fd : run->cli->out_fd, buf_view(&bytes), err);
+    return on_bytes(run, (unsigned)stream, buf_view(&bytes), err);
+}
+
+static char *output_path(const struct running *run)
+{
+    autofree char *from =
+        run->gap ? xstrdup("")
+                 : xprintf("&from=%lld,%lld", (long long)run->at[0], (long long)run->at[1]);
+
+    return xprintf("%s/output?%s%s", run->path, run->linked ? "" : "stream=both&hold=1", from);
+}
+
+/* What was printed between our positions and those of an answer is lost. */
+static int tell_gap(struct running *run, struct str position, struct err *err)
+{
+    static const char *const names[] = { "stdout", "stderr" };
+
+    run->gap = false;
+    for (int i = 0; i < 2; i++) {
+        struct str text = i ? position : str_cut(&position, ',');
+        uint64_t at;
+
+        if (!str_to_u64(text, &at) || at > INT64_MAX)
+            return err_set(err, ERR_INTERNAL, "the server does not say where the output begins");
+        if ((int64_t)at > run->at[i])
+            cli_note(run->cli,
+                     "%lld bytes of %s are missing: the server could not keep them any longer",
+                     (long long)((int64_t)at - run->at[i]), names[i]);
+        run->at[i] = (int64_t)at;
+    }
+    return 0;
+}
+
+static int feed(struct running *run, struct str data, struct err *err)
+{
+    return run->linked ? sse_feed(&run->sse, data, on_event, run, err)
+                       : framed_feed(&run->frames, data, on_frame, run, err);
 }
 
 /* One connection, until the end of the command or of the connection. -1 with ERR_UNAVAILABLE,
@@ -422,24 +482,31 @@ static int stream_once(struct running *run, struct err *err)
     struct client_options options = { .ca_file = cli->at.ca };
     autoclient struct client *client = NULL;
     struct client_reply reply = { 0 };
-    autofree char *path = xprintf("%s/output?from=%lld,%lld", run->path, (long long)run->at[0],
-                                  (long long)run->at[1]);
-    struct client_request request = {
-        .method = "GET", .path = path, .token = cli->at.token, .accept = "text/event-stream"
-    };
-    static char data[65536];
+    autofree char *path = output_path(run);
+    struct client_request request = { .method = "GET",
+                                      .path = path,
+                                      .token = cli->at.token,
+                                      .accept = run->linked ? "text/event-stream" : NULL };
+    static char data[262144];
     ssize_t got;
 
     if (cli_deadline(cli, &options.deadline_ms, err) < 0 ||
         client_start(&client, &cli->at.target, &request, &options, &reply, err) < 0)
         return -1;
+    if (reply.status == 410 && !run->gap) {
+        run->gap = true;
+        return err_set(err, ERR_UNAVAILABLE, "output was lost");
+    }
     if (reply.status != 200)
         return cli_refused_on(cli, client, &reply, err);
+    if (run->gap && tell_gap(run, str_of(reply.position), err) < 0)
+        return -1;
     run->lost_ms = 0;
     sse_reset(&run->sse);
+    framed_reset(&run->frames);
     client_deadline(client, INT64_MAX / 2);
     while (!run->ended && (got = client_read(client, data, sizeof(data), err)) > 0)
-        if (sse_feed(&run->sse, (struct str){ data, (size_t)got }, on_event, run, err) < 0)
+        if (feed(run, (struct str){ data, (size_t)got }, err) < 0)
             return -1;
     return run->ended ? 0 : err_set(err, ERR_UNAVAILABLE, "the server ended the connection");
 }
@@ -486,13 +553,24 @@ static void put_size(struct json_out *json, const struct running *run, const cha
     json_kv_int(json, cols_key, cols);
 }
 
+/* How long the command may run, 0 without a limit. */
+static int command_limit(struct cli *cli, int64_t *limit_ms, struct err *err)
+{
+    *limit_ms = 0;
+    if (!(cli->command->traits & CMD_LIMITS))
+        return 0; /* there, --timeout is for the calls */
+    if (cli_has(cli, "timeout") && cli_has(cli, "kill-after"))
+        return cli_usage(cli, err, "--timeout and --kill-after are the same: use one of them");
+    return cli_ms(cli, cli_has(cli, "kill-after") ? "kill-after" : "timeout", 0, limit_ms, err);
+}
+
 static int put_exec(struct cli *cli, const char **argv, size_t argc, const char *cwd,
                     struct json_out *json, struct running *run, struct err *err)
 {
-    int64_t kill_after;
+    int64_t limit_ms;
 
     json_open(json, '{');
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 ||
+    if (command_limit(cli, &limit_ms, err) < 0 ||
         put_words(cli, json, "argv", argv, 0, argc, err) < 0)
         return -1;
     if (cli_has(cli, "cwd"))
@@ -501,12 +579,14 @@ static int put_exec(struct cli *cli, const char **argv, size_t argc, const char 
         json_kv_text(json, "cwd", cwd);
     if (cli_has(cli, "user"))
         json_kv_text(json, "user", cli_text(cli, "user"));
-    if (kill_after)
-        json_kv_int(json, "timeout_ms", kill_after);
+    if (limit_ms)
+        json_kv_int(json, "timeout_ms", limit_ms);
     if (run->tty)
         json_kv_bool(json, "tty", true);
     put_size(json, run, "rows", "cols");
     json_kv_bool(json, "stdin_open", run->input);
+    if (!cli->json && !cli_has(cli, "detach"))
+        json_kv_bool(json, "hold", true);
     if (sandbox_put_env(cli, json, run->tty, err) < 0)
         return -1;
     if (strcmp(cli->command->name, "exec") == 0 && sandbox_put_files(cli, json, err) < 0)
@@ -617,22 +697,22 @@ int exec_in(struct cli *cli, const char *id, const char **argv, size_t argc, con
 static int put_command(struct cli *cli, const char **argv, size_t argc, struct json_out *json,
                        const struct running *run, struct err *err)
 {
-    int64_t kill_after;
+    int64_t limit_ms;
 
     if (cli_has(cli, "ro") || cli_has(cli, "rw"))
         return cli_usage(cli, err, "--ro and --rw are for sandboxes, and %s is a linked agent",
                          cli->args[0]);
     json_open(json, '{');
     json_kv_text(json, "command", argv[0]); /* looked at when it was asked for in a sandbox */
-    if (cli_ms(cli, "kill-after", 0, &kill_after, err) < 0 ||
+    if (command_limit(cli, &limit_ms, err) < 0 ||
         put_words(cli, json, "args", argv, 1, argc, err) < 0)
         return -1;
     if (cli_has(cli, "cwd"))
         json_kv_text(json, "working_dir", cli_text(cli, "cwd"));
     if (cli_has(cli, "user"))
         json_kv_text(json, "run_as", cli_text(cli, "user"));
-    if (kill_after)
-        json_kv_int(json, "timeout_seconds", (kill_after + 999) / 1000);
+    if (limit_ms)
+        json_kv_int(json, "timeout_seconds", (limit_ms + 999) / 1000);
     json_kv_bool(json, "allocate_pty", run->tty);
     put_size(json, run, "pty_rows", "pty_cols");
     if (run->tty && sandbox_term())
@@ -686,17 +766,21 @@ const struct command cmd_exec = {
     .name = "exec",
     .args = "ID|NAME COMMAND [ARG…]",
     .help = "Run a command in a sandbox and print what it prints.",
-    .more = "Ends with the exit status of the command. Standard input is passed on unless it is a "
-            "terminal; signals are passed on, and the third Ctrl-C kills everything the command "
-            "started. Put -- before the command.\n\n"
-            "The name of a linked agent will do, too: then it runs on that machine (`atoll agent "
-            "commands` lists those). What is typed or piped there faster than the command reads is "
-            "kept up to 4 MiB.\n\n"
-            "Examples:\n  atoll exec build -- make -j4\n"
-            "  tar c . | atoll exec build -- tar x -C /workspace\n"
-            "  atoll exec -it build -- bash\n"
-            "  atoll exec -d -e PORT=3000 build -- ./server",
+    .more =
+        "Ends with the exit status of the command. Standard input is passed on unless it is a "
+        "terminal; signals are passed on, and the third Ctrl-C kills everything the command "
+        "started. Put -- before the command.\n\n"
+        "The command waits while its output is not read, so that none is lost: as in a pipe. When "
+        "this program ends without reading, the command waits for another reader for 20 seconds at "
+        "most and then goes on.\n\n"
+        "The name of a linked agent will do, too: then it runs on that machine (`atoll agent "
+        "commands` lists those). What is typed or piped there faster than the command reads is "
+        "kept up to 4 MiB.\n\n"
+        "Examples:\n  atoll exec build -- make -j4\n"
+        "  tar c . | atoll exec build -- tar x -C /workspace\n"
+        "  atoll exec -it build -- bash\n"
+        "  atoll exec -d -e PORT=3000 build -- ./server",
     .flags = exec_flags,
-    .traits = CMD_REMOTE,
+    .traits = CMD_REMOTE | CMD_LIMITS,
     .run = exec_run,
 };

@@ -189,6 +189,26 @@ static void put_text(struct cli *cli, struct json_out *json, const char *flag, c
         json_kv_text(json, field, cli_text(cli, flag));
 }
 
+int access_put_wish(struct cli *cli, struct json_out *json, struct err *err)
+{
+    const char *visibility = cli_text(cli, "visibility"), *name;
+    size_t at = 0;
+
+    if (visibility && strcmp(visibility, "private") != 0 && strcmp(visibility, "tenant") != 0)
+        return cli_usage(cli, err, "--visibility: private or tenant, not \"%s\"", visibility);
+    put_text(cli, json, "owner", "owner");
+    put_text(cli, json, "visibility", "visibility");
+    if (!cli_has(cli, "share-with"))
+        return 0;
+    json_key(json, "shared_with");
+    json_open(json, '[');
+    while ((name = cli_next(cli, "share-with", &at)))
+        if (name[0])
+            json_put_str(json, str_of(name));
+    json_close(json, ']');
+    return 0;
+}
+
 int sandbox_put_wish(struct cli *cli, struct json_out *json, int64_t ttl_ms, const char *storage,
                      struct err *err)
 {
@@ -260,7 +280,7 @@ static int set_run(struct cli *cli, struct err *err)
         put_count(cli, &json, "pids", "pids", err) < 0 ||
         put_count(cli, &json, "cpu", "cpu_percent", err) < 0 || put_rates(cli, &json, err) < 0 ||
         put_count(cli, &json, "inodes", "inodes", err) < 0 || put_new_idle(cli, &json, err) < 0 ||
-        put_new_labels(cli, &json, err) < 0)
+        put_new_labels(cli, &json, err) < 0 || access_put_wish(cli, &json, err) < 0)
         return -1;
     if (cli_has(cli, "ttl") && strcmp(cli_text(cli, "ttl"), "0") != 0 &&
         cli_ms(cli, "ttl", 0, &ttl_ms, err) < 0)
@@ -273,9 +293,10 @@ static int set_run(struct cli *cli, struct err *err)
     if (cli_call(cli, "PATCH", buf_view(&body), &reply, err, "/api/v1/sandboxes/%s",
                  cli_escape(cli, cli->args[0])) < 0)
         return err_wrap(err, "change sandbox %s", cli->args[0]);
-    return cli_details(
-        cli, reply,
-        "id,memory,pids,cpu_percent,io_bytes,io_ops,disk,inodes,ttl_ms,idle,labels,expires_at");
+    return cli_details(cli, reply,
+                       "id,memory,pids,cpu_percent,io_bytes,io_ops,disk,inodes,ttl_ms,idle,labels,"
+                       "expires_at,owner,"
+                       "visibility,shared_with");
 }
 
 static const struct cli_flag set_flags[] = {
@@ -290,21 +311,61 @@ static const struct cli_flag set_flags[] = {
     { "idle", "TIME[:ACTION]",
       "When nobody uses it for so long: pause, stop or delete it (pause); 0 for none" },
     { "label", "NAME=VALUE", "Instead of those it has; may repeat; '' for none" },
+    ACCESS_FLAGS,
     { 0 },
 };
 
 const struct command cmd_set = {
     .name = "set",
     .args = "ID|NAME",
-    .help = "Give a sandbox other limits, another lifetime, idle policy or labels.",
+    .help = "Give a sandbox other limits, another lifetime, idle policy, labels or owner.",
     .flags = set_flags,
     .traits = CMD_REMOTE,
     .run = set_run,
 };
 
+/* The same of a linked machine, which has nothing else to set. */
+static int agent_set_run(struct cli *cli, struct err *err)
+{
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+
+    json_open(&json, '{');
+    if (access_put_wish(cli, &json, err) < 0)
+        return -1;
+    json_close(&json, '}');
+    if (str_is(buf_view(&body), "{}"))
+        return cli_usage(cli, err, "nothing to change; see --help for what can be");
+    if (cli_call(cli, "PATCH", buf_view(&body), &reply, err, "/api/v1/agents/%s",
+                 cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "change agent %s", cli->args[0]);
+    return cli_details(cli, reply, "id,owner,visibility,shared_with");
+}
+
+static const struct cli_flag agent_set_flags[] = {
+    ACCESS_FLAGS,
+    { 0 },
+};
+
+const struct command cmd_agent_set = {
+    .name = "agent set",
+    .args = "AGENT",
+    .help = "Let tokens of role agent run commands on a linked machine.",
+    .more = "Commands on a linked machine run outside of any sandbox, as the user of its client. "
+            "Operators may run them; tokens of role agent only on machines that they were given "
+            "with this command.\n\n"
+            "Examples:\n  atoll agent set laptop --share-with alice\n"
+            "  atoll agent set laptop --share-with ''",
+    .flags = agent_set_flags,
+    .traits = CMD_REMOTE,
+    .run = agent_set_run,
+};
+
 int sandbox_put_more(struct cli *cli, struct json_out *json, struct err *err)
 {
-    if (put_idle(cli, json, err) < 0 || sandbox_put_pairs(cli, json, "env", "env", err) < 0)
+    if (put_idle(cli, json, err) < 0 || sandbox_put_pairs(cli, json, "env", "env", err) < 0 ||
+        access_put_wish(cli, json, err) < 0)
         return -1;
     put_text(cli, json, "from-snapshot", "from_snapshot");
     return 0;
@@ -390,8 +451,8 @@ static int show_run(struct cli *cli, struct err *err)
             "io_"
             "bytes,"
             "io_ops,disk,"
-            "inodes,nofile,ttl_ms,idle,volumes,binds,files,execs_running,by,created_at,changed_"
-            "at,expires_at");
+            "inodes,nofile,ttl_ms,idle,volumes,binds,files,execs_running,by,owner,visibility,"
+            "shared_with,created_at,changed_at,expires_at");
     if (lives && cli_get(cli, &applied, err, "/api/v1/sandboxes/%s/applied", id) < 0)
         return err_wrap(err, "what is applied to sandbox %s", cli->args[0]);
     if (cli->json) {

@@ -46,9 +46,19 @@ must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct er
         "label", "NAME=VALUE", "To find it again; may repeat"                                      \
     }
 
+/* Who reaches it. */
+#define ACCESS_FLAGS                                                                               \
+    { "owner", "NAME", "The token that owns it, for operators (the caller)" },                     \
+        { "share-with", "NAME", "A token of role agent that may use it; may repeat" },             \
+    {                                                                                              \
+        "visibility", "WHOM", "private, or tenant: every agent of the tenant may use it (private)" \
+    }
+/* The members of a request that those say; a single --share-with '' leaves none. */
+must_use int access_put_wish(struct cli *cli, struct json_out *json, struct err *err);
+
 /* More of them, for one that is to stay. */
 #define CREATE_FLAGS                                                                               \
-    { "env", "NAME=VALUE", "Environment of every command; may repeat" },                           \
+    ACCESS_FLAGS, { "env", "NAME=VALUE", "Environment of every command; may repeat" },             \
         { "idle", "TIME[:ACTION]",                                                                 \
           "When nobody uses it for so long: pause, stop or delete it (pause)" },                   \
     {                                                                                              \
@@ -91,7 +101,8 @@ must_use int exec_anywhere(struct cli *cli, const char *id, const char **argv, s
 #define EXEC_FLAGS                                                                                 \
     { "cwd", "DIR", "Working directory (/workspace)" },                                            \
         { "env", "NAME=VALUE", "Environment of the command; may repeat" },                         \
-        { "kill-after", "TIME", "Kill it and all it started after this long" },                    \
+        { "timeout", "TIME", "Kill the command and all it started after this long" },              \
+        { "kill-after", "TIME", "The same as --timeout" },                                         \
     {                                                                                              \
         "interactive", NULL, "Pass the keyboard on even without a terminal for it"                 \
     }

@@ -54,7 +54,8 @@ static const struct cli_flag create_flags[] = {
     { "tenant", "TENANT", "Whose objects it sees; yours unless said otherwise" },
     { "scope", "SCOPE", "Only these actions, such as event.* or token.list; may repeat" },
     { "ttl", "TIME", "How long it lives, such as 12h or 30d; without it, until revoked" },
-    { "signing", NULL, "Let it sign requests (HMAC) instead of being sent" },
+    { "signing", NULL,
+      "Make it sign every request (HMAC); it is then not valid when it is sent itself" },
     { 0 },
 };
 

@@ -59,17 +59,13 @@ static bool bytes_of(const struct json *line, const char *plain, const char *enc
     return !str_has_nul(buf_view(out));
 }
 
-int transfer_line(struct buf *out, struct str text, struct err *err)
+static int take_file(struct buf *out, const struct json *line, struct err *err)
 {
-    autoarena struct arena arena = { 0 };
     autobuf struct buf name = { 0 }, link = { 0 };
     autofree char *record = xmalloc(TREE_RECORD_MAX);
-    struct json *line;
     struct stat st = { 0 };
     uint8_t sha256[32];
 
-    if (json_parse(&arena, text, &line, err) < 0)
-        return err_wrap(err, "the list of files");
     struct str digest = json_text(line, "sha256");
     uint32_t kind = kind_of(json_text(line, "type")), mode;
     int64_t size = json_num(line, "size", -1);
@@ -84,6 +80,16 @@ int transfer_line(struct buf *out, struct str text, struct err *err)
                                  digest.p ? sha256 : NULL);
     buf_append(out, record, len);
     return buf_ok(out) ? 0 : err_set(err, ERR_LIMIT, "too many files");
+}
+
+int transfer_line(struct buf *out, struct str text, struct err *err)
+{
+    autoarena struct arena arena = { 0 };
+    struct json *line;
+
+    if (json_parse(&arena, text, &line, err) < 0)
+        return err_wrap(err, "the list of files");
+    return take_file(out, line, err);
 }
 
 /* ---- requests ---- */
@@ -106,12 +112,12 @@ static ssize_t more(struct client *client, void *out, size_t len, struct err *er
     return client_read(client, out, len, err);
 }
 
-int transfer_manifest(struct cli *cli, const char *id, const char *path, struct manifest *out,
-                      struct err *err)
+/* The lines of an answer, one by one; nothing is left in the end. */
+static int each_line(struct cli *cli, const char *target,
+                     int (*take)(void *ctx, struct str line, struct err *err), void *ctx,
+                     struct err *err)
 {
-    autofree char *target =
-        xprintf("/api/v1/sandboxes/%s/files/manifest?path=%s", id, cli_escape(cli, path));
-    autobuf struct buf text = { 0 }, records = { .max = (size_t)FILE_MANIFEST_MAX };
+    autobuf struct buf text = { 0 };
     autoclient struct client *client = NULL;
     autofree char *chunk = xmalloc(65536);
     ssize_t got;
@@ -122,7 +128,7 @@ int transfer_manifest(struct cli *cli, const char *id, const char *path, struct 
         buf_append(&text, chunk, (size_t)got);
         struct str rest = buf_view(&text);
         while (rest.n && memchr(rest.p, '\n', rest.n))
-            if (transfer_line(&records, str_cut(&rest, '\n'), err) < 0)
+            if (take(ctx, str_cut(&rest, '\n'), err) < 0)
                 return -1;
         if (rest.n > LINE_MAX_)
             return err_set(err, ERR_LIMIT, "a line of the list of files is too long");
@@ -130,7 +136,60 @@ int transfer_manifest(struct cli *cli, const char *id, const char *path, struct 
     }
     if (got < 0 || text.len)
         return got < 0 ? -1 : err_set(err, ERR_INTERNAL, "the list of files ends in a line");
+    return 0;
+}
+
+static int take_entry(void *ctx, struct str line, struct err *err)
+{
+    return transfer_line(ctx, line, err);
+}
+
+int transfer_manifest(struct cli *cli, const char *id, const char *path, struct manifest *out,
+                      struct err *err)
+{
+    autofree char *target =
+        xprintf("/api/v1/sandboxes/%s/files/manifest?path=%s", id, cli_escape(cli, path));
+    autobuf struct buf records = { .max = (size_t)FILE_MANIFEST_MAX };
+
+    if (each_line(cli, target, take_entry, &records, err) < 0)
+        return -1;
     return manifest_read(out, &records, err);
+}
+
+struct two_sides {
+    struct buf before, after;
+};
+
+static int take_side(void *ctx, struct str text, struct err *err)
+{
+    struct two_sides *to = ctx;
+    autoarena struct arena arena = { 0 };
+    struct json *line;
+
+    if (json_parse(&arena, text, &line, err) < 0)
+        return err_wrap(err, "the list of changes");
+    struct str side = json_text(line, "side");
+    if (!str_is(side, "before") && !str_is(side, "after"))
+        return err_set(err, ERR_INTERNAL, "the list of changes is not to be understood");
+    return take_file(str_is(side, "before") ? &to->before : &to->after, json_get(line, "file"),
+                     err);
+}
+
+int transfer_changes(struct cli *cli, const char *id, struct manifest *before,
+                     struct manifest *after, struct err *err)
+{
+    autofree char *target = xprintf("/api/v1/sandboxes/%s/changes", id);
+    struct two_sides to = { { .max = (size_t)FILE_MANIFEST_MAX },
+                            { .max = (size_t)FILE_MANIFEST_MAX } };
+    int rc = each_line(cli, target, take_side, &to, err);
+
+    if (rc == 0)
+        rc = manifest_read(before, &to.before, err);
+    if (rc == 0 && (rc = manifest_read(after, &to.after, err)) < 0)
+        manifest_free(before);
+    buf_free(&to.before);
+    buf_free(&to.after);
+    return rc;
 }
 
 int transfer_file(struct cli *cli, const char *id, const char *path, uint64_t max, int fd,

@@ -10,6 +10,9 @@
 /* Everything below the directory `path` of a sandbox. */
 must_use int transfer_manifest(struct cli *cli, const char *id, const char *path,
                                struct manifest *out, struct err *err);
+/* What changed in the view of a sandbox: the files that did, as they were and as they are. */
+must_use int transfer_changes(struct cli *cli, const char *id, struct manifest *before,
+                              struct manifest *after, struct err *err);
 /*
  * Everything below the directory `root` here into the directory `path` of a sandbox, but for what
  * the filter says.

@@ -21,6 +21,8 @@ static int volume_create_run(struct cli *cli, struct err *err)
     json_open(&json, '{');
     json_kv_text(&json, "name", cli->args[0]);
     json_kv_int(&json, "bytes", (int64_t)bytes);
+    if (access_put_wish(cli, &json, err) < 0)
+        return -1;
     json_close(&json, '}');
     if (cli_call(cli, "POST", buf_view(&body), &reply, err, "/api/v1/volumes") < 0)
         return err_wrap(err, "make volume %s", cli->args[0]);
@@ -29,6 +31,7 @@ static int volume_create_run(struct cli *cli, struct err *err)
 
 static const struct cli_flag volume_create_flags[] = {
     { "size", "SIZE", "How much may be written to it, such as 512M (10G)" },
+    ACCESS_FLAGS,
     { 0 },
 };
 
@@ -59,8 +62,48 @@ const struct command cmd_volume_show = {
     .help = "Show a volume, how much of it is used, and by whom.",
     .traits = CMD_REMOTE,
     .view = { .path = "/api/v1/volumes/{}",
-              .lines = "id,name,state,bytes,used,sandboxes,by,created_at" },
+              .lines =
+                  "id,name,state,bytes,used,sandboxes,by,owner,visibility,shared_with,created_at" },
     .run = cli_view,
+};
+
+static int volume_set_run(struct cli *cli, struct err *err)
+{
+    const char *size = cli_text(cli, "size");
+    autobuf struct buf body = { 0 };
+    struct json_out json = json_to(&body);
+    const struct json *reply;
+    uint64_t bytes = 0;
+
+    if (size && (!str_to_bytes(str_of(size), &bytes) || bytes > INT64_MAX))
+        return cli_usage(cli, err, "--size: \"%s\" is no size, such as 512M or 2G", size);
+    json_open(&json, '{');
+    if (size)
+        json_kv_int(&json, "bytes", (int64_t)bytes);
+    if (access_put_wish(cli, &json, err) < 0)
+        return -1;
+    json_close(&json, '}');
+    if (str_is(buf_view(&body), "{}"))
+        return cli_usage(cli, err, "nothing to change; see --help for what can be");
+    if (cli_call(cli, "PATCH", buf_view(&body), &reply, err, "/api/v1/volumes/%s",
+                 cli_escape(cli, cli->args[0])) < 0)
+        return err_wrap(err, "change volume %s", cli->args[0]);
+    return cli_details(cli, reply, "id,name,bytes,owner,visibility,shared_with");
+}
+
+static const struct cli_flag volume_set_flags[] = {
+    { "size", "SIZE", "How much may be written to it, such as 512M" },
+    ACCESS_FLAGS,
+    { 0 },
+};
+
+const struct command cmd_volume_set = {
+    .name = "volume set",
+    .args = "NAME|ID",
+    .help = "Give a volume another size or owner, or let others use it.",
+    .flags = volume_set_flags,
+    .traits = CMD_REMOTE,
+    .run = volume_set_run,
 };
 
 static int volume_rm_run(struct cli *cli, struct err *)

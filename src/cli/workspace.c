@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -15,8 +16,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/apply.h"
+#include "cli/ignored.h"
 #include "cli/progress.h"
 #include "cli/transfer.h"
+#include "wire/box.h"
 
 #define LARGE (256ull << 20) /* then it is worth a word */
 #define SHOWN_MAX 100        /* changes listed one by one */
@@ -226,12 +229,77 @@ int workspace_open(struct cli *cli, struct workspace *ws, const char *path, stru
     ws->root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (ws->root < 0)
         return err_sys(err, "%s", path);
-    if (check_places(cli, ws, path, err) < 0)
-        return -1;
+    return check_places(cli, ws, path, err);
+}
+
+int workspace_scan(struct cli *cli, struct workspace *ws, const char *path, struct err *err)
+{
     if (scan(cli, ws, err) < 0) {
         err_wrap(err, "%s", path);
         return failed(cli, err);
     }
+    return 0;
+}
+
+/* ---- a view ---- */
+
+/* No file that was changed before has a later time. */
+void workspace_since(struct workspace *ws)
+{
+    clock_gettime(CLOCK_REALTIME, &ws->since);
+}
+
+/*
+ * Files get their times from a clock that goes in steps of some milliseconds, and lags behind.
+ * Until it has passed that time: what changes from then on has a later one.
+ */
+static void next_step(const struct workspace *ws)
+{
+    struct timespec now;
+
+    while (clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 &&
+           (now.tv_sec < ws->since.tv_sec ||
+            (now.tv_sec == ws->since.tv_sec && now.tv_nsec <= ws->since.tv_nsec)))
+        poll(NULL, 0, 1);
+}
+
+/* What is mounted below the directory; the view has what lies beneath. */
+static void say_mounts(struct cli *cli, const struct workspace *ws)
+{
+    autofree char *link = xprintf("/proc/self/fd/%d", ws->root);
+    char path[PATH_MAX], line[2 * PATH_MAX];
+    FILE *mounts = fopen("/proc/self/mountinfo", "re");
+    ssize_t len = readlink(link, path, sizeof(path) - 1);
+
+    while (mounts && len > 0 && fgets(line, sizeof(line), mounts)) {
+        struct str rest = str_of(line), at = STR_NONE;
+
+        for (int i = 0; i < 5; i++)
+            at = str_cut(&rest, ' ');
+        if (len == 1 ||
+            (at.n > (size_t)len && at.p[len] == '/' && !memcmp(at.p, path, (size_t)len)))
+            cli_note(cli, "not in the sandbox: %.*s, which is mounted below the directory",
+                     STR_FMT(at));
+    }
+    if (mounts)
+        (void)fclose(mounts);
+}
+
+void workspace_viewed(struct cli *cli, const struct workspace *ws)
+{
+    say_mounts(cli, ws);
+    next_step(ws);
+}
+
+/* The files that changed, as the sandbox has them in its layer. */
+static int view_changes(struct cli *cli, struct workspace *ws, const char *id,
+                        struct manifest *after, struct err *err)
+{
+    if (transfer_changes(cli, id, &ws->before, after, err) < 0)
+        return -1;
+    ws->before.partial = true;
+    ws->before.here = ws->root;
+    ws->before.since = ws->since;
     return 0;
 }
 
@@ -323,7 +391,8 @@ static int fetch_all(struct cli *cli, struct workspace *ws, const char *id,
 
     if (tree_is_less(cli, changes, after)) {
         tree = stage_tree(stage, err);
-        if (tree >= 0 && transfer_tree_back(cli, id, WORKSPACE, tree, err) < 0)
+        if (tree >= 0 &&
+            transfer_tree_back(cli, id, ws->view ? VIEW_PLACE "/upper" : WORKSPACE, tree, err) < 0)
             close(take_fd(&tree));
     }
     for (size_t i = 0; i < changes->count; i++) {
@@ -408,12 +477,17 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
     bool asked = workspace_asked(cli);
     int64_t since_ms = 0;
 
-    while (transfer_manifest(cli, id, WORKSPACE, &after, err) < 0)
+    while ((ws->view ? view_changes(cli, ws, id, &after, err)
+                     : transfer_manifest(cli, id, WORKSPACE, &after, err)) < 0)
         if (!again(cli, ws, err, &since_ms))
             return err_wrap(err, "what changed");
     changes_between(&ws->before, &after, &changes);
     /* What was not copied may be here: it can be neither compared nor replaced. */
     size_t left_out = changes_leave_out(&changes, excluded, cli);
+    struct ignored_source source = { id, WORKSPACE, ws->root };
+    size_t ignored = !changes.count || cli_has(cli, "no-gitignore")
+                         ? 0
+                         : ignored_leave_out(cli, &source, &changes);
     if (changes.count || asked) {
         autobuf struct buf text = { 0 };
 
@@ -421,8 +495,14 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
         /* Nobody may be reading: no reason to stop. */
         (void)!write(cli->err_fd, text.data, text.len);
     }
+    if (ignored)
+        cli_note(cli, "%zu change%s left out by .gitignore; --no-gitignore takes %s", ignored,
+                 ignored == 1 ? "" : "s", ignored == 1 ? "it" : "them");
     if (left_out)
         cli_note(cli, "%zu change%s left out by --exclude", left_out, left_out == 1 ? "" : "s");
+    if ((changes.count || ignored) && !asked && !cli_has(cli, "keep"))
+        cli_note(cli, "the changes are discarded; to keep them: --apply takes them back, "
+                      "--patch FILE writes them to a file, --keep leaves the sandbox");
     return asked ? take_back(cli, ws, id, &changes, &after, err) : 0;
 }
 

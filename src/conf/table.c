@@ -63,6 +63,10 @@ const struct conf_key conf_table[] = {
     { "egress_authorities", CONF_PATH, NULL, "none", NULL, false, "FILE",
       "Certificate authorities in PEM that hosts whose TLS is opened may be certified by, besides "
       "those that the machine trusts." },
+    { "egress_answer_timeout", CONF_MS, "10m", NULL, "1s..1d", false, "TIME",
+      "How long a request of a sandbox waits until the answer begins; then it gets 504." },
+    { "egress_stream_timeout", CONF_MS, "5m", NULL, "1s..1d", false, "TIME",
+      "How long an answer that has begun may pause; then the connection is closed." },
     { "hub_message_rate", CONF_INT, "60", NULL, "1..100000", false, "N",
       "Messages that an agent of the hub may send in any 60 seconds." },
     { "hub_heartbeat_rate", CONF_INT, "120", NULL, "1..100000", false, "N",
@@ -78,6 +82,15 @@ const struct conf_key conf_table[] = {
       "Hosts, addresses and ranges that URLs in them may lead to, besides names without a dot." },
     { "hub_url_schemes", CONF_LIST, "http,https", NULL, NULL, false, "SCHEME",
       "Which schemes are looked at." },
+    { "agentbox_memory", CONF_BYTES, "4G", NULL, "16M..4096G", true, "SIZE",
+      "Memory of each session of agentbox; not more than the machine has." },
+    { "agentbox_cpu_percent", CONF_INT, "400", NULL, "1..100000", true, "N",
+      "Processor time of each session of agentbox, 100 for one core; not more than the machine has." },
+    { "agentbox_idle", CONF_MS, "30m", NULL, "0s..365d", true, "TIME",
+      "A session of agentbox that is idle for so long is deleted; 0 keeps it until it is destroyed." },
+    { "agentbox_user", CONF_ENUM, "agent", NULL, "agent|root", true, "USER",
+      "The user that commands of agentbox's sessions run as. root is the superuser of the session's own "
+      "user namespace: apt-get works, and more of the kernel is within reach." },
     { "readers", CONF_INT, "2", NULL, "1..32", false, "N",
       "Threads that read from the database; writes always share one." },
     { "head_timeout", CONF_MS, "10s", NULL, "100ms..5m", false, "TIME",
@@ -92,6 +105,9 @@ const struct conf_key conf_table[] = {
       "Connections at once from one address." },
     { "drain", CONF_MS, "10s", NULL, "0s..10m", false, "TIME",
       "Time that requests under way have to finish at SIGTERM." },
+    { "throw_away", CONF_BOOL, "false", NULL, NULL, false, NULL,
+      "The state directory is removed afterwards, as that of `atoll run --private`: nothing waits "
+      "for the disk, and a crash of the machine loses what was answered." },
     { 0 },
 };
 /* clang-format on */

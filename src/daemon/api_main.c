@@ -187,6 +187,10 @@ static void tell_limits(void)
     options->rate_burst = number("rate_burst");
     options->event_keep_ms = number("event_keep");
     options->no_metrics = !conf_bool(server.settings.conf, "metrics_enabled");
+    options->agentbox_memory = number("agentbox_memory");
+    options->agentbox_cpu_percent = number("agentbox_cpu_percent");
+    options->agentbox_idle_ms = number("agentbox_idle");
+    options->agentbox_root = strcmp(setting("agentbox_user"), "root") == 0;
 }
 
 /* ---- the link ---- */
@@ -723,6 +727,8 @@ static int build_gate(struct err *err)
                                     .hub_ctx = &server.api };
 
     own_listeners(&options.config);
+    options.config.answer_ms = (uint32_t)number("egress_answer_timeout");
+    options.config.stream_ms = (uint32_t)number("egress_stream_timeout");
     if (resolvers(&options.config, err) < 0)
         return -1;
     server.gate = gate_new(&options);
@@ -765,6 +771,8 @@ static int build(struct err *err)
 {
     const struct store_options store = { .path = STATE_DB,
                                          .readers = (unsigned)number("readers"),
+                                         .throw_away =
+                                             conf_bool(server.settings.conf, "throw_away"),
                                          .on_event = on_event };
     server.link = (struct watch){ .fd = API_FD_LINK, .events = EPOLLIN, .fn = on_link };
     server.lag.fn = on_lag;

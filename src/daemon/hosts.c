@@ -3,8 +3,12 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
+
+#define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
 
 void hosts_add(struct hosts *hosts, struct arena *arena, const char *text)
 {
@@ -24,6 +28,12 @@ static void add_named(struct hosts *hosts, struct arena *arena, struct str name,
     hosts_add(hosts, arena, arena_printf(arena, "%.*s:%.*s", STR_FMT(name), STR_FMT(port)));
     if (str_is(port, tls ? "443" : "80"))
         hosts_add(hosts, arena, arena_printf(arena, "%.*s", STR_FMT(name)));
+}
+
+/* Neither an IPv4 address nor one in brackets. */
+static bool is_name(const char *text)
+{
+    return text[0] != '[' && strspn(text, "0123456789.") != strlen(text);
 }
 
 void hosts_of_listener(struct hosts *hosts, struct arena *arena, const char *text, bool tls,
@@ -47,7 +57,7 @@ void hosts_of_listener(struct hosts *hosts, struct arena *arena, const char *tex
             add_named(hosts, arena, STR("[::1]"), port, tls);
     }
     for (; (any4 || any6) && own && *own; own++)
-        if (((*own)[0] == '[') == any6)
+        if (is_name(*own) || ((*own)[0] == '[') == any6)
             add_named(hosts, arena, str_of(*own), port, tls);
 }
 
@@ -76,6 +86,10 @@ const char *const *hosts_own(struct arena *arena)
     struct ifaddrs *first = NULL;
     size_t count = 0;
 
+    char *name = arena_alloc(arena, HOST_NAME_MAX + 1);
+    if (gethostname(name, HOST_NAME_MAX) == 0 && is_name(name) &&
+        strspn(name, NAME) == strlen(name))
+        list[count++] = name;
     if (getifaddrs(&first) < 0)
         return list; /* then `host` has to name them */
     for (struct ifaddrs *at = first; at && count < HOSTS_MAX; at = at->ifa_next) {

@@ -3,8 +3,8 @@
  *
  * A page in somebody's browser can make a name of its own resolve to our address (DNS rebinding),
  * but it cannot change the Host header that names it; so only names that are ours are answered.
- * Those are the addresses listened on, localhost for loopback, the machine's own addresses for a
- * listener on all of them, and whatever the `host` setting adds.
+ * Those are the addresses listened on, localhost for loopback, the machine's own addresses and its
+ * host name for a listener on all of them, and whatever the `host` setting adds.
  */
 #pragma once
 
@@ -26,10 +26,11 @@ void hosts_add(struct hosts *hosts, struct arena *arena, const char *text);
 
 /*
  * Adds what names a listener: `text` is its address ("127.0.0.1:8080", "[::]:443", "unix:…").
- * `own` are the machine's addresses, without ports, IPv6 in brackets; NULL-terminated.
+ * `own` are the machine's host name and addresses, without ports, IPv6 in brackets;
+ * NULL-terminated.
  */
 void hosts_of_listener(struct hosts *hosts, struct arena *arena, const char *text, bool tls,
                        const char *const *own);
 
-/* The machine's addresses as hosts_of_listener wants them; in the arena. */
+/* The machine's host name and addresses as hosts_of_listener wants them; in the arena. */
 const char *const *hosts_own(struct arena *arena);

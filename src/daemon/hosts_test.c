@@ -8,7 +8,7 @@
 
 static void check_hosts(const char *text, bool tls, const char *expected)
 {
-    static const char *const own[] = { "192.0.2.7", "[2001:db8::7]", "127.0.0.1", NULL };
+    static const char *const own[] = { "192.0.2.7", "[2001:db8::7]", "127.0.0.1", "box7", NULL };
     autoarena struct arena arena = { 0 };
     struct hosts hosts = { 0 };
     autobuf struct buf got = { 0 };
@@ -39,8 +39,8 @@ TEST(the_port_of_the_scheme_may_be_left_out)
 
 TEST(a_listener_on_all_addresses_answers_to_each_of_them)
 {
-    check_hosts("0.0.0.0:8080", false, "localhost:8080 127.0.0.1:8080 192.0.2.7:8080");
-    check_hosts("[::]:8080", false, "localhost:8080 [::1]:8080 [2001:db8::7]:8080");
+    check_hosts("0.0.0.0:8080", false, "localhost:8080 127.0.0.1:8080 192.0.2.7:8080 box7:8080");
+    check_hosts("[::]:8080", false, "localhost:8080 [::1]:8080 [2001:db8::7]:8080 box7:8080");
 }
 
 TEST(the_machine_knows_its_loopback_address)

@@ -372,10 +372,16 @@ void box_inject(struct egress *egress, const struct box_name *name, struct str b
 
 void boxes_synced(struct egress *egress)
 {
-    for (uint32_t slot = 0; slot < BOX_SLOTS; slot++)
-        if (egress->slots[slot])
-            list_each_safe (node, &egress->slots[slot]->conns)
-                conn_policy(list_entry(node, struct conn, link));
+    for (uint32_t slot = 0; slot < BOX_SLOTS; slot++) {
+        struct box *box = egress->slots[slot];
+
+        if (!box)
+            continue;
+        list_each_safe (node, &box->conns)
+            conn_ask_again(list_entry(node, struct conn, link));
+        list_each_safe (node, &box->conns)
+            conn_policy(list_entry(node, struct conn, link));
+    }
 }
 
 void egress_boxes_free(struct egress *egress)

@@ -224,7 +224,9 @@ bool conn_read(struct conn *conn, size_t max)
 static const char *misled(const struct conn *conn, enum hello hello, const struct host *name)
 {
     if (hello == HELLO_BAD)
-        return guard(tls_in_443) ? "port 443, and not TLS" : NULL;
+        return conn->port != 443   ? "TLS that cannot be read"
+               : guard(tls_in_443) ? "port 443, and not TLS"
+                                   : NULL;
     if (conn->host.kind == HOST_ADDR)
         return hello == HELLO_NAMED ? "a server name, where an address was meant" : NULL;
     if (hello == HELLO_UNNAMED)
@@ -235,6 +237,14 @@ static const char *misled(const struct conn *conn, enum hello hello, const struc
 }
 
 void conn_hello(struct conn *conn)
+{
+    if (conn->flowing && !conn->opened && conn->port != 443)
+        tunnel_opens(conn);
+    else
+        conn_hello_tls(conn);
+}
+
+void conn_hello_tls(struct conn *conn)
 {
     struct host name = { 0 };
 
@@ -310,9 +320,10 @@ static void woken(struct conn *conn, bool down, uint32_t events)
             self_woken(conn);
         break;
     case STAGE_HELLO:
+        conn_flush(conn);
         if (!down)
-            conn_close(conn);
-        else if (conn_read(conn, HELLO_MAX))
+            tunnel_far_spoke(conn, events);
+        else if (events & ~(uint32_t)EPOLLOUT && conn_read(conn, HELLO_MAX))
             conn_hello(conn);
         break;
     case STAGE_TLS_IN:
@@ -394,6 +405,12 @@ static void on_timer(struct timer *timer)
     case STAGE_TLS_OUT:
         intercept_late(conn);
         break;
+    case STAGE_HELLO:
+        tunnel_late(conn);
+        break;
+    case STAGE_HTTP:
+        http_late(conn);
+        break;
     default:
         conn_close(conn);
     }
@@ -414,15 +431,28 @@ static bool host_of(struct conn *conn)
     return names_get(&conn->box->names, addr, &conn->host);
 }
 
+/* Does the policy allow any bytes there? */
+static bool may_be_raw(const struct conn *conn)
+{
+    const struct policy_question question = { .host = &conn->host,
+                                              .port = conn->port,
+                                              .view = POLICY_PEEK };
+    struct policy_answer answer;
+
+    policy_decide(&conn->box->policy, &question, &answer);
+    return answer.unchecked;
+}
+
 static bool begin_transparent(struct conn *conn)
 {
     bool known = host_of(conn);
 
     if (guard(said_before))
         egress_hear(conn->box->egress);
-    conn->kind = conn->port == 80    ? EGRESS_KIND_HTTP
-                 : conn->port == 443 ? EGRESS_KIND_TLS
-                                     : EGRESS_KIND_TCP;
+    conn->kind = known && may_be_raw(conn) ? EGRESS_KIND_TCP
+                 : conn->port == 80        ? EGRESS_KIND_HTTP
+                 : conn->port == 443       ? EGRESS_KIND_TLS
+                                           : EGRESS_KIND_TCP;
     if (!known) {
         conn->request++;
         conn_refuse(conn, EGRESS_DENIED, NULL, "this address stands for no name");

@@ -91,15 +91,10 @@ static void conn_connected(struct conn *conn)
         http_connected(conn);
         return;
     }
-    if (conn->kind == EGRESS_KIND_CONNECT) {
+    if (conn->kind == EGRESS_KIND_CONNECT)
         buf_puts(&conn->out, "HTTP/1.1 200 Connection established\r\n\r\n");
-        if (conn->port == 443 && !conn->unchecked) {
-            conn_flush(conn);
-            conn_stage(conn, STAGE_HELLO, EGRESS_HEAD_MS);
-            conn_wants(conn, EPOLLIN, 0);
-            return;
-        }
-    }
+    if (tunnel_begins(conn))
+        return;
     conn->ahead = conn->in;
     conn->in = (struct buf){ 0 };
     relay_start(conn);

@@ -5,7 +5,8 @@
  * own to the far end: nothing is left on it for the next.
  *
  * Who a request is to: of a proxy's, what its target says and nothing else; of one on port 80, the
- * name that the address stands for, and Host must say the same.
+ * name that the address stands for; of one in a tunnel, the host of the tunnel. Host must say the
+ * same.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -54,13 +55,22 @@ void http_free(struct conn *conn)
 
 /* ---- answers of our own ---- */
 
-void http_answer(struct conn *conn, int status, const char *reason, struct str body)
+/* `fields`: more lines of the head. */
+static void say_reply(struct conn *conn, int status, const char *reason, struct str fields,
+                      struct str body)
 {
     buf_printf(&conn->out,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-               "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+               "Cache-Control: no-store\r\nConnection: close\r\n",
                status, reason, body.n);
+    buf_str(&conn->out, fields);
+    buf_puts(&conn->out, "\r\n");
     buf_str(&conn->out, body);
+}
+
+void http_answer(struct conn *conn, int status, const char *reason, struct str body)
+{
+    say_reply(conn, status, reason, STR_NONE, body);
 }
 
 const struct h1_head *http_head_of(const struct conn *conn)
@@ -72,7 +82,7 @@ static const struct {
     int status;
     const char *reason, *code;
 } refusals[EGRESS_VERDICTS] = {
-    [EGRESS_DENIED] = { 403, "Forbidden", "egress_denied" },
+    [EGRESS_DENIED] = { 403, "Blocked by the egress policy", "egress_denied" },
     [EGRESS_REFUSED] = { 403, "Forbidden", "egress_refused" },
     [EGRESS_MALFORMED] = { 400, "Bad Request", "malformed" },
     [EGRESS_MISLED] = { 403, "Forbidden", "egress_misled" },
@@ -80,12 +90,13 @@ static const struct {
     [EGRESS_UNREACHED] = { 502, "Bad Gateway", "unreached" },
     [EGRESS_DISTRUSTED] = { 502, "Bad Gateway", "distrusted" },
     [EGRESS_LIMITED] = { 429, "Too Many Requests", "egress_limited" },
+    [EGRESS_TIMED_OUT] = { 504, "Gateway Timeout", "egress_timeout" },
 };
 
 void http_refusal(struct conn *conn, enum egress_verdict verdict,
                   const struct policy_answer *answer, const char *text)
 {
-    autobuf struct buf body = { 0 };
+    autobuf struct buf body = { 0 }, fields = { 0 };
     struct json_out out = json_to(&body);
     char why[POLICY_TEXT_SIZE], name[HOST_PORT_SIZE];
 
@@ -112,12 +123,15 @@ void http_refusal(struct conn *conn, enum egress_verdict verdict,
         json_key(&out, "ask");
         autobuf struct buf ask = { 0 };
         buf_printf(&ask, "atoll egress allow %s %s", conn->box->id, name);
+        buf_printf(&fields, "Atoll-Egress-Allow: %.*s\r\n", STR_FMT(buf_view(&ask)));
         json_put_str(&out, buf_view(&ask));
     }
     json_close(&out, '}');
     json_close(&out, '}');
     buf_putc(&body, '\n');
-    http_answer(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&body));
+    buf_printf(&fields, "Atoll-Egress: %s\r\n", refusals[verdict].code);
+    say_reply(conn, refusals[verdict].status, refusals[verdict].reason, buf_view(&fields),
+              buf_view(&body));
 }
 
 static void refuse(struct conn *conn, const char *text)
@@ -130,7 +144,7 @@ static void refuse(struct conn *conn, const char *text)
 
 static bool is_proxy(const struct conn *conn)
 {
-    return conn->to_port == EGRESS_PORT && !conn->opened;
+    return conn->to_port == EGRESS_PORT && !conn->opened && !conn->in_tunnel;
 }
 
 static bool has_prefix(struct str text, const char *prefix)
@@ -172,10 +186,10 @@ static void connect_head(struct conn *conn, const struct h1_head *head, size_t l
 /* NULL: conn->host and port are who it is to. */
 static const char *authority(struct conn *conn, const struct h1_head *head, struct err *err)
 {
+    uint16_t port, usual = conn->in_tunnel ? conn->port : conn->opened ? 443 : 80;
     struct host host;
-    uint16_t port;
 
-    if (host_port_parse(head->host, conn->opened ? 443 : 80, &host, &port, err) < 0)
+    if (host_port_parse(head->host, usual, &host, &port, err) < 0)
         return err->msg;
     if (is_proxy(conn)) {
         conn->host = host;
@@ -184,7 +198,7 @@ static const char *authority(struct conn *conn, const struct h1_head *head, stru
     }
     return (host_eq(&host, &conn->host) && port == conn->port) || !guard(host_field)
                ? NULL
-               : "Host is another one than the address stands for";
+               : "Host is not the host that the connection is for";
 }
 
 static bool passed_on(const struct h1_head *head, const struct http_header *field)
@@ -327,7 +341,7 @@ void http_head(struct conn *conn)
     }
     if (guard(said_before))
         egress_hear(conn->box->egress);
-    if (conn->box->egress->signer && !signed_enter(conn, &http->head))
+    if (conn->box->egress->signer && is_proxy(conn) && !signed_enter(conn, &http->head))
         return;
     if (is_proxy(conn) && str_is(http->head.method, "CONNECT")) {
         connect_head(conn, &http->head, (size_t)len);
@@ -413,6 +427,21 @@ static bool body_forward(struct conn *conn)
     return true;
 }
 
+/* A field that the origin's Connection lists is for its next hop, which is here. */
+static bool passed_back(const struct origin *origin, const struct http_header *field)
+{
+    bool length = str_is(field->name, "content-length");
+
+    if (header_is_hop(field->name) || has_prefix(field->name, "proxy-") ||
+        (length && !origin->to_head))
+        return false;
+    for (size_t i = 0; i < origin->count; i++)
+        if (str_is(origin->headers[i].name, "connection") &&
+            header_lists(origin->headers[i].value, field->name))
+            return false;
+    return true;
+}
+
 static void answer_head(struct conn *conn)
 {
     struct http *http = conn->http;
@@ -433,10 +462,8 @@ static void answer_head(struct conn *conn)
     buf_printf(&conn->out, "HTTP/1.1 %d \r\n", origin->status);
     for (size_t i = 0; i < origin->count; i++) {
         const struct http_header *field = &origin->headers[i];
-        bool length = str_is(field->name, "content-length");
 
-        if (header_is_hop(field->name) || has_prefix(field->name, "proxy-") ||
-            (length && !origin->to_head))
+        if (!passed_back(origin, field))
             continue;
         buf_str(&conn->out, field->name);
         buf_puts(&conn->out, ": ");
@@ -594,9 +621,32 @@ static void wants(struct conn *conn)
                (conn->out.len < EGRESS_IN_MAX ? EPOLLIN : 0) | (conn->ahead.len ? EPOLLOUT : 0));
 }
 
+/* Models think for minutes before the first byte, and pause in the middle of a stream. */
+static int64_t patience(const struct conn *conn)
+{
+    const struct egress_config *config = &conn->box->egress->config;
+
+    if (conn->http->begun)
+        return config->stream_ms ? config->stream_ms : EGRESS_STREAM_MS;
+    return config->answer_ms ? config->answer_ms : EGRESS_ANSWER_MS;
+}
+
+void http_late(struct conn *conn)
+{
+    char why[96];
+
+    snprintf(why, sizeof(why),
+             conn->http->begun ? "the answer stopped: no byte has come for %lld s"
+                               : "the host has not answered for %lld s",
+             (long long)patience(conn) / 1000);
+    if (conn->http->begun)
+        buf_clear(&conn->out); /* cut, so that nobody takes it for whole */
+    conn_refuse(conn, EGRESS_TIMED_OUT, NULL, why);
+}
+
 void http_woken(struct conn *conn, bool down, uint32_t events)
 {
-    conn_timer(conn, conn->http->raw ? 0 : EGRESS_IDLE_MS); /* as tunnels: as long as they like */
+    conn_timer(conn, conn->http->raw ? 0 : patience(conn)); /* as tunnels: as long as they like */
     if (down && events & (EPOLLERR | EPOLLHUP)) {
         conn_close(conn);
         return;
@@ -620,6 +670,6 @@ void http_connected(struct conn *conn)
     compose(conn);
     if (!conn->http->continued)
         buf_puts(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
-    conn_stage(conn, STAGE_HTTP, EGRESS_IDLE_MS);
+    conn_stage(conn, STAGE_HTTP, patience(conn));
     http_woken(conn, true, 0);
 }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "egress/own.h"
+#include "http/h1.h"
 
 /* ---- asking ---- */
 
@@ -50,13 +52,47 @@ static void ask(struct conn *conn, const struct policy_answer *answer)
     int64_t wait_s = conn->box->policy.ask_s ? conn->box->policy.ask_s : EGRESS_ASK_S;
 
     conn_ask_begin(conn);
-    if (!record_ask(conn, answer)) {
+    conn->asked_ms = clock_wall_ms();
+    /* Between two api processes nobody hears: the next one is told when it has said everything. */
+    if (conn->box->egress->synced && !record_ask(conn, answer)) {
         conn_ask_over(conn);
         conn_refuse(conn, EGRESS_DENIED, answer, "nobody can be asked now");
         return;
     }
     conn_stage(conn, STAGE_ASK, wait_s * 1000);
     conn_wants(conn, 0, 0);
+}
+
+void conn_ask_again(struct conn *conn)
+{
+    bool seen = conn->kind == EGRESS_KIND_HTTP;
+    struct policy_answer answer;
+
+    if (conn->stage != STAGE_ASK)
+        return;
+    policy_decide(&conn->box->policy,
+                  &(struct policy_question){
+                      .host = &conn->host,
+                      .port = conn->port,
+                      .view = seen ? POLICY_REQUEST : POLICY_OPAQUE,
+                      .method = seen ? rule_method(http_head_of(conn)->method) : 0,
+                      .path = seen ? http_head_of(conn)->target : STR_NONE,
+                  },
+                  &answer);
+    if (answer.verdict == POLICY_ASK &&
+        (record_ask(conn, &answer) || conn->box->egress->peer.fd < 0))
+        return;
+    conn_ask_over(conn);
+    if (answer.verdict == POLICY_ASK) {
+        conn_refuse(conn, EGRESS_DENIED, &answer, "nobody can be asked now");
+        return;
+    }
+    if (answer.verdict == POLICY_DENY) {
+        conn_refuse(conn, EGRESS_DENIED, &answer, NULL);
+        return;
+    }
+    record_decision(conn, EGRESS_ALLOWED, &answer, NULL);
+    conn_reach(conn);
 }
 
 void conn_answered(struct egress *egress, uint32_t number, bool allow)
@@ -115,7 +151,10 @@ void conn_decide(struct conn *conn, enum policy_view view, uint8_t method, struc
     conn->request++;
     policy_decide(&conn->box->policy, &question, &answer);
     conn->unchecked = answer.unchecked;
-    conn->granted = false;
+    if (answer.verdict == POLICY_ASK && conn->in_tunnel && conn->granted)
+        answer.verdict = POLICY_ALLOW; /* the tunnel was what somebody was asked about */
+    else
+        conn->granted = false;
     if (!guard(each_request) && conn->request > 1)
         answer.verdict = POLICY_ALLOW;
     if (answer.verdict == POLICY_DENY && guard(decision)) {
@@ -145,11 +184,12 @@ void conn_judge_again(struct conn *conn)
     if ((!out && !conn->flowing) || !guard(taken_back))
         return; /* it has not been judged yet, or is over */
     policy_decide(&conn->box->policy, &question, &answer);
+    bool was_raw = conn->stage == STAGE_TUNNEL && conn->unchecked && !answer.unchecked;
     if (answer.verdict == POLICY_ASK && conn->granted)
         answer.verdict = POLICY_ALLOW; /* it was, and nobody has said otherwise since */
     if (answer.verdict == POLICY_ALLOW && conn->flowing)
         policy_addr(&conn->box->policy, &conn->addrs[conn->addr_at], conn->port, &answer);
-    if (answer.verdict == POLICY_ALLOW)
+    if (answer.verdict == POLICY_ALLOW && !was_raw)
         return;
     conn->revoked = true;
     record_decision(conn, EGRESS_DENIED, &answer, "its rule was taken back");

@@ -175,9 +175,12 @@ struct conn {
     uint32_t request;
     struct host host; /* who it is to */
     uint16_t port;
+    int64_t asked_ms;          /* wall: since when it waits for an answer */
     uint32_t ask;              /* number of the question that waits for an answer; 0: none */
     bool granted;              /* it was allowed by an answer */
-    bool unchecked;            /* any bytes may go to port 443 there */
+    bool unchecked;            /* any bytes may be sent to this port of the host */
+    bool in_tunnel;            /* its requests came in a tunnel: to conn->host and port alone */
+    bool far_spoke;            /* in a tunnel, before the program inside */
     struct buf in, out, ahead; /* read from inside; to be written inside, to the far end */
     struct lookup *lookup;
     struct addr addrs[EGRESS_ADDRS_MAX];
@@ -213,6 +216,7 @@ void conn_up_woken(struct watch *watch, uint32_t events);
 
 /* The first message of TLS is there, or a part of it. */
 void conn_hello(struct conn *conn);
+void conn_hello_tls(struct conn *conn); /* it is TLS, or must be */
 
 /* ---- judge.c ---- */
 
@@ -227,6 +231,8 @@ void conn_answered(struct egress *egress, uint32_t number, bool allow);
 void conn_ask_begin(struct conn *conn);
 void conn_ask_over(struct conn *conn);
 void conn_ask_give_up(struct conn *conn); /* it does not wait any more */
+/* There is another api process, or it was not told all: it hears of the question again. */
+void conn_ask_again(struct conn *conn);
 struct conn *conn_by_ask(struct egress *egress, uint32_t number);
 /* There is more to be moved than the sandbox may. */
 void conn_over_limit(struct conn *conn);
@@ -267,6 +273,7 @@ void http_head(struct conn *conn); /* bytes have come, or are there already */
 void http_connected(struct conn *conn);
 void http_woken(struct conn *conn, bool down, uint32_t events);
 void http_free(struct conn *conn);
+void http_late(struct conn *conn); /* nothing has moved for too long */
 /* What a refusal says inside. */
 void http_refusal(struct conn *conn, enum egress_verdict verdict,
                   const struct policy_answer *answer, const char *text);
@@ -293,6 +300,14 @@ void signed_idle(struct box *box);
 /* Who the token was made for; NULL: nobody, or a sandbox. */
 const char *signed_session(const struct box *box);
 void signed_record(const struct box *box, const struct egress_msg *msg);
+
+/* ---- tunnel.c ---- */
+
+/* The far end is connected. False: the bytes may flow without being looked at. */
+must_use bool tunnel_begins(struct conn *conn);
+void tunnel_opens(struct conn *conn); /* the first bytes from inside, or some of them */
+void tunnel_far_spoke(struct conn *conn, uint32_t events);
+void tunnel_late(struct conn *conn);
 
 /* ---- relay.c ---- */
 

@@ -120,6 +120,8 @@ void record_decision(struct conn *conn, enum egress_verdict verdict,
 
     fill(&msg.body.decision, conn, verdict, answer, text);
     tell(conn->box, &msg);
+    if (verdict == EGRESS_DENIED)
+        record_flush(conn->box->egress); /* the end of the command that hears of it shows it */
 }
 
 bool record_used(struct box *box)
@@ -162,6 +164,7 @@ bool record_ask(struct conn *conn, const struct policy_answer *answer)
     struct egress_msg msg = { .head = { .verb = EGRESS_ASK, .number = conn->ask } };
 
     fill(&msg.body.decision, conn, EGRESS_ASKED, answer, NULL);
+    msg.body.decision.time_ms = conn->asked_ms;
     return send_one(conn->box->egress, &msg);
 }
 

@@ -320,7 +320,7 @@ static void begin_hub(struct conn *conn)
     const struct h1_head *head = http_head_of(conn);
 
     if (!str_is(head->method, "GET") && !str_is(head->method, "POST") &&
-        !str_is(head->method, "PATCH"))
+        !str_is(head->method, "PATCH") && !str_is(head->method, "DELETE"))
         fail(conn, 405, "method_not_allowed", "not by this method");
     else if (head->target.n > hub_prefix.n + EGRESS_HUB_PATH_MAX)
         fail(conn, 400, "invalid", "the path is too long");
@@ -358,7 +358,10 @@ void self_asked(struct conn *conn)
 
     conn->kind = EGRESS_KIND_SELF;
     if (!within_rate(conn->box) && guard(self_rate)) {
-        fail(conn, 429, "too_many_requests", "at most 20 requests in a second");
+        char text[64];
+
+        snprintf(text, sizeof(text), "at most %d requests in a second", EGRESS_SELF_PER_SECOND);
+        fail(conn, 429, "too_many_requests", text);
         return;
     }
     if (is_hub(head->path)) {

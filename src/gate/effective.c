@@ -264,6 +264,7 @@ static void gate_box_free(struct gate_box *known)
 {
     buf_free(&known->bytes);
     buf_free(&known->inject);
+    free(known->blocked);
     free(known);
 }
 
@@ -341,6 +342,6 @@ void effective_all(struct gate *gate)
 {
     struct box *box = NULL;
 
-    while ((box = boxes_next(gate->boxes, NULL, box)))
+    while ((box = boxes_next(gate->boxes, reach_all(NULL), box)))
         know(gate, box);
 }

@@ -142,6 +142,13 @@ must_use int gate_try(struct gate *gate, const struct box *box, const struct egr
                       struct err *err);
 struct gate_totals gate_totals(struct gate *gate, const struct box *box);
 
+/*
+ * The newest EGRESS_BLOCKED_MAX hosts that were denied to it in this time, as "HOST:PORT", with
+ * "/raw" behind when that is missing; NULL-terminated, of the arena.
+ */
+const char **gate_blocked(struct gate *gate, const char *sandbox, int64_t from_ms, int64_t to_ms,
+                          struct arena *arena);
+
 /* ---- records ---- */
 
 struct gate_record {
@@ -151,7 +158,8 @@ struct gate_record {
 };
 struct gate_filter {
     const char *tenant;
-    const char *sandbox; /* id; NULL: all of the tenant */
+    const char *sandbox; /* id; NULL: all of the tenant… */
+    const char *within;  /* …or those in this list, a comma around each; NULL: no list */
     bool denied;         /* only what was not allowed */
     int64_t since;       /* after this number, oldest first; -1: the newest ones, oldest first */
     unsigned limit;

@@ -699,8 +699,42 @@ TEST(an_ask_is_decided_once_for_all_who_wait)
     CHECK_INT(decide(&looked, true, NULL), 0);   /* a second click */
     CHECK_INT(decide(&looked, false, NULL), -1); /* and another mind */
     CHECK_INT(looked.err.code, ERR_CONFLICT);
+    say(EGRESS_ASK, 12, &what); /* repeated: it has waited since before the decision */
+    turn(20);
+    CHECK_INT(answer_to(12), 1);
+    what.time_ms = clock_wall_ms() + 1;
     say(EGRESS_ASK, 13, &what); /* allowed were those who waited */
     stored();
+    run(asks_run, &looked);
+    CHECK_INT(looked.count, 3);
+    arena_free(&looked.arena);
+    tear_down();
+}
+
+TEST(an_allowance_that_nobody_got_is_for_the_next_one)
+{
+    struct egress_decision what;
+    struct looked looked = { 0 };
+
+    set_up();
+    drain();
+    what = decision(one, "new.test", EGRESS_ASKED);
+    say(EGRESS_ASK, 31, &what);
+    say(EGRESS_ASK, 31, &what); /* repeated, it still waits once */
+    stored();
+    run(asks_run, &looked);
+    CHECK_INT(gate_ask_waiting(gate, looked.row.id), 1);
+    say(EGRESS_UNASK, 31, &what);
+    turn(20);
+    CHECK_INT(gate_ask_waiting(gate, looked.row.id), 0);
+    CHECK_INT(decide(&looked, true, NULL), 1);
+    what.time_ms = clock_wall_ms() + 1;
+    say(EGRESS_ASK, 32, &what);
+    turn(20);
+    CHECK_INT(answer_to(32), 1);
+    say(EGRESS_ASK, 33, &what); /* and no more */
+    stored();
+    CHECK_INT(answer_to(0), -1);
     run(asks_run, &looked);
     CHECK_INT(looked.count, 3);
     arena_free(&looked.arena);

@@ -7,7 +7,14 @@
 #include "gate/gate.h"
 
 #define GATE_TENANT_MAX 32
-#define ASK_RULE "rule" /* kind of an ask: a program wants a rule */
+#define ASK_RULE "rule"     /* kind of an ask: a program wants a rule */
+#define ASK_EGRESS "egress" /* a connection waits */
+
+/* A host that was denied. */
+struct blocked {
+    char rule[HOST_PORT_SIZE + sizeof(RULE_RAW)]; /* HOST:PORT, what would allow it */
+    int64_t last_ms;
+};
 
 /* A sandbox, as the gate knows it. */
 struct gate_box {
@@ -23,6 +30,7 @@ struct gate_box {
     uint64_t limited;  /* version of the policy whose limit it was told to have reached */
     int64_t second_ms; /* since when `this_second` is counted */
     unsigned this_second;
+    struct blocked *blocked; /* EGRESS_BLOCKED_MAX, owned; NULL: none was */
 };
 
 struct layer {
@@ -111,6 +119,8 @@ void peer_policy(struct gate *gate, const struct gate_box *box);
 void peer_forget(struct gate *gate, const char *id);
 void peer_answer(struct gate *gate, uint32_t number, bool allow);
 void peer_told(struct gate *gate, uint32_t number, unsigned status, struct str body);
+/* Reads what the egress process has sent by now. */
+void peer_hear(struct gate *gate);
 void peer_close(struct gate *gate);
 
 /* wishes.c */

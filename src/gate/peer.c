@@ -191,13 +191,12 @@ static void take(struct gate *gate, const struct egress_msg *msg)
     }
 }
 
-static void on_peer(struct watch *watch, uint32_t events)
+void peer_hear(struct gate *gate)
 {
-    struct gate *gate = container_of(watch, struct gate, peer);
     struct egress_msg msg;
 
-    if ((events & EPOLLOUT) && gate->behind)
-        say_all(gate);
+    if (!gate->started)
+        return;
     for (int i = 0; (i < PEER_TURN || egress_in_more(&gate->in)) && gate->peer.fd >= 0; i++) {
         int got = egress_recv(gate->peer.fd, &gate->in, &msg);
 
@@ -210,6 +209,15 @@ static void on_peer(struct watch *watch, uint32_t events)
         }
         take(gate, &msg);
     }
+}
+
+static void on_peer(struct watch *watch, uint32_t events)
+{
+    struct gate *gate = container_of(watch, struct gate, peer);
+
+    if ((events & EPOLLOUT) && gate->behind)
+        say_all(gate);
+    peer_hear(gate);
 }
 
 static void begin(struct gate *gate)

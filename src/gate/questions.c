@@ -8,6 +8,12 @@
  * joins the one that is open; after a denial it is denied without asking until that one would have
  * ended, so that a program that tries again and again does not make people answer again and again.
  *
+ * Either process may be killed meanwhile. The egress process repeats the questions of connections
+ * that still wait, and says since when: one that waited when the row was decided gets that
+ * decision, whichever process made it. Connections of an egress process that was killed are closed;
+ * when a question is allowed and no connection waits for it, the next one that asks the same is
+ * allowed, once, until the question would have ended.
+ *
  * A program may also ask by itself (wishes.c), and then nothing waits: once it is allowed, a rule
  * is written into the sandbox's own layer (api/ask.c).
  */
@@ -21,15 +27,20 @@
 
 #define ASKS_TICK_MS 1000
 
+enum ask_state { ASK_OPEN, ASK_DENIED, ASK_ALLOWED };
+
 struct open_ask {
     struct list node;
     char id[ID_SIZE], sandbox[ID_SIZE], tenant[GATE_TENANT_MAX + 1];
     char hash[SHA256_HEX_SIZE];
     int64_t expires_ms;
     char rule[HOST_PORT_SIZE]; /* of a program's question: what it wants allowed; else "" */
-    bool denied;               /* by somebody; kept until it would have ended */
-    bool ending;               /* its end is being stored */
-    uint32_t *numbers;         /* of connections that wait; owned */
+    enum ask_state state;      /* decided ones are kept until they would have ended */
+    int64_t decided_ms;
+    bool owed;         /* allowed, and no connection has got it */
+    bool connects;     /* it is about a connection, and no wish of a program or an agent */
+    bool ending;       /* its end is being stored */
+    uint32_t *numbers; /* of connections that wait; owned */
     size_t count;
 };
 
@@ -57,10 +68,27 @@ static struct open_ask *by_hash(struct gate *gate, const char *sandbox, const ch
     list_each (pos, &gate->asks) {
         struct open_ask *ask = list_entry(pos, struct open_ask, node);
 
-        if (strcmp(ask->sandbox, sandbox) == 0 && strcmp(ask->hash, hash) == 0 && !ask->ending)
+        if (strcmp(ask->sandbox, sandbox) == 0 && strcmp(ask->hash, hash) == 0 && !ask->ending &&
+            ask->state != ASK_ALLOWED)
             return ask;
     }
     return NULL;
+}
+
+/* Was this allowed to a connection that has waited since `since_ms`? */
+static bool allowed_before(struct gate *gate, const char *sandbox, const char *hash,
+                           int64_t since_ms)
+{
+    list_each (pos, &gate->asks) {
+        struct open_ask *ask = list_entry(pos, struct open_ask, node);
+
+        if (ask->state != ASK_ALLOWED || strcmp(ask->sandbox, sandbox) != 0 ||
+            strcmp(ask->hash, hash) != 0 || (!ask->owed && since_ms > ask->decided_ms))
+            continue;
+        ask->owed = false;
+        return true;
+    }
+    return false;
 }
 
 static void answer_all(struct gate *gate, struct open_ask *ask, bool allow)
@@ -72,6 +100,9 @@ static void answer_all(struct gate *gate, struct open_ask *ask, bool allow)
 
 static bool join(struct open_ask *ask, uint32_t number)
 {
+    for (size_t i = 0; i < ask->count; i++)
+        if (ask->numbers[i] == number)
+            return true; /* repeated */
     if (ask->count >= ASKS_WAITING_MAX)
         return false;
     ask->numbers = xrealloc(ask->numbers, (ask->count + 1) * sizeof(*ask->numbers));
@@ -112,6 +143,11 @@ static struct open_ask *open_new(struct gate *gate, const struct ask_row *row)
     snprintf(ask->tenant, sizeof(ask->tenant), "%s", row->tenant);
     snprintf(ask->hash, sizeof(ask->hash), "%s", row->hash);
     ask->expires_ms = row->expires_ms;
+    ask->decided_ms = row->decided_ms;
+    ask->state = strcmp(row->state, "denied") == 0    ? ASK_DENIED
+                 : strcmp(row->state, "allowed") == 0 ? ASK_ALLOWED
+                                                      : ASK_OPEN;
+    ask->connects = strcmp(row->kind, ASK_EGRESS) == 0;
     if (strcmp(row->kind, ASK_RULE) == 0)
         rule_of(row->action, ask->rule);
     list_append(&gate->asks, &ask->node);
@@ -357,7 +393,7 @@ static void on_tick(struct timer *timer)
         if (ask->expires_ms > now)
             continue;
         answer_all(gate, ask, false);
-        if (!ask->denied)
+        if (ask->state == ASK_OPEN)
             expire(gate, ask);
         open_free(ask);
     }
@@ -395,8 +431,11 @@ static size_t open_of(struct gate *gate, const char *sandbox)
 {
     size_t count = 0;
 
-    list_each (pos, &gate->asks)
-        count += strcmp(list_entry(pos, struct open_ask, node)->sandbox, sandbox) == 0;
+    list_each (pos, &gate->asks) {
+        const struct open_ask *ask = list_entry(pos, struct open_ask, node);
+
+        count += ask->state != ASK_ALLOWED && strcmp(ask->sandbox, sandbox) == 0;
+    }
     return count;
 }
 
@@ -436,14 +475,19 @@ void questions_asked(struct gate *gate, uint32_t number, const struct egress_dec
 
     one->row.action = action_of(&one->arena, what);
     hash_of(one->row.action, hash);
+    if (box && allowed_before(gate, box->id, hash, what->time_ms)) {
+        job_free(one);
+        peer_answer(gate, number, true);
+        return;
+    }
     struct open_ask *same = box ? by_hash(gate, box->id, hash) : NULL;
     if (box && !same && box->policy.mode == POLICY_MODE_ASK &&
         open_of(gate, box->id) < ASKS_PENDING_MAX) {
-        join(ask_people(gate, box, "egress", box->policy.ask_s * 1000ll, one, hash), number);
+        join(ask_people(gate, box, ASK_EGRESS, box->policy.ask_s * 1000ll, one, hash), number);
         return;
     }
     job_free(one);
-    if (!same || same->denied || !join(same, number))
+    if (!same || same->state != ASK_OPEN || !join(same, number))
         peer_answer(gate, number, false);
 }
 
@@ -472,7 +516,7 @@ const char *gate_ask_rule(struct gate *gate, const char *tenant, const char *id,
 {
     const struct open_ask *ask = by_id(gate, id);
 
-    if (!ask || !ask->rule[0] || ask->denied || strcmp(ask->tenant, tenant) != 0)
+    if (!ask || !ask->rule[0] || ask->state != ASK_OPEN || strcmp(ask->tenant, tenant) != 0)
         return NULL;
     *sandbox = ask->sandbox;
     return ask->rule;
@@ -533,10 +577,12 @@ void gate_ask_decided(struct gate *gate, const char *id, bool allow)
 
     if (!ask)
         return;
+    ask->owed = allow && ask->count == 0;
     answer_all(gate, ask, allow);
-    ask->denied = !allow;
-    if (allow)
-        open_free(ask);
+    ask->state = allow ? ASK_ALLOWED : ASK_DENIED;
+    ask->decided_ms = clock_wall_ms();
+    if (allow && !ask->connects)
+        open_free(ask); /* no connection waits for such a question */
 }
 
 size_t gate_ask_waiting(struct gate *gate, const char *id)
@@ -552,9 +598,12 @@ int questions_load(struct gate *gate, struct db *db, struct err *err)
 {
     autoquery struct query *q =
         db_query(db, "SELECT id, tenant, kind, sandbox, action, hash, state, created_ms,"
-                     " expires_ms, decided_ms, by, note FROM ask WHERE state = 'pending'");
+                     " expires_ms, decided_ms, by, note FROM ask WHERE state = 'pending'"
+                     " OR (kind = $1 AND state IN ('allowed', 'denied') AND expires_ms > $2)");
     int rc;
 
+    query_text(q, 1, ASK_EGRESS);
+    query_i64(q, 2, clock_wall_ms());
     while ((rc = query_step(q, err)) > 0) {
         autoarena struct arena arena = { 0 };
         struct ask_row row;

@@ -24,7 +24,8 @@ static const char *const verdicts[EGRESS_VERDICTS] = {
     [EGRESS_ALLOWED] = "allowed", [EGRESS_DENIED] = "denied", [EGRESS_REFUSED] = "refused",
     [EGRESS_MALFORMED] = "malformed", [EGRESS_MISLED] = "misled",
     [EGRESS_UNRESOLVED] = "unresolved", [EGRESS_UNREACHED] = "unreached",
-    [EGRESS_LIMITED] = "limited", [EGRESS_DISTRUSTED] = "distrusted", [EGRESS_ASKED] = "asked",
+    [EGRESS_LIMITED] = "limited", [EGRESS_DISTRUSTED] = "distrusted",
+    [EGRESS_TIMED_OUT] = "timeout", [EGRESS_ASKED] = "asked",
 };
 /* clang-format on */
 
@@ -95,6 +96,50 @@ static struct gate_box *box_of(struct gate *gate, const struct box_name *name)
     return map_get(&gate->known, (struct str){ name->id, strnlen(name->id, sizeof(name->id)) });
 }
 
+/* In the place of the one that was denied the longest time ago. */
+static void remember_blocked(struct gate_box *box, const struct egress_decision *decision)
+{
+    struct blocked *place;
+    struct blocked one = { .last_ms = decision->time_ms };
+
+    if (!decision->host[0])
+        return;
+    snprintf(one.rule, sizeof(one.rule), strchr(decision->host, ':') ? "[%s]:%u%s" : "%s:%u%s",
+             decision->host, decision->port, decision->reason == WHY_RAW ? RULE_RAW : "");
+    if (!box->blocked)
+        box->blocked = xcalloc(EGRESS_BLOCKED_MAX, sizeof(*box->blocked));
+    place = box->blocked;
+    for (size_t i = 0; i < EGRESS_BLOCKED_MAX; i++) {
+        struct blocked *at = &box->blocked[i];
+
+        if (strcmp(at->rule, one.rule) == 0) {
+            place = at;
+            break;
+        }
+        if (at->last_ms < place->last_ms)
+            place = at;
+    }
+    *place = one;
+}
+
+const char **gate_blocked(struct gate *gate, const char *sandbox, int64_t from_ms, int64_t to_ms,
+                          struct arena *arena)
+{
+    const char **out = arena_alloc(arena, (EGRESS_BLOCKED_MAX + 1) * sizeof(*out));
+    size_t count = 0;
+
+    /* A denial is sent before the program hears of it, so before the program's end. */
+    peer_hear(gate);
+    const struct gate_box *box = map_get(&gate->known, str_of(sandbox));
+
+    for (size_t i = 0; box && box->blocked && i < EGRESS_BLOCKED_MAX; i++)
+        if (box->blocked[i].rule[0] && box->blocked[i].last_ms >= from_ms &&
+            box->blocked[i].last_ms <= to_ms)
+            out[count++] = arena_strdup(arena, box->blocked[i].rule);
+    out[count] = NULL;
+    return out;
+}
+
 void records_decision(struct gate *gate, const struct egress_decision *decision)
 {
     struct gate_box *box = box_of(gate, &decision->name);
@@ -105,6 +150,8 @@ void records_decision(struct gate *gate, const struct egress_decision *decision)
         box->totals.allowed++;
     else
         box->totals.denied++;
+    if (decision->verdict == EGRESS_DENIED)
+        remember_blocked(box, decision);
     bool keep = within_rate(gate, box);
     box->totals.lost += !keep;
     struct record *record = record_new(gate, box);
@@ -478,7 +525,8 @@ static void put_record(struct query *q, void (*fn)(void *ctx, const struct gate_
 #define RECORD_COLUMNS                                                                             \
     "SELECT seq, at_ms, sandbox, run, kind, verdict, why, host, port, rule, reason, method, path," \
     " version, ended_ms, sent, received, addr, revoked FROM egress_record WHERE tenant = $1"       \
-    " AND ($2 = '' OR sandbox = $2) AND ($3 = 0 OR verdict <> 'allowed') AND seq > $4"
+    " AND ($2 = '' OR sandbox = $2) AND ($3 = 0 OR verdict <> 'allowed') AND seq > $4"             \
+    " AND ($5 = '' OR $5 LIKE '%,' || sandbox || ',%')"
 
 int gate_records(struct db *db, const struct gate_filter *filter,
                  void (*fn)(void *ctx, const struct gate_record *row), void *ctx, struct err *err)
@@ -486,15 +534,16 @@ int gate_records(struct db *db, const struct gate_filter *filter,
     bool newest_first = filter->since < 0;
     autoquery struct query *q =
         newest_first ? db_query(db, "SELECT * FROM (" RECORD_COLUMNS
-                                    " ORDER BY seq DESC LIMIT $5) AS newest ORDER BY seq")
-                     : db_query(db, RECORD_COLUMNS " ORDER BY seq LIMIT $5");
+                                    " ORDER BY seq DESC LIMIT $6) AS newest ORDER BY seq")
+                     : db_query(db, RECORD_COLUMNS " ORDER BY seq LIMIT $6");
     int rc;
 
     query_text(q, 1, filter->tenant);
     query_text(q, 2, filter->sandbox ? filter->sandbox : "");
     query_i64(q, 3, filter->denied);
     query_i64(q, 4, filter->since);
-    query_i64(q, 5, filter->limit);
+    query_text(q, 5, filter->within ? filter->within : "");
+    query_i64(q, 6, filter->limit);
     while ((rc = query_step(q, err)) > 0)
         put_record(q, fn, ctx);
     return rc;

@@ -306,16 +306,23 @@ static int next_chunk(struct client *client, struct err *err)
     return skip_trailer(client, err);
 }
 
+/* Large pieces do not go through the window. */
 static ssize_t take_bytes(struct client *client, void *out, size_t len, struct err *err)
 {
-    if (client->at == client->end) {
-        ssize_t got = fill(client, err);
-        if (got <= 0)
-            return got;
-    }
-    len = MIN(len, client->end - client->at);
+    bool empty = client->at == client->end;
+    ssize_t got;
+
     if (client->framing != FRAMED_CLOSE)
         len = (size_t)MIN(len, client->left);
+    if (empty && len >= WINDOW) {
+        got = client_io_read(&client->io, out, len, err);
+        if (got > 0 && client->framing != FRAMED_CLOSE)
+            client->left -= (uint64_t)got;
+        return got;
+    }
+    if (empty && (got = fill(client, err)) <= 0)
+        return got;
+    len = MIN(len, client->end - client->at);
     memcpy(out, client->window + client->at, len);
     client->at += len;
     if (client->framing != FRAMED_CLOSE)

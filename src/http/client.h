@@ -47,8 +47,9 @@ struct client_options {
 
 struct client_reply {
     int status;
-    int64_t length;  /* of the body; -1 when only its end will tell */
-    int retry_after; /* seconds; 0 means unsaid */
+    int64_t length;    /* of the body; -1 when only its end will tell */
+    int retry_after;   /* seconds; 0 means unsaid */
+    char position[48]; /* where the output of a command begins (atoll-position) */
     char content_type[128];
     char request_id[REQUEST_ID_MAX + 1];
 };

@@ -284,6 +284,8 @@ int client_head_parse(struct str head, bool to_head, struct client_reply *reply,
             copy_value(found.content_type, sizeof(found.content_type), value);
         else if (str_eq_nocase(name, STR("x-request-id")))
             copy_value(found.request_id, sizeof(found.request_id), value);
+        else if (str_eq_nocase(name, STR("atoll-position")))
+            copy_value(found.position, sizeof(found.position), value);
         else if (str_eq_nocase(name, STR("retry-after")) && str_to_u64(value, &seconds))
             found.retry_after = (int)MIN(seconds, 86400u);
     }

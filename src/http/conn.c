@@ -319,7 +319,8 @@ void http_conn_tick(struct http_conn *conn, int64_t now_ms)
             http_conn_cut(conn, "closed");
         return;
     }
-    if (conn->stalled_ms && now_ms - conn->stalled_ms > conn->server->options.write_stall_ms) {
+    if (conn->stalled_ms && !conn->patient &&
+        now_ms - conn->stalled_ms > conn->server->options.write_stall_ms) {
         http_conn_cut(conn, "peer reads nothing");
         return;
     }

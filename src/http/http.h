@@ -128,6 +128,8 @@ void http_slim(struct http_req *req);
  * for whom work should go on.
  */
 void http_hangup_counts(struct http_req *req);
+/* From now on a peer that reads nothing is waited for, and not cut after write_stall_ms. */
+void http_patient(struct http_req *req);
 /*
  * Does the peer have to read first? on_drain follows. A producer that is told of news meanwhile
  * asks before it writes: what is written all the same piles up until the peer is cut

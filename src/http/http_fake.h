@@ -189,6 +189,11 @@ void http_hangup_counts(struct http_req *req)
     fake.hangup_counts = true;
 }
 
+void http_patient(struct http_req *req)
+{
+    (void)req;
+}
+
 void http_slim(struct http_req *req)
 {
     (void)req;

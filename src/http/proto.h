@@ -129,6 +129,7 @@ struct http_stream {
     bool full;                   /* HTTP_FULL was said: on_drain is owed */
     bool slim;                   /* http_slim was called */
     bool hangup_counts;          /* so was http_hangup_counts */
+    bool patient;                /* so was http_patient */
     bool refused;                /* by http_stream_refuse: the application is out of it */
     bool ended;                  /* released when `held` falls to 0 */
 };
@@ -191,6 +192,7 @@ struct http_conn {
     bool draining;     /* the server is: no new requests, please */
 
     /* The rest is the core's (conn.c). */
+    unsigned patient; /* streams whose peer may read as slowly as it likes */
     bool in_turn, again, stop_reading, eof, rdhup, closing, lingering, owes_room, handshaking,
         read_more;
     const char *doomed;     /* why it will be cut at the end of the round */

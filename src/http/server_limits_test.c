@@ -77,6 +77,9 @@ static void on_request(void *ctx, struct http_req *req)
     req->on_gone = rig_count_gone;
     if (str_is(req->path, "/flood")) {
         route_flood(req);
+    } else if (str_is(req->path, "/patient")) {
+        http_patient(req);
+        route_flood(req);
     } else if (str_is(req->path, "/rude")) {
         route_rude(req);
     } else if (str_is(req->path, "/read")) {
@@ -161,6 +164,29 @@ TEST(a_reader_that_stops_is_cut_in_time)
     int64_t took = clock_mono_ms() - began;
     CHECK(took >= 150 && took < test_patience(5000));
     CHECK(most_unsent <= HTTP_OUT_HIGH + 2 * sizeof(block));
+    CHECK_INT(rig_conns(), 0);
+    rig_stop();
+}
+
+TEST(a_reader_that_is_waited_for_is_not_cut_until_its_answer_has_ended)
+{
+    struct http_options options = { .write_stall_ms = 200 };
+    static char data[1 << 16];
+
+    start(&options);
+    flood_size = 16u << 20;
+    autoclose int fd = rig_connect();
+    rig_puts(fd, "GET /patient HTTP/1.1" H "\r\n");
+    poll(NULL, 0, 1000);
+    CHECK_INT(rig_conns(), 1);
+    for (size_t got = 0; got < flood_size;) {
+        ssize_t n = read(fd, data, sizeof(data));
+
+        CHECK(n > 0);
+        got += (size_t)n;
+    }
+    rig_puts(fd, "GET /flood HTTP/1.1" H "\r\n"); /* the next one on the same connection is */
+    rig_wait(rig.gone, 1);
     CHECK_INT(rig_conns(), 0);
     rig_stop();
 }

@@ -59,6 +59,7 @@ void http_stream_end(struct http_stream *stream)
     if (stream->ended)
         return;
     stream->ended = true;
+    stream->conn->patient -= stream->patient;
     metric_add(&requests_total, stream->status / 100u, 1);
     metric_observe_us(&request_seconds, clock_mono_us() - stream->req.started_us);
     if (!stream->held)
@@ -368,6 +369,16 @@ void http_hangup_counts(struct http_req *req)
 
     if (!out_of_order(stream, false, "http_hangup_counts"))
         stream->hangup_counts = true;
+}
+
+void http_patient(struct http_req *req)
+{
+    struct http_stream *stream = req->stream;
+
+    if (out_of_order(stream, false, "http_patient"))
+        return;
+    stream->patient = true;
+    stream->conn->patient++;
 }
 
 size_t http_unsent(const struct http_req *req)

@@ -308,13 +308,20 @@ int hub_agent_task(const struct hub_by *by, const char *name, const char *task, 
 
 /* ---- registering ---- */
 
+static const char *type_of(const struct hub_register *wish)
+{
+    const char *type = wish->type && wish->type[0] ? wish->type : wish->agent_type;
+
+    return type && type[0] ? type : "unknown";
+}
+
 static int check_wish(const struct hub_by *by, const struct hub_register *wish, struct err *err)
 {
     if (hub_name_check(wish->name, "name", err) < 0)
         return -1;
     if (strcmp(wish->name, "register") == 0 || strcmp(wish->name, HUB_HUMAN) == 0)
         return err_field(err, "name", "%s is a word of the hub", wish->name);
-    if ((wish->type && wish->type[0] && hub_name_check(wish->type, "type", err) < 0) ||
+    if (hub_name_check(type_of(wish), "type", err) < 0 ||
         hub_tags_check(wish->capabilities, "capabilities", err) < 0)
         return -1;
     if (by->agent && strcmp(by->agent, wish->name) != 0)
@@ -351,11 +358,6 @@ static int count_agent(const struct hub_by *by, int change, struct err *err)
     if (rows < 0)
         return -1;
     return rows ? 0 : err_set(err, ERR_CONFLICT, "there are %d agents already", HUB_AGENTS_MAX);
-}
-
-static const char *type_of(const struct hub_register *wish)
-{
-    return wish->type && wish->type[0] ? wish->type : "unknown";
 }
 
 static int put_agent(const struct hub_by *by, const struct hub_register *wish, const char *mode,

@@ -33,7 +33,7 @@ static void tries(struct hub_by *by, const char *project, const char *task, int 
 
     FAILS(send(by, "a", "b", &err), code);
     FAILS(claim(by, project, task, "a", &err), code);
-    FAILS(hub_patch(by, project, task, &patch, 3, &out, &err), code);
+    FAILS(hub_patch(by, project, task, &patch, 3, &out, NULL, &err), code);
     FAILS(upload(by, project, "a", &err), code);
     FAILS(lease(by, project, "a", &err), code);
 }

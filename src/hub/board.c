@@ -5,143 +5,37 @@
  */
 #include "hub/own.h"
 
-/* ---- who owns what ---- */
-
-static const char *owner_of(const struct hub_task *task)
-{
-    return task->assigned_to ? task->assigned_to : task->claimed_by;
-}
-
-static bool owns(const struct hub_task *task, const char *agent)
-{
-    return (task->assigned_to && strcmp(task->assigned_to, agent) == 0) ||
-           (task->claimed_by && strcmp(task->claimed_by, agent) == 0);
-}
-
-/* One more in that column? `where` is how the text names it. */
-static int check_wip(const struct hub_by *by, const struct hub_task *task, const char *agent,
-                     const char *status, const char *where, struct err *err)
-{
-    autoquery struct query *q =
-        db_query(by->db, "SELECT most FROM hub_wip WHERE tenant = $1 AND project = $2"
-                         " AND status = $3 AND most <= (SELECT count(*) FROM hub_task WHERE"
-                         " tenant = $1 AND project = $2 AND assigned_to = $4 AND assigned_to <> ''"
-                         " AND status = $3 AND id <> $5)");
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task->project_id);
-    query_text(q, 3, status);
-    query_text(q, 4, agent);
-    query_text(q, 5, task->id);
-    int rc = query_step(q, err);
-    if (rc <= 0)
-        return rc;
-    return err_set(err, ERR_INVALID, "WIP limit reached for %s%s (limit: %lld)", agent, where,
-                   (long long)query_col_i64(q, 0));
-}
-
-/* The same for the two columns that a claim looks at, by one statement; in_progress comes first. */
-static int check_claim_wip(const struct hub_by *by, const struct hub_task *task, const char *agent,
-                           struct err *err)
-{
-    autoquery struct query *q =
-        db_query(by->db, "SELECT status, most FROM hub_wip w WHERE tenant = $1 AND project = $2"
-                         " AND most <= (SELECT count(*) FROM hub_task t WHERE t.tenant = $1"
-                         " AND t.project = $2 AND t.assigned_to = $3 AND t.assigned_to <> ''"
-                         " AND t.status = w.status AND t.id <> $4) ORDER BY status");
-    int rc;
-
-    query_text(q, 1, by->tenant);
-    query_text(q, 2, task->project_id);
-    query_text(q, 3, agent);
-    query_text(q, 4, task->id);
-    while ((rc = query_step(q, err)) > 0) {
-        struct str status = query_col_str(q, 0);
-        bool ready = str_is(status, "ready");
-
-        if (ready || str_is(status, "in_progress"))
-            return err_set(err, ERR_INVALID, "WIP limit reached for %s%s (limit: %lld)", agent,
-                           ready ? " in ready" : "", (long long)query_col_i64(q, 1));
-    }
-    return rc;
-}
-
 /* ---- claims ---- */
 
-static int check_tags(const struct hub_by *by, const struct hub_task *task, const char *agent,
-                      struct err *err)
-{
-    const char **needs = hub_tags_clean(by, task->required_capabilities), **has;
-
-    if (!*needs)
-        return 0;
-    if (hub_tags_of(by, agent, &has, err) < 0)
-        return -1;
-    for (const char **tag = needs; *tag; tag++)
-        if (!hub_has(has, *tag))
-            return err_set(err, ERR_INVALID,
-                           "Capabilities insufficient. Required: %.200s, have: %.200s",
-                           hub_tags_text(by, needs), hub_tags_text(by, has));
-    return 0;
-}
-
-int hub_claim_check(const struct hub_by *by, const struct hub_task *task, const char *agent,
+/* A claim that nothing stands against. */
+static int do_claim(const struct hub_by *by, struct hub_task *task, const char *agent,
                     struct err *err)
 {
-    const char *owner = owner_of(task);
-
-    if (strcmp(task->status, "backlog") != 0 && strcmp(task->status, "ready") != 0)
-        return err_set(err, ERR_INVALID, "Cannot claim task in %s status", task->status);
-    if (owner && strcmp(owner, agent) != 0)
-        return err_set(err, ERR_CONFLICT, "Task is already %s %s",
-                       task->claimed_by && strcmp(task->claimed_by, owner) == 0 ? "claimed by"
-                                                                                : "assigned to",
-                       owner);
-    return check_tags(by, task, agent, err) < 0 ? -1 : check_claim_wip(by, task, agent, err);
-}
-
-int hub_claim_do(const struct hub_by *by, struct hub_task *task, const char *agent, struct err *err)
-{
-    task->assigned_to = task->claimed_by = agent;
     task->status = "ready";
-    if (hub_task_save_owner(by, task, err) < 0 || hub_agent_task(by, agent, task->id, err) < 0)
-        return -1;
-    return hub_tell(by, "task_claimed", hub_project_object(by, task->project_id, task->id), err,
-                    "project", task->project_id, "task_id", task->id, "agent", agent, "title",
-                    task->title, NULL);
-}
-
-static bool has_claimed(const struct hub_task *task, const char *agent)
-{
-    return strcmp(task->status, "ready") == 0 && task->claimed_by && task->assigned_to &&
-           strcmp(task->claimed_by, agent) == 0 && strcmp(task->assigned_to, agent) == 0;
+    return hub_take_task(by, task, agent, err);
 }
 
 int hub_claim(const struct hub_by *by, const char *project, const char *id, const char *agent,
               struct hub_proposal *out, struct err *err)
 {
-    struct hub_standing standing;
+    struct hub_step step = { .way = HUB_CLAIMS, .agent = agent, .holder = agent };
     struct hub_task task;
 
-    if (hub_name_check(agent, "agent", err) < 0 || hub_self(by, agent, "agent", err) < 0 ||
-        hub_standing(by, agent, &standing, err) < 0 ||
-        hub_standing_active(&standing, agent, err) < 0)
+    if (hub_name_check(agent, "agent", err) < 0 || hub_self(by, agent, "agent", err) < 0)
         return -1;
     int rc = hub_task_find(by, project, id, &task, err);
     if (rc < 0)
         return -1;
-    if (rc && has_claimed(&task, agent))
+    switch (hub_step_check(by, rc ? &task : NULL, &step, err)) {
+    case HUB_STEP_DO:
+        return do_claim(by, &task, agent, err);
+    case HUB_STEP_PROPOSE:
+        return hub_propose(by, &task, &step, NULL, out, err) < 0 ? -1 : 1;
+    case HUB_STEP_DONE:
         return 0;
-    if (strcmp(standing.mode, "manual") == 0)
-        return err_set(err, ERR_FORBIDDEN, "agent %s is in manual mode: people assign its tasks",
-                       agent);
-    if (rc == 0)
-        return err_set(err, ERR_INVALID, "Task not found");
-    if (hub_claim_check(by, &task, agent, err) < 0)
+    default:
         return -1;
-    if (strcmp(standing.mode, "advisory") == 0)
-        return hub_propose(by, &task, agent, out, err) < 0 ? -1 : 1;
-    return hub_claim_do(by, &task, agent, err);
+    }
 }
 
 /* ---- blockers ---- */
@@ -254,31 +148,6 @@ static int release_waiting(const struct hub_by *by, const struct hub_task *task,
 
 /* ---- moving ---- */
 
-enum { BACKLOG, READY, IN_PROGRESS, IN_REVIEW, BLOCKED, DONE };
-
-static int number_of(const char *status)
-{
-    int i = 0;
-
-    while (hub_statuses[i] && strcmp(hub_statuses[i], status) != 0)
-        i++;
-    return i;
-}
-
-static bool may_follow(const char *from, const char *to)
-{
-    static const unsigned char next[] = {
-        [BACKLOG] = 1 << READY | 1 << BLOCKED,
-        [READY] = 1 << BACKLOG | 1 << IN_PROGRESS | 1 << BLOCKED,
-        [IN_PROGRESS] = 1 << READY | 1 << IN_REVIEW | 1 << BLOCKED,
-        [IN_REVIEW] = 1 << IN_PROGRESS | 1 << DONE,
-        [BLOCKED] = 1 << BACKLOG | 1 << READY,
-        [DONE] = 1 << BACKLOG,
-    };
-
-    return next[number_of(from)] >> number_of(to) & 1;
-}
-
 static int add_transition(const struct hub_by *by, const struct hub_task *task, const char *from,
                           const char *who, const char *note, struct err *err)
 {
@@ -332,63 +201,60 @@ int hub_move(const struct hub_by *by, struct hub_task *task, const char *status,
     return strcmp(status, "done") == 0 ? release_waiting(by, task, err) : 0;
 }
 
-static int check_gate(const struct hub_by *by, const struct hub_task *task, struct err *err)
+static int apply_move(const struct hub_by *by, struct hub_task *task, const struct hub_patch *wish,
+                      const struct hub_step *step, struct err *err)
 {
-    int64_t needed = hub_approvals_required(task), have;
-
-    if (!needed)
-        return 0;
-    if (hub_approvals(by, task, &have, err) < 0)
+    if (step->takes && hub_take_task(by, task, step->agent, err) < 0)
         return -1;
-    return have >= needed ? 0
-                          : err_set(err, ERR_CONFLICT, "Review required: %lld of %lld approvals",
-                                    (long long)have, (long long)needed);
-}
-
-static int check_move(const struct hub_by *by, const struct hub_task *task, const char *status,
-                      struct err *err)
-{
-    if (!hub_status_ok(status))
-        return err_set(err, ERR_INVALID, "Invalid status: %.64s", status);
-    if (!may_follow(task->status, status))
-        return err_set(err, ERR_INVALID, "Invalid transition: %s \u2192 %s", task->status, status);
-    if (strcmp(status, "done") == 0)
-        return check_gate(by, task, err);
-    bool limited = strcmp(status, "in_progress") == 0 || strcmp(status, "in_review") == 0;
-    if (!limited || !task->assigned_to)
-        return 0;
-    return check_wip(by, task, task->assigned_to, status, arena_printf(by->arena, " in %s", status),
-                     err);
-}
-
-static int check_mover(const struct hub_by *by, const struct hub_task *task, const char *agent,
-                       struct err *err)
-{
-    if (hub_self(by, agent, "agent", err) < 0)
-        return -1;
-    if (by->agent && owner_of(task) && !owns(task, agent) && strcmp(task->created_by, agent) != 0 &&
-        !hub_has(task->reviewers, agent))
-        return err_set(err, ERR_FORBIDDEN, "the task is %s's", owner_of(task));
-    return hub_active(by, agent, err);
-}
-
-static int patch_status(const struct hub_by *by, struct hub_task *task,
-                        const struct hub_patch *wish, const char *agent, struct err *err)
-{
-    bool blocks = strcmp(wish->status, "blocked") == 0;
-
-    if (check_move(by, task, wish->status, err) < 0 || hub_text_check(by, wish->note, err) < 0 ||
-        hub_text_check(by, wish->blocked_reason, err) < 0)
-        return -1;
-    if (blocks) {
+    if (strcmp(step->to, "blocked") == 0) {
         task->blocked_reason = wish->blocked_reason ? wish->blocked_reason : "";
         task->blocked_by = wish->blocked_by;
         task->blocked_from = task->status;
         if (add_blockers(by, task, err) < 0)
             return -1;
     }
-    return hub_move(by, task, wish->status, agent, wish->note ? wish->note : "", err);
+    const char *who = step->agent[0] ? step->agent : by->mover ? by->mover : "";
+    return hub_move(by, task, step->to, who, wish->note ? wish->note : "", err);
 }
+
+static int patch_status(const struct hub_by *by, struct hub_task *task,
+                        const struct hub_patch *wish, const char *agent, struct hub_proposal *out,
+                        struct err *err)
+{
+    struct hub_step step = { .way = HUB_MOVES, .agent = agent, .to = wish->status };
+    int rc = hub_step_check(by, task, &step, err);
+
+    if (rc < 0 || hub_text_check(by, wish->note, err) < 0 ||
+        hub_text_check(by, wish->blocked_reason, err) < 0)
+        return -1;
+    if (rc == HUB_STEP_PROPOSE)
+        return hub_propose(by, task, &step, wish, out, err) < 0 ? -1 : 1;
+    return apply_move(by, task, wish, &step, err);
+}
+
+/* ---- approved proposals ---- */
+
+int hub_step_approved(const struct hub_by *by, const char *project, const char *id,
+                      struct hub_step *step, const struct hub_patch *wish, struct err *err)
+{
+    struct hub_task task;
+    int rc = hub_task_find(by, project, id, &task, err);
+
+    if (rc < 0)
+        return -1;
+    if (rc && step->from && strcmp(step->from, task.status) != 0)
+        return err_set(err, ERR_CONFLICT, "the task has moved to %s since", task.status);
+    step->approved = true;
+    rc = hub_step_check(by, rc ? &task : NULL, step, err);
+    if (rc < 0 && (err->code == ERR_INVALID || err->code == ERR_FORBIDDEN))
+        err->code = ERR_CONFLICT;
+    if (rc < 0 || rc == HUB_STEP_DONE)
+        return rc < 0 ? -1 : 0;
+    return step->way == HUB_CLAIMS ? do_claim(by, &task, step->agent, err)
+                                   : apply_move(by, &task, wish, step, err);
+}
+
+/* ---- PATCH ---- */
 
 static int tell_updated(const struct hub_by *by, const struct hub_task *task, uint64_t present,
                         struct err *err)
@@ -412,7 +278,8 @@ static int tell_updated(const struct hub_by *by, const struct hub_task *task, ui
 }
 
 int hub_patch(const struct hub_by *by, const char *project, const char *id,
-              const struct hub_patch *wish, uint64_t present, struct hub_task *out, struct err *err)
+              const struct hub_patch *wish, uint64_t present, struct hub_task *out,
+              struct hub_proposal *proposal, struct err *err)
 {
     const char *agent = wish->agent && wish->agent[0] ? wish->agent : by->agent ? by->agent : "";
     bool words = present >= HUB_PATCH_TITLE, moves = wish->status && wish->status[0];
@@ -430,11 +297,12 @@ int hub_patch(const struct hub_by *by, const char *project, const char *id,
         return -1;
     if (!words && !moves)
         return 0;
-    if (check_mover(by, out, agent, err) < 0 || hub_patch_words(by, out, wish, present, err) < 0)
+    if (hub_mover_check(by, out, agent, err) < 0 || (words && hub_active(by, agent, err) < 0) ||
+        hub_patch_words(by, out, wish, present, err) < 0)
         return -1;
     if (words && (hub_task_save(by, out, err) < 0 || tell_updated(by, out, present, err) < 0))
         return -1;
-    return moves ? patch_status(by, out, wish, agent, err) : 0;
+    return moves ? patch_status(by, out, wish, agent, proposal, err) : 0;
 }
 
 /* ---- assigning ---- */
@@ -453,12 +321,12 @@ int hub_assign(const struct hub_by *by, const char *project, const char *id,
                const struct hub_agent_named *wish, struct err *err)
 {
     const char *who = wish->assigned_by && wish->assigned_by[0] ? wish->assigned_by : HUB_HUMAN;
+    struct hub_step step = hub_step_giving(HUB_ASSIGNS, who, wish->agent);
     struct hub_task task;
 
     if (hub_name_check(wish->agent, "agent", err) < 0 ||
         hub_name_check(who, "assigned_by", err) < 0 || find(by, project, id, &task, err) < 0 ||
-        check_wip(by, &task, wish->agent, "in_progress", "", err) < 0 ||
-        check_wip(by, &task, wish->agent, "ready", " in ready", err) < 0)
+        hub_step_check(by, &task, &step, err) < 0)
         return -1;
     if (strcmp(task.status, "blocked") == 0)
         unblock(&task);
@@ -477,7 +345,7 @@ int hub_unassign(const struct hub_by *by, const char *project, const char *id, s
 
     if (find(by, project, id, &task, err) < 0)
         return -1;
-    if (by->agent && !owns(&task, by->agent))
+    if (by->agent && !hub_owns(&task, by->agent))
         return err_set(err, ERR_FORBIDDEN, "the task is not %s's", by->agent);
     if (by->agent && hub_active(by, by->agent, err) < 0)
         return -1;
@@ -523,7 +391,7 @@ static int check_review(const struct hub_by *by, const struct hub_task *task, co
 {
     if (hub_self(by, reviewer, "reviewer", err) < 0)
         return -1;
-    if (owns(task, reviewer))
+    if (hub_owns(task, reviewer) || (task->claimed_by && strcmp(task->claimed_by, reviewer) == 0))
         return err_set(err, ERR_FORBIDDEN, "%s does not review its own work", reviewer);
     if (strcmp(reviewer, HUB_HUMAN) != 0 && !hub_has(task->reviewers, reviewer))
         return err_set(err, ERR_FORBIDDEN, "%s is not a reviewer of this task", reviewer);
@@ -568,6 +436,19 @@ static int tell_review(const struct hub_by *by, const struct hub_task *task, con
                          &body, err);
 }
 
+/* Back to work; when its owner has no room for it there, it waits where it is. */
+static int rework(const struct hub_by *by, struct hub_task *task, const char *reviewer,
+                  const char *note, struct err *err)
+{
+    int64_t limit;
+    int rc = hub_wip_full(by, task, task->assigned_to ? task->assigned_to : "", "in_progress",
+                          &limit, err);
+
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    return hub_move(by, task, "in_progress", reviewer, note, err);
+}
+
 int hub_review(const struct hub_by *by, const char *project, const char *id,
                const struct hub_verdict *wish, bool approve, struct hub_task *out, struct err *err)
 {
@@ -584,5 +465,5 @@ int hub_review(const struct hub_by *by, const char *project, const char *id,
     out->approvals_required = hub_approvals_required(out);
     if (tell_review(by, out, reviewer, verdict, err) < 0)
         return -1;
-    return approve ? 0 : hub_move(by, out, "in_progress", reviewer, note, err);
+    return approve ? 0 : rework(by, out, reviewer, note, err);
 }

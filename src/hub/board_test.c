@@ -184,7 +184,7 @@ static void blockers(struct hub_by *by)
     struct hub_task out;
 
     WELL(move_to(by, project, waits, "ready", &err));
-    WELL(hub_patch(by, project, waits, &wish, 1, &out, &err));
+    WELL(hub_patch(by, project, waits, &wish, 1, &out, NULL, &err));
     for (size_t i = 0; i < ARRAY_LEN(way); i++)
         WELL(move_to(by, project, first, way[i], &err));
     CHECK_STR(status_of(by, waits), "blocked"); /* by the other one */
@@ -195,7 +195,7 @@ static void blockers(struct hub_by *by)
     CHECK_STR(out.blocked_reason, "");
     CHECK(out.blocked_by == NULL || out.blocked_by->type == JSON_NULL);
     a.text = str_of(waits);
-    FAILS(hub_patch(by, project, waits, &wish, 1, &out, &err), ERR_INVALID); /* for itself */
+    FAILS(hub_patch(by, project, waits, &wish, 1, &out, NULL, &err), ERR_INVALID); /* for itself */
 }
 
 TEST(board_unblocks_when_the_last_blocker_is_done)

@@ -51,7 +51,9 @@ struct hub_by {
     const char *tenant;
     const char *agent; /* bound to this name; NULL: a person, or auth = open */
     const char *actor; /* who that is, for records that people make */
-    bool looks;        /* may not mark anything as read */
+    const char
+        *mover; /* a person who moves a card without saying for whom; NULL with auth = open */
+    bool looks; /* may not mark anything as read */
     int64_t now_ms;
 };
 
@@ -174,6 +176,15 @@ must_use int hub_project_join(const struct hub_by *by, const char *id, const cha
 must_use int hub_wip_set(const struct hub_by *by, const char *id, const struct hub_wip_wish *wish,
                          struct err *err);
 
+/*
+ * The id of a project, or of a task of a project, that has this name or title, or whose id begins
+ * so (HUB_ID_PREFIX_MIN characters at least). 1: *out is it; 0: none; ERR_CONFLICT: several.
+ */
+must_use int hub_project_named(const struct hub_by *by, const char *name, const char **out,
+                               struct err *err);
+must_use int hub_task_named(const struct hub_by *by, const char *project, const char *name,
+                            const char **out, struct err *err);
+
 /* ---- tasks ---- */
 
 must_use int hub_task_create(const struct hub_by *by, const char *project,
@@ -199,9 +210,10 @@ must_use int hub_assign(const struct hub_by *by, const char *project, const char
                         const struct hub_agent_named *wish, struct err *err);
 must_use int hub_unassign(const struct hub_by *by, const char *project, const char *id,
                           struct err *err);
+/* 0: changed; 1: the move is proposed, and *proposal says as what. */
 must_use int hub_patch(const struct hub_by *by, const char *project, const char *id,
                        const struct hub_patch *wish, uint64_t present, struct hub_task *out,
-                       struct err *err);
+                       struct hub_proposal *proposal, struct err *err);
 must_use int hub_reviewer_add(const struct hub_by *by, const char *project, const char *id,
                               const char *name, struct err *err);
 must_use int hub_review(const struct hub_by *by, const char *project, const char *id,
@@ -220,9 +232,15 @@ must_use int hub_metrics(const struct hub_by *by, const char *project, int64_t w
 must_use int hub_board(const struct hub_by *by, const char *project, const char *lanes,
                        struct json_out *json, struct err *err);
 
-/* ---- proposals: asks of kind "claim" ---- */
+/* ---- proposals: asks of these kinds ---- */
 
-#define HUB_ASK_KIND "claim"
+#define HUB_ASK_CLAIM "claim"
+#define HUB_ASK_MOVE "move"
+
+static inline bool hub_ask_is(const char *kind)
+{
+    return strcmp(kind, HUB_ASK_CLAIM) == 0 || strcmp(kind, HUB_ASK_MOVE) == 0;
+}
 
 must_use int hub_proposals(const struct hub_by *by, const char *state, const char *agent,
                            const char *project, hub_item_fn *fn, void *ctx, struct err *err);

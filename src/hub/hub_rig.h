@@ -124,9 +124,10 @@ UNUSED_OK static int move_to(struct hub_by *by, const char *project, const char 
                              const char *status, struct err *err)
 {
     struct hub_patch wish = { .status = status };
+    struct hub_proposal proposal;
     struct hub_task out;
 
-    return hub_patch(by, project, id, &wish, 1, &out, err);
+    return hub_patch(by, project, id, &wish, 1, &out, &proposal, err);
 }
 
 UNUSED_OK static const char *status_of(struct hub_by *by, const char *id)

@@ -113,10 +113,10 @@ static void of_tasks(struct hub_by *by)
         items[i] = (struct json){ .type = JSON_STRING,
                                   .text = STR("x"),
                                   .next = i + 1 < ARRAY_LEN(items) ? &items[i + 1] : NULL };
-    FAILS(hub_patch(by, project, task, &wish, 9, &out, &err), ERR_INVALID);
+    FAILS(hub_patch(by, project, task, &wish, 9, &out, NULL, &err), ERR_INVALID);
     list.count--;
     items[HUB_BLOCKERS_MAX - 1].next = NULL;
-    WELL(hub_patch(by, project, task, &wish, 9, &out, &err));
+    WELL(hub_patch(by, project, task, &wish, 9, &out, NULL, &err));
 }
 
 TEST(limits_of_a_task)

@@ -159,17 +159,69 @@ must_use int hub_task_save(const struct hub_by *by, struct hub_task *task, struc
 
 /* ---- board.c ---- */
 
-must_use int hub_claim_check(const struct hub_by *by, const struct hub_task *task,
-                             const char *agent, struct err *err);
-must_use int hub_claim_do(const struct hub_by *by, struct hub_task *task, const char *agent,
-                          struct err *err);
 /* Moves it, with all that follows; the matrix was looked at. */
 must_use int hub_move(const struct hub_by *by, struct hub_task *task, const char *status,
                       const char *who, const char *note, struct err *err);
 
+/*
+ * What an approved proposal does, if it can still be done; ERR_CONFLICT otherwise. `wish` is that
+ * of a move.
+ */
+struct hub_step;
+must_use int hub_step_approved(const struct hub_by *by, const char *project, const char *id,
+                               struct hub_step *step, const struct hub_patch *wish,
+                               struct err *err);
+
+/* ---- step.c ---- */
+
+enum hub_way { HUB_CLAIMS, HUB_MOVES, HUB_CREATES, HUB_ASSIGNS };
+
+/* A task gets an owner or another column. */
+struct hub_step {
+    enum hub_way way;
+    const char *agent;  /* who does it; "" or HUB_HUMAN: people */
+    const char *holder; /* whose the task becomes; not of HUB_MOVES */
+    const char *to;     /* the column, of HUB_MOVES */
+    const char *from;   /* where the task was when it was proposed; NULL: anywhere */
+    bool approved;      /* by a person: the mode was heeded */
+    bool takes;         /* set by hub_step_check: `agent` becomes the owner */
+};
+
+/* Of creations and assignments: who gives a task to itself takes it; others act as people do. */
+static inline struct hub_step hub_step_giving(enum hub_way way, const char *who, const char *holder)
+{
+    return (struct hub_step){ .way = way,
+                              .agent = strcmp(who, holder) == 0 ? who : HUB_HUMAN,
+                              .holder = holder };
+}
+
+enum { HUB_STEP_DO, HUB_STEP_PROPOSE, HUB_STEP_DONE };
+
+/*
+ * The one decision: do it, propose it to people, or nothing is left to do. ERR_CONFLICT of an agent
+ * that is paused or revoked and of a task that is somebody else's or not approved, ERR_FORBIDDEN by
+ * mode or owner, ERR_INVALID by column, capability or limit. `task` NULL: there is none.
+ */
+must_use int hub_step_check(const struct hub_by *by, const struct hub_task *task,
+                            struct hub_step *step, struct err *err);
+/* May it change the task at all? Its owner, creator and reviewers may, and people. */
+must_use int hub_mover_check(const struct hub_by *by, const struct hub_task *task,
+                             const char *agent, struct err *err);
+/* Makes the agent its owner. */
+must_use int hub_take_task(const struct hub_by *by, struct hub_task *task, const char *agent,
+                           struct err *err);
+/* 1: no room in that column for one more task of `holder` ("": of nobody); *limit says how many. */
+must_use int hub_wip_full(const struct hub_by *by, const struct hub_task *task, const char *holder,
+                          const char *status, int64_t *limit, struct err *err);
+const char *hub_owner(const struct hub_task *task); /* NULL: nobody */
+bool hub_owns(const struct hub_task *task, const char *agent);
+bool hub_is_person(const char *name);
+
 /* ---- proposal.c ---- */
 
-must_use int hub_propose(const struct hub_by *by, const struct hub_task *task, const char *agent,
+/* `wish` is that of a move, NULL for a claim. */
+must_use int hub_propose(const struct hub_by *by, const struct hub_task *task,
+                         const struct hub_step *step, const struct hub_patch *wish,
                          struct hub_proposal *out, struct err *err);
 
 /* ---- file.c, lease.c ---- */

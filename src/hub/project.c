@@ -11,6 +11,65 @@ int hub_project_exists(const struct hub_by *by, const char *id, struct err *err)
     return hub_row(q, "project not found", err);
 }
 
+/* ---- by name ---- */
+
+/* The one row of a statement that gives ids; `many` is the error where there are several. */
+static int only_id(const struct hub_by *by, struct query *q, const char *many, const char *name,
+                   const char **out, struct err *err)
+{
+    const char **ids;
+
+    if (hub_column(by, q, &ids, err) < 0)
+        return -1;
+    if (!ids[0])
+        return 0;
+    if (ids[1])
+        return err_set(err, ERR_CONFLICT, "several %s are named %.100s: use an id", many, name);
+    *out = ids[0];
+    return 1;
+}
+
+/* The beginning of an id, long enough not to be somebody's name by chance. */
+static bool is_prefix(const char *text)
+{
+    return strlen(text) >= HUB_ID_PREFIX_MIN && strspn(text, "0123456789abcdef-") == strlen(text);
+}
+
+int hub_project_named(const struct hub_by *by, const char *name, const char **out, struct err *err)
+{
+    autoquery struct query *named =
+        hub_query(by, "SELECT id FROM hub_project WHERE tenant = $1 AND name = $2 LIMIT 2", name);
+    int rc = only_id(by, named, "projects", name, out, err);
+
+    if (rc != 0 || !is_prefix(name))
+        return rc;
+    autoquery struct query *begun = hub_query(
+        by,
+        "SELECT id FROM hub_project WHERE tenant = $1 AND substr(id, 1, length($2)) = $2 LIMIT 2",
+        name);
+    return only_id(by, begun, "projects", name, out, err);
+}
+
+int hub_task_named(const struct hub_by *by, const char *project, const char *name, const char **out,
+                   struct err *err)
+{
+    autoquery struct query *named =
+        hub_query(by,
+                  "SELECT id FROM hub_task WHERE tenant = $1 AND project = $2 AND title = $3"
+                  " LIMIT 2",
+                  project, name);
+    int rc = only_id(by, named, "tasks", name, out, err);
+
+    if (rc != 0 || !is_prefix(name))
+        return rc;
+    autoquery struct query *begun =
+        hub_query(by,
+                  "SELECT id FROM hub_task WHERE tenant = $1 AND project = $2"
+                  " AND substr(id, 1, length($3)) = $3 LIMIT 2",
+                  project, name);
+    return only_id(by, begun, "tasks", name, out, err);
+}
+
 static int add_member(const struct hub_by *by, const char *id, const char *agent, int64_t seq,
                       struct err *err)
 {

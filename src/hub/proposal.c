@@ -1,7 +1,7 @@
 /*
- * Proposals: what an advisory agent would claim, as asks in the one inbox that people have. An ask
- * is decided once, by an operator; what it allows happens within the same job, so an approval that
- * can no longer be carried out is no approval.
+ * Proposals: what an advisory agent would claim or move, as asks in the one inbox that people have.
+ * An ask is decided once, by an operator; what it allows happens within the same job, so an
+ * approval that can no longer be carried out is no approval.
  */
 #include "hub/own.h"
 
@@ -9,17 +9,29 @@
 #include "gate/gate.h"
 
 static const char *action_of(const struct hub_by *by, const struct hub_task *task,
-                             const char *agent)
+                             const struct hub_step *step, const struct hub_patch *wish)
 {
     autobuf struct buf text = { 0 };
     struct json_out json = json_to(&text);
 
     json_open(&json, '{');
-    json_kv_text(&json, "do", HUB_ASK_KIND);
-    json_kv_text(&json, "agent", agent);
+    json_kv_text(&json, "do", wish ? HUB_ASK_MOVE : HUB_ASK_CLAIM);
+    json_kv_text(&json, "agent", step->agent);
     json_kv_text(&json, "project", task->project_id);
     json_kv_text(&json, "task", task->id);
     json_kv_text(&json, "title", task->title);
+    if (wish) {
+        json_kv_text(&json, "from", task->status);
+        json_kv_text(&json, "status", step->to);
+        if (wish->note)
+            json_kv_text(&json, "note", wish->note);
+        if (wish->blocked_reason)
+            json_kv_text(&json, "blocked_reason", wish->blocked_reason);
+        if (wish->blocked_by) {
+            json_key(&json, "blocked_by");
+            json_put_raw(&json, str_of(hub_json_text(by, wish->blocked_by)));
+        }
+    }
     json_close(&json, '}');
     return arena_memdup0(by->arena, text.data, text.len);
 }
@@ -50,6 +62,7 @@ static void take_ask(const struct hub_by *by, const struct ask_row *row, struct 
         .project = text_of(by, action, "project"),
         .task_id = text_of(by, action, "task"),
         .title = text_of(by, action, "title"),
+        .status = hub_or_null(text_of(by, action, "status")),
         .by = row->by && row->by[0] ? arena_strdup(by->arena, row->by) : NULL,
         .note = row->note && row->note[0] ? arena_strdup(by->arena, row->note) : NULL,
         .created_at = row->created_ms,
@@ -71,7 +84,7 @@ static void look(void *ctx, const struct ask_row *row)
     struct search *search = ctx;
     struct hub_proposal one;
 
-    if (strcmp(row->kind, HUB_ASK_KIND) != 0 || row->expires_ms <= search->by->now_ms)
+    if (!hub_ask_is(row->kind) || row->expires_ms <= search->by->now_ms)
         return;
     take_ask(search->by, row, &one);
     search->count += strcmp(one.agent, search->agent) == 0;
@@ -81,16 +94,17 @@ static void look(void *ctx, const struct ask_row *row)
     }
 }
 
-int hub_propose(const struct hub_by *by, const struct hub_task *task, const char *agent,
-                struct hub_proposal *out, struct err *err)
+int hub_propose(const struct hub_by *by, const struct hub_task *task, const struct hub_step *step,
+                const struct hub_patch *wish, struct hub_proposal *out, struct err *err)
 {
+    const char *agent = step->agent;
     unsigned char digest[SHA256_SIZE];
     char *hash = arena_alloc(by->arena, SHA256_HEX_SIZE), *id = arena_alloc(by->arena, ID_SIZE);
     struct ask_row row = { .id = id,
                            .tenant = by->tenant,
-                           .kind = HUB_ASK_KIND,
+                           .kind = wish ? HUB_ASK_MOVE : HUB_ASK_CLAIM,
                            .sandbox = "",
-                           .action = action_of(by, task, agent),
+                           .action = action_of(by, task, step, wish),
                            .hash = hash,
                            .state = "pending",
                            .created_ms = by->now_ms,
@@ -129,7 +143,7 @@ static void pass(void *ctx, const struct ask_row *row)
     const struct list_wish *wish = ctx;
     struct hub_proposal one;
 
-    if (strcmp(row->kind, HUB_ASK_KIND) != 0)
+    if (!hub_ask_is(row->kind))
         return;
     take_ask(wish->by, row, &one);
     if ((wish->by->agent && strcmp(wish->by->agent, one.agent) != 0) ||
@@ -155,7 +169,7 @@ int hub_proposal_get(const struct hub_by *by, const char *id, struct hub_proposa
 
     if (ask_read(by->db, by->tenant, id, by->arena, &row, err) < 0)
         return err->code == ERR_NOT_FOUND ? err_set(err, ERR_NOT_FOUND, "proposal not found") : -1;
-    if (strcmp(row.kind, HUB_ASK_KIND) != 0)
+    if (!hub_ask_is(row.kind))
         return err_set(err, ERR_NOT_FOUND, "proposal not found");
     take_ask(by, &row, out);
     if (by->agent && strcmp(by->agent, out->agent) != 0)
@@ -165,25 +179,22 @@ int hub_proposal_get(const struct hub_by *by, const char *id, struct hub_proposa
 
 /* ---- deciding ---- */
 
-/* What stands in the way now is a conflict with what was proposed. */
-static int claim(const struct hub_by *by, const char *project, const char *id, const char *agent,
-                 struct err *err)
+static int carry_out(const struct hub_by *by, const struct json *action, const char *agent,
+                     struct err *err)
 {
-    struct hub_task task;
-    int rc = hub_task_find(by, project, id, &task, err);
+    const struct json *blocked_by = json_get(action, "blocked_by");
+    const struct hub_patch wish = { .note = text_of(by, action, "note"),
+                                    .blocked_reason = text_of(by, action, "blocked_reason"),
+                                    .blocked_by = blocked_by };
+    const char *to = hub_or_null(text_of(by, action, "status"));
+    struct hub_step step = { .way = to ? HUB_MOVES : HUB_CLAIMS,
+                             .agent = agent,
+                             .holder = agent,
+                             .to = to,
+                             .from = to ? text_of(by, action, "from") : NULL };
 
-    if (rc < 0)
-        return -1;
-    if (rc == 0)
-        return err_set(err, ERR_CONFLICT, "Task not found");
-    if (hub_active(by, agent, err) < 0)
-        return -1;
-    if (hub_claim_check(by, &task, agent, err) < 0) {
-        if (err->code == ERR_INVALID)
-            err->code = ERR_CONFLICT;
-        return -1;
-    }
-    return hub_claim_do(by, &task, agent, err);
+    return hub_step_approved(by, text_of(by, action, "project"), text_of(by, action, "task"), &step,
+                             &wish, err);
 }
 
 int hub_decided(const struct hub_by *by, const char *id, const char *action, bool allow,
@@ -193,7 +204,7 @@ int hub_decided(const struct hub_by *by, const char *id, const char *action, boo
     const char *project = text_of(by, json, "project"), *task = text_of(by, json, "task");
     const char *agent = text_of(by, json, "agent");
 
-    if (allow && claim(by, project, task, agent, err) < 0)
+    if (allow && carry_out(by, json, agent, err) < 0)
         return -1;
     return hub_tell(by, allow ? "proposal_approved" : "proposal_rejected",
                     hub_project_object(by, project, task), err, "id", id, "project", project,
@@ -205,7 +216,7 @@ int hub_expired(struct db *db, const struct ask_row *row, struct err *err)
     autoarena struct arena arena = { 0 };
     const struct hub_by by = { .db = db, .arena = &arena, .tenant = row->tenant };
 
-    if (strcmp(row->kind, HUB_ASK_KIND) != 0)
+    if (!hub_ask_is(row->kind))
         return 0;
     const struct json *json = hub_json(&by, str_of(row->action));
     const char *project = text_of(&by, json, "project"), *task = text_of(&by, json, "task");

@@ -354,23 +354,30 @@ static int check_words(const struct hub_by *by, const struct hub_task_wish *wish
     return hub_tags_check(wish->required_capabilities, "required_capabilities", err);
 }
 
-/* What an agent may not say for others. */
-static int check_agent(const struct hub_by *by, const struct hub_task_wish *wish, struct err *err)
+/* Whoever creates a task: may they, and may the task have that owner from the start? */
+static int check_creator(const struct hub_by *by, const char *project,
+                         const struct hub_task_wish *wish, struct err *err)
 {
-    struct hub_standing standing;
+    const char *who = by->agent ? by->agent : or_empty(wish->created_by);
+    const char *holder = or_empty(wish->assigned_to);
+    const struct hub_task task = { .id = "",
+                                   .project_id = project,
+                                   .status = "backlog",
+                                   .created_by = who,
+                                   .required_capabilities = wish->required_capabilities };
+    struct hub_step step = hub_step_giving(HUB_CREATES, who, holder);
 
-    if (!by->agent)
-        return hub_active(by, wish->created_by, err);
     if (wish->created_by && wish->created_by[0] &&
         hub_self(by, wish->created_by, "created_by", err) < 0)
         return -1;
-    if (hub_active(by, by->agent, err) < 0 || hub_standing(by, by->agent, &standing, err) < 0)
+    if (hub_active(by, who, err) < 0)
         return -1;
-    if (!wish->assigned_to || !wish->assigned_to[0])
+    if (!holder[0])
         return 0;
-    if (strcmp(wish->assigned_to, by->agent) != 0 || strcmp(standing.mode, "fully_autonomous") != 0)
+    if (by->agent && strcmp(holder, by->agent) != 0)
         return err_set(err, ERR_FORBIDDEN, "assigned_to: only people assign tasks");
-    return 0;
+    /* People plan beyond what an agent has room for; an agent that takes a task does not. */
+    return !hub_is_person(step.agent) && hub_step_check(by, &task, &step, err) < 0 ? -1 : 0;
 }
 
 static int check_parent(const struct hub_by *by, const char *project, const char *parent,
@@ -406,7 +413,7 @@ static int count_task(const struct hub_by *by, const char *project, struct err *
 static int check_wish(const struct hub_by *by, const char *project,
                       const struct hub_task_wish *wish, struct err *err)
 {
-    if (check_words(by, wish, err) < 0 || check_agent(by, wish, err) < 0)
+    if (check_words(by, wish, err) < 0 || check_creator(by, project, wish, err) < 0)
         return -1;
     return check_parent(by, project, wish->parent_task_id, err);
 }

@@ -27,14 +27,15 @@ static const struct operation {
     int (*run)(struct builtin *job);
     bool beneath; /* opens by builtin_open alone, so it can be kept beneath a directory */
 } operations[] = {
-    { "read", 1, builtin_read, true },     { "write", 3, builtin_write, true },
-    { "append", 2, builtin_append, true }, { "stat", 2, builtin_stat, true },
-    { "mkdir", 3, builtin_mkdir, true },   { "list", 3, builtin_list, false },
-    { "move", 3, builtin_move, false },    { "remove", 2, builtin_remove, false },
-    { "tar", 1, builtin_tar, false },      { "untar", 1, builtin_untar, false },
-    { "watch", 2, builtin_watch, false },  { "manifest", 1, builtin_manifest, false },
-    { "ports", 0, builtin_ports, false },  { "connect", 1, builtin_connect, false },
-    { "ps", 0, builtin_ps, false },        { "trust", 1, builtin_trust, false },
+    { "read", 1, builtin_read, true },        { "write", 3, builtin_write, true },
+    { "append", 2, builtin_append, true },    { "stat", 2, builtin_stat, true },
+    { "mkdir", 3, builtin_mkdir, true },      { "list", 3, builtin_list, false },
+    { "move", 3, builtin_move, false },       { "remove", 2, builtin_remove, false },
+    { "tar", 1, builtin_tar, false },         { "untar", 1, builtin_untar, false },
+    { "watch", 2, builtin_watch, false },     { "manifest", 1, builtin_manifest, false },
+    { "changes", 1, builtin_changes, false }, { "ports", 0, builtin_ports, false },
+    { "connect", 1, builtin_connect, false }, { "ps", 0, builtin_ps, false },
+    { "trust", 1, builtin_trust, false },
 };
 
 /* ---- output ---- */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "init/init.h"
+#include "wire/box.h"
 
 static int open_dir(struct builtin *job, const char *path)
 {
@@ -50,6 +51,16 @@ int builtin_manifest(struct builtin *job)
     autoclose int dir = open_dir(job, job->args[0]);
 
     return dir < 0 ? -1 : tree_manifest(dir, &job->out, &job->fail);
+}
+
+/* "changes PATH": of a view at PATH, whose layers are at VIEW_PLACE. */
+int builtin_changes(struct builtin *job)
+{
+    autoclose int now = open_dir(job, job->args[0]);
+    autoclose int before = now < 0 ? -1 : open_dir(job, VIEW_PLACE "/before");
+    autoclose int upper = before < 0 ? -1 : open_dir(job, VIEW_PLACE "/upper");
+
+    return upper < 0 ? -1 : tree_view(before, upper, now, &job->out, &job->fail);
 }
 
 static ssize_t input(void *ctx, void *out, size_t len)

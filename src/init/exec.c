@@ -488,21 +488,22 @@ bool exec_signal(struct exec *exec, const struct init_signal *signal_)
 /* ---- its end ---- */
 
 /* What is in it now. A terminal does not tell of all of it, but cannot hold more than a ring. */
-static void set_due(struct out *out, bool tty)
+static void set_due(struct out *out, bool tty, bool rest)
 {
     int held = 0;
 
     if (out->fd >= 0 && !tty)
         (void)ioctl(out->fd, FIONREAD, &held);
     out->due = out->end + (tty ? INIT_RING_SIZE : (uint64_t)MAX(held, 0));
+    out->rest = rest;
 }
 
 void exec_reaped(struct exec *exec, int status, const void *rusage)
 {
     const struct rusage *used = rusage;
 
-    set_due(&exec->out[INIT_OUT], exec->tty);
-    set_due(&exec->out[INIT_ERR], exec->tty);
+    set_due(&exec->out[INIT_OUT], exec->tty, !exec->operation);
+    set_due(&exec->out[INIT_ERR], exec->tty, !exec->operation);
     ahead_due = true;
     spare_due = has_run;
     has_run = true;

@@ -31,6 +31,7 @@ struct out {
     uint64_t sent;  /* given to this connection */
     uint64_t end;   /* after the newest */
     uint64_t due;   /* when its command ended: up to here it may be the command's own */
+    bool rest;      /* and that is read even if nobody takes it (not of an operation on files) */
 };
 
 void out_free(struct out *out);
@@ -39,9 +40,15 @@ int out_fill(struct out *out);
 void out_ack(struct out *out, uint64_t position);
 /* The next piece to send, at most `max` bytes: its address and length. */
 size_t out_next(const struct out *out, size_t max, const char **data);
+/* Bytes that it may hold. */
+static inline uint32_t out_max(const struct out *out)
+{
+    return out->rest && out->end < out->due ? INIT_RING_ENDED : INIT_RING_SIZE;
+}
+
 static inline bool out_full(const struct out *out)
 {
-    return guard(output_pause) && out->end - out->begin >= INIT_RING_SIZE;
+    return guard(output_pause) && out->end - out->begin >= out_max(out);
 }
 
 /* ---- exec.c: one command ---- */
@@ -169,6 +176,7 @@ int builtin_remove(struct builtin *job);
 int builtin_tar(struct builtin *job);
 int builtin_untar(struct builtin *job);
 int builtin_manifest(struct builtin *job);
+int builtin_changes(struct builtin *job);
 int builtin_watch(struct builtin *job);
 /* builtin_ps.c, builtin_port.c */
 int builtin_ps(struct builtin *job);

@@ -1,9 +1,9 @@
 /*
- * A ring that grows from RING_LEAST to INIT_RING_SIZE, so that a silent command costs nothing and a
- * busy one a bounded amount. What was emptied keeps up to RING_KEEP while more may come, and one of
- * the least size is kept for whoever comes next: asking the kernel for fresh pages at each burst
- * costs more than moving the bytes. Positions never wrap; the place of a byte is its position
- * modulo the capacity (a power of two), so growing moves the bytes to their new places.
+ * A ring that grows from RING_LEAST to INIT_RING_SIZE (out_max), so that a silent command costs
+ * nothing and a busy one a bounded amount. What was emptied keeps up to RING_KEEP while more may
+ * come, and one of the least size is kept for whoever comes next: asking the kernel for fresh pages
+ * at each burst costs more than moving the bytes. Positions never wrap; the place of a byte is its
+ * position modulo the capacity (a power of two), so growing moves the bytes to their new places.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static bool grow(struct out *out)
 {
     uint32_t cap = out->cap ? out->cap * 2 : RING_LEAST;
 
-    if (cap > INIT_RING_SIZE && guard(output_ring))
+    if (cap > out_max(out) && guard(output_ring))
         return false;
     char *mem = ring_new(cap);
     if (!mem)

@@ -242,6 +242,25 @@ void command_started(struct link_command *command)
     link_packed_free(packed);
 }
 
+void links_watch(struct links *links, struct links_watch *watch)
+{
+    list_append(&links->watches, &watch->node);
+}
+
+void links_unwatch(struct links_watch *watch)
+{
+    list_remove(&watch->node);
+}
+
+void command_tell_begun(struct link_command *command)
+{
+    list_each_safe (pos, &command->agent->links->watches) {
+        struct links_watch *watch = list_entry(pos, struct links_watch, node);
+
+        watch->began(watch, command);
+    }
+}
+
 int linked_run(struct linked *agent, const struct command_wish *wish, struct link_op *op,
                struct err *err)
 {
@@ -381,6 +400,11 @@ int linked_command(struct linked *agent, const char *id, struct link_command **o
 {
     *out = command_of(agent, id);
     return *out ? 0 : err_set(err, ERR_NOT_FOUND, "Agent '%s' has no such command", agent->id);
+}
+
+const char *command_tenant(const struct link_command *command)
+{
+    return command->agent->tenant;
 }
 
 struct link_command *linked_next(const struct linked *agent, struct link_command *after)

@@ -26,6 +26,7 @@ struct links *links_new(const struct links_options *options)
     links->options.remove_ms = options->remove_ms ? options->remove_ms : LINK_REMOVE_MS;
     links->check.fn = on_check;
     list_init(&links->agents);
+    list_init(&links->watches);
     return links;
 }
 
@@ -39,6 +40,7 @@ static void linked_free(struct linked *agent)
     free(agent->setup_status);
     free(agent->setup_progress);
     arena_free(&agent->arena);
+    arena_free(&agent->given);
     free(agent);
 }
 
@@ -47,6 +49,8 @@ void links_free(struct links *links)
     if (!links)
         return;
     timer_cancel(links->options.loop, &links->check);
+    while (list_pop(&links->watches))
+        ;
     list_each_safe (pos, &links->agents) {
         struct linked *agent = list_entry(pos, struct linked, node);
 
@@ -116,6 +120,17 @@ void links_secret(struct links *links, const struct secret_row *row)
     agent->next_until_ms = row->next_until_ms;
 }
 
+void links_give(struct links *links, const char *id, const struct access *access)
+{
+    struct linked *agent = linked_get(links, str_of(id));
+
+    if (!agent)
+        return;
+    arena_free(&agent->given);
+    agent->given = (struct arena){ 0 };
+    agent->access = access_copy(&agent->given, access);
+}
+
 void links_secret_gone(struct links *links, const char *id)
 {
     struct linked *agent = linked_get(links, str_of(id));
@@ -123,6 +138,7 @@ void links_secret_gone(struct links *links, const char *id)
 
     if (!agent)
         return;
+    links_give(links, id, &(struct access){ 0 }); /* the next one of the name is another machine */
     struct link_peer *peer = agent->peer;
     if (peer) {
         err_set(&why, ERR_UNAUTHENTICATED, "the secret of this agent was deleted");
@@ -260,19 +276,24 @@ static void on_check(struct timer *timer)
 
 /* ---- looking ---- */
 
-int links_find(struct links *links, const char *tenant, const char *id, struct linked **out,
+static bool within(const struct linked *agent, struct reach reach)
+{
+    return reach_has(reach, agent->tenant, NULL, &agent->access);
+}
+
+int links_find(struct links *links, struct reach reach, const char *id, struct linked **out,
                struct err *err)
 {
     struct linked *agent = linked_get(links, str_of(id));
 
-    if (!agent || strcmp(agent->tenant, tenant) != 0 ||
+    if (!agent || !within(agent, reach) ||
         (!shown(agent, clock_wall_ms()) && list_empty(&agent->commands)))
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
     *out = agent;
     return 0;
 }
 
-struct linked *links_next(struct links *links, const char *tenant, struct linked *after)
+struct linked *links_next(struct links *links, struct reach reach, struct linked *after)
 {
     struct list *pos = after ? after->node.next : links->agents.next;
     int64_t now_ms = clock_wall_ms();
@@ -280,7 +301,7 @@ struct linked *links_next(struct links *links, const char *tenant, struct linked
     for (; pos != &links->agents; pos = pos->next) {
         struct linked *agent = list_entry(pos, struct linked, node);
 
-        if (strcmp(agent->tenant, tenant) == 0 && shown(agent, now_ms))
+        if (within(agent, reach) && shown(agent, now_ms))
             return agent;
     }
     return NULL;
@@ -290,6 +311,7 @@ void linked_view(const struct linked *agent, struct agent_view *out)
 {
     *out = (struct agent_view){ .id = agent->id,
                                 .instance_id = agent->instance_id,
+                                .access = agent->access,
                                 .hostname = agent->hostname,
                                 .ip_address = agent->ip_address,
                                 .profile = agent->profile,

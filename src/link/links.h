@@ -18,6 +18,7 @@
 #include "base/limits.h"
 #include "base/uuid.h"
 #include "loop/loop.h"
+#include "model/access.h"
 #include "model/agent.h"
 #include "store/store.h"
 
@@ -76,10 +77,18 @@ void links_close(struct link_peer *peer);
 
 /* ---- agents ---- */
 
-/* One that is connected, or was not long ago. ERR_NOT_FOUND. */
-must_use int links_find(struct links *links, const char *tenant, const char *id,
+/* One within reach that is connected, or was not long ago. ERR_NOT_FOUND. */
+must_use int links_find(struct links *links, struct reach reach, const char *id,
                         struct linked **out, struct err *err);
-struct linked *links_next(struct links *links, const char *tenant, struct linked *after);
+struct linked *links_next(struct links *links, struct reach reach, struct linked *after);
+/*
+ * Changes who reaches an agent, connected or not: the row in a write job, then after the commit
+ * what is in memory. *access begins as what is given, and becomes all of it. ERR_NOT_FOUND.
+ */
+must_use int link_access_write(struct db *db, const char *tenant, const char *id,
+                               struct access *access, uint64_t present, struct arena *arena,
+                               struct err *err);
+void links_give(struct links *links, const char *id, const struct access *access);
 void linked_view(const struct linked *agent, struct agent_view *out);
 bool linked_connected(const struct linked *agent);
 /* Is it in the list? One that is not may still have commands, whose output can be read. */
@@ -117,6 +126,15 @@ must_use int command_input(struct link_command *command, struct str data, bool e
 must_use int command_signal(struct link_command *command, int number, struct err *err);
 must_use int command_resize(struct link_command *command, unsigned rows, unsigned cols,
                             struct err *err);
+
+/* As struct boxes_watch. */
+struct links_watch {
+    struct list node;
+    void (*began)(struct links_watch *watch, struct link_command *command);
+};
+void links_watch(struct links *links, struct links_watch *watch);
+void links_unwatch(struct links_watch *watch);
+const char *command_tenant(const struct link_command *command);
 
 struct link_reader {
     struct list node;

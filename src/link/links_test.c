@@ -222,7 +222,7 @@ static struct linked *agent_named(const char *id)
     struct linked *agent;
     struct err err;
 
-    CHECK_OK(links_find(links, "default", id, &agent, &err), &err);
+    CHECK_OK(links_find(links, reach_all("default"), id, &agent, &err), &err);
     return agent;
 }
 
@@ -623,8 +623,8 @@ TEST(the_silent_are_stale_then_gone_and_those_who_left_lose_their_commands)
     turn(500);
     settle();
     CHECK_STR(view_of("a", id).state, "lost");
-    CHECK(!links_next(links, "default", NULL));
-    CHECK(links_find(links, "other", "a", &agent, &err) < 0);
+    CHECK(!links_next(links, reach_all("default"), NULL));
+    CHECK(links_find(links, reach_all("other"), "a", &agent, &err) < 0);
     close_links();
     free(played);
 }

@@ -34,6 +34,8 @@ struct linked {
     char id[SECRET_NAME_MAX + 1], tenant[TENANT_MAX + 1];
     unsigned char hash[SHA256_SIZE], next[SHA256_SIZE];
     int64_t next_until_ms;
+    struct arena given; /* of access */
+    struct access access;
     char instance_id[UUID_SIZE];
     struct link_peer *peer; /* NULL: not connected */
     struct list commands;
@@ -55,6 +57,7 @@ struct links {
     struct links_options options;
     struct map by_id;   /* of struct linked, not owned */
     struct list agents; /* owned */
+    struct list watches;
     struct timer check;
 };
 
@@ -76,6 +79,7 @@ must_use int link_rows_load(struct links *links, struct db *db, struct err *err)
 
 /* ---- command.c ---- */
 
+void command_tell_begun(struct link_command *command);
 struct link_command *command_new(struct linked *agent, const char *id);
 struct link_command *command_of(struct linked *agent, const char *id); /* NULL: none */
 void command_free(struct link_command *command);

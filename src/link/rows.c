@@ -212,6 +212,9 @@ static void new_done(struct store_job *job)
     }
     if (op)
         op->done(op, job->rc < 0 ? &err : NULL);
+    command = job->rc < 0 ? NULL : command_again(note); /* `done` may have ended it */
+    if (command)
+        command_tell_begun(command);
     note_free(note);
 }
 
@@ -315,6 +318,46 @@ static int load_agents(struct links *links, struct db *db, struct err *err)
     return rc;
 }
 
+static int load_access(struct links *links, struct db *db, struct err *err)
+{
+    autoquery struct query *q =
+        db_query(db, "SELECT name, access FROM secret WHERE kind = 'agent' AND access <> ''");
+    int rc;
+
+    while ((rc = query_step(q, err)) > 0) {
+        autoarena struct arena arena = { 0 };
+        struct access access;
+
+        if (access_read(&arena, query_col_str(q, 1), &access, err) < 0)
+            return -1;
+        links_give(links, query_col_dup(q, 0, &arena), &access);
+    }
+    return rc;
+}
+
+int link_access_write(struct db *db, const char *tenant, const char *id, struct access *access,
+                      uint64_t present, struct arena *arena, struct err *err)
+{
+    autoquery struct query *q = db_query(
+        db, "SELECT access FROM secret WHERE kind = 'agent' AND tenant = $1 AND name = $2");
+    autoquery struct query *put =
+        db_query(db, "UPDATE secret SET access = $1 WHERE kind = 'agent' AND name = $2");
+    struct access was;
+
+    query_text(q, 1, tenant);
+    query_text(q, 2, id);
+    int rc = query_step(q, err);
+    if (rc == 0)
+        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
+    if (rc < 0 || access_read(arena, query_col_str(q, 0), &was, err) < 0)
+        return -1;
+    access_merge(&was, access, present, 0);
+    *access = was;
+    query_text(put, 1, access_text(arena, access));
+    query_text(put, 2, id);
+    return query_run(put, err) < 0 ? -1 : 0;
+}
+
 static int load_command(struct links *links, struct query *q, struct err *err)
 {
     autoarena struct arena arena = { 0 };
@@ -350,7 +393,8 @@ int link_rows_load(struct links *links, struct db *db, struct err *err)
 {
     int rc;
 
-    if (secret_each(db, NULL, load_secret, links, err) < 0 || load_agents(links, db, err) < 0)
+    if (secret_each(db, NULL, load_secret, links, err) < 0 || load_agents(links, db, err) < 0 ||
+        load_access(links, db, err) < 0)
         return err_wrap(err, "linked agents");
     autoquery struct query *q = db_query(
         db, "SELECT id, agent, tenant, command, session_name, pty, state, exit_code, error,"

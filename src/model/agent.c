@@ -92,6 +92,7 @@ void agent_put(struct json_out *json, const struct agent_view *view)
         put_frameworks(json, view->frameworks);
     json_kv_text(json, "runtime", view->runtime);
     json_kv_bool(json, "crash_loop", view->crash_loop);
+    access_put(json, &view->access, NULL);
     json_close(json, '}');
 }
 

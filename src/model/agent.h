@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "model/field.h"
+#include "model/access.h"
 
 enum agent_status { /* the numbers of AgentStatus in proto/agentic */
                     AGENT_UNKNOWN,
@@ -45,6 +45,7 @@ struct agent_view {
     const struct agent_framework *frameworks; /* ended by a NULL name; NULL: none */
     const char *runtime;                      /* "link": connected from elsewhere; "sandbox" */
     bool crash_loop;
+    struct access access; /* of a linked one; members that were not set are left out */
 };
 
 /* Members of an object that is open. */

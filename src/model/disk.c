@@ -35,6 +35,7 @@ const struct field sandbox_patch_fields[] = {
                            .of_size = sizeof(struct egress_spec),
                            .help = "Its own layer of what it may reach, instead of the one it has; "
                                    "operators only"),
+    [PATCH_ACCESS] = ACCESS_FIELDS(sandbox_patch, 0),
     { 0 },
 };
 
@@ -67,12 +68,14 @@ const struct field volume_wish_fields[] = {
           .help = "Lower-case letters, digits and hyphens"),
     FIELD(volume_wish, bytes, F_INT, F_REQUIRED, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
           .help = "How much may be written to it"),
+    ACCESS_FIELDS(volume_wish, 0),
     { 0 },
 };
 
 const struct field volume_patch_fields[] = {
-    FIELD(volume_wish, bytes, F_INT, F_REQUIRED, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
+    FIELD(volume_wish, bytes, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
           .help = "How much may be written to it; below what is used, nothing more can be"),
+    [VOLUME_PATCH_ACCESS] = ACCESS_FIELDS(volume_wish, 0),
     { 0 },
 };
 
@@ -84,6 +87,7 @@ const struct field volume_patch_fields[] = {
     FIELD(volume_view, bytes, F_INT, F_READONLY, .help = "How much may be written to it"),         \
     FIELD(volume_view, sandboxes, F_STRINGS, F_READONLY, .help = "Ids of those that name it"),     \
     FIELD(volume_view, by, F_STRING, F_READONLY, .help = "Who made it"),                           \
+    ACCESS_FIELDS(volume_view, F_READONLY),                                                        \
     FIELD(volume_view, created_at, F_TIME, F_READONLY, .help = "When it was made")
 /* clang-format on */
 
@@ -109,6 +113,7 @@ const struct field snapshot_fields[] = {
     FIELD(snapshot_view, state, F_STRING, F_READONLY, .help = "ready, or lost: its disk is gone"),
     FIELD(snapshot_view, bytes, F_INT, F_READONLY, .help = "Size of the disk it was taken of"),
     FIELD(snapshot_view, by, F_STRING, F_READONLY, .help = "Who made it"),
+    ACCESS_FIELDS(snapshot_view, F_READONLY),
     FIELD(snapshot_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
     { 0 },
 };

@@ -23,9 +23,9 @@
     [EGRESS_INTERCEPT] = FIELD(                                                                    \
         struct_, intercept, F_STRINGS, 0, .max = EGRESS_RULES_MAX, .each_max = RULE_TEXT_MAX,      \
         .help = "Hosts whose TLS is opened, so that requests can be judged"),                      \
-    [EGRESS_UNCHECKED] = FIELD(struct_, unchecked, F_STRINGS, 0, .max = EGRESS_RULES_MAX,          \
-                               .each_max = RULE_TEXT_MAX,                                          \
-                               .help = "Hosts that may be spoken to in anything on port 443"),     \
+    [EGRESS_UNCHECKED] = FIELD(                                                                    \
+        struct_, unchecked, F_STRINGS, 0, .max = EGRESS_RULES_MAX, .each_max = RULE_TEXT_MAX,      \
+        .help = "Hosts to which any bytes may be sent; port 443 unless said"),                     \
     [EGRESS_INJECT_FIELD] =                                                                        \
         FIELD(struct_, inject, F_STRINGS, 0, .max = INJECT_RULES_MAX, .each_max = INJECT_TEXT_MAX, \
               .help = "Credentials: \"HOST => HEADER: VALUE\" sets a header, in which "            \
@@ -86,6 +86,10 @@ static int check_rules(const char **texts, bool marks, const char *prefix, const
     for (size_t i = 0; texts && texts[i]; i++) {
         int rc = rule_parse(str_of(texts[i]), &rule, err);
 
+        if (rc == 0 && strcmp(list, "allow") == 0)
+            rc = rule_reachable(&rule, err);
+        else if (rc == 0 && rule.raw)
+            rc = err_set(err, ERR_INVALID, "\"" RULE_RAW "\" belongs to rules of allow");
         if (rc == 0 && marks && (rule.kind == RULE_ADDR || rule.methods || rule.path.n))
             rc = err_set(err, ERR_INVALID, "here a rule is a name, and perhaps a port");
         if (rc < 0)
@@ -226,6 +230,18 @@ bool egress_spec_narrows(const struct egress_spec *spec)
            !some(spec->packs) && !some(spec->intercept) && !some(spec->unchecked) &&
            !some(spec->inject) && !some(spec->secrets) && !spec->project &&
            (!spec->agent || !spec->agent[0]);
+}
+
+struct egress_spec *egress_spec_narrowed(struct arena *arena, const struct egress_spec *from)
+{
+    struct egress_spec taken = { .mode =
+                                     from->mode && strcmp(from->mode, "deny") == 0 ? "deny" : NULL,
+                                 .deny = from->deny,
+                                 .max_bytes = from->max_bytes,
+                                 .max_connections = from->max_connections,
+                                 .version = 1 };
+
+    return egress_spec_copy(arena, &taken);
 }
 
 bool egress_spec_has_addr(const struct egress_spec *spec)

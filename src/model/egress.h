@@ -48,5 +48,7 @@ void egress_spec_merge(struct egress_spec *spec, const struct egress_spec *patch
 struct egress_spec *egress_spec_copy(struct arena *arena, const struct egress_spec *from);
 /* Does it only take away: mode deny, denies, limits? */
 bool egress_spec_narrows(const struct egress_spec *spec);
+/* Only what takes away, in the arena. */
+struct egress_spec *egress_spec_narrowed(struct arena *arena, const struct egress_spec *from);
 /* Does it allow an address? */
 bool egress_spec_has_addr(const struct egress_spec *spec);

@@ -9,7 +9,7 @@
 /* ---- agents ---- */
 
 struct hub_register {
-    const char *name, *type, *autonomy_mode;
+    const char *name, *type, *agent_type, *autonomy_mode;
     const struct json *metadata;
     const char **capabilities;
 };
@@ -142,6 +142,7 @@ struct hub_comment {
 };
 struct hub_proposal {
     const char *id, *state, *agent, *project, *task_id, *title, *by, *note;
+    const char *status; /* the column to move to; NULL: a claim */
     int64_t created_at, expires_at, decided_at;
 };
 

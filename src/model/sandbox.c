@@ -105,6 +105,10 @@ static const struct field bind_use_fields[] = {
     FIELD(bind_use, path, F_STRING, F_REQUIRED, .min = 2, .max = 255,
           .help = "Where it is put; absolute, made if it is not there"),
     FIELD(bind_use, read_only, F_BOOL, 0, .help = "Nothing in it can be changed from here"),
+    FIELD(bind_use, view, F_BOOL, 0,
+          .help =
+              "What is changed in it stays in the sandbox, in memory: /changes lists it. Of one "
+              "directory, with storage memory and a server started by root"),
     { 0 },
 };
 
@@ -195,12 +199,14 @@ const struct field sandbox_spec_fields[] = {
           .help = "false: it is made anew, though a pool has one that fits. true unless said; null "
                   "where a template leaves it open"),
     FIELD(sandbox_spec, parent, F_STRING, F_READONLY, .help = "The sandbox whose files it has"),
+    ACCESS_FIELDS(sandbox_spec, 0),
     { 0 },
 };
 
 static const struct field bind_view_fields[] = {
     FIELD(bind_use, path, F_STRING, F_READONLY, .help = "Where it is"),
     FIELD(bind_use, read_only, F_BOOL, F_READONLY, .help = "Nothing in it can be changed"),
+    FIELD(bind_use, view, F_BOOL, F_READONLY, .help = "What is changed in it stays in the sandbox"),
     { 0 },
 };
 
@@ -255,6 +261,7 @@ const struct field sandbox_fields[] = {
           .help = "T3, or T1 with nesting; /applied says what the kernel says"),
     FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
     FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),
+    ACCESS_FIELDS(sandbox_view, F_READONLY),
     FIELD(sandbox_view, created_at, F_TIME, F_READONLY, .help = "When it was made"),
     FIELD(sandbox_view, changed_at, F_TIME, F_READONLY, .help = "When its state last changed"),
     FIELD(sandbox_view, expires_at, F_TIME, F_READONLY,
@@ -302,9 +309,15 @@ int name_check(const char *name, const char *id_prefix, const char *field, struc
 
 static int check_env(const struct field_pair *env, struct err *err)
 {
-    for (; env && env->key; env++)
+    for (; env && env->key; env++) {
+        if (!env->key[0])
+            return err_field(err, "env", "a name must not be empty");
         if (strchr(env->key, '='))
             return err_field(err, "env", "a name must not contain =");
+        for (const char *p = env->key; *p; p++)
+            if ((unsigned char)*p < ' ' || *p == 0x7f)
+                return err_field(err, "env", "a name must not contain control characters");
+    }
     return 0;
 }
 
@@ -409,6 +422,9 @@ const struct field exec_spec_fields[] = {
           .help = "A note for people and for clients of agentic: nobody means to look at it"),
     FIELD(exec_spec, stdin_open, F_BOOL, 0,
           .help = "More input will follow; otherwise it ends with stdin, or is empty"),
+    FIELD(exec_spec, hold, F_BOOL, 0,
+          .help = "Hold the command back when its output is not read, instead of dropping the "
+                  "oldest bytes; a reader with `hold`=1 is expected (see exec.output)"),
     FIELD(exec_spec, stdin, F_STRING, 0, .max = EXEC_STDIN_INLINE_MAX,
           .help = "Its input, as text; of a terminal: what is typed first"),
     FIELD(exec_spec, stdin_base64, F_STRING, 0, .max = (int64_t)EXEC_STDIN_BASE64_MAX,
@@ -464,6 +480,8 @@ const struct field exec_fields[] = {
     FIELD(exec_view, by, F_STRING, F_READONLY, .help = "Who started it"),
     FIELD(exec_view, started_at, F_TIME, F_READONLY, .help = "When it was started"),
     FIELD(exec_view, ended_at, F_TIME, F_READONLY, .help = "When it ended; null until then"),
+    FIELD(exec_view, blocked, F_STRINGS, F_READONLY,
+          .help = "HOST:PORT of what was denied to the sandbox while it ran; null in lists"),
     FIELD(exec_view, output, F_STRING, F_READONLY,
           .help = "The first of standard output, when it was waited for; otherwise null"),
     FIELD(exec_view, errors, F_STRING, F_READONLY, .help = "Likewise, of standard error"),

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "model/field.h"
+#include "model/access.h"
 
 /* ---- sandbox ---- */
 
@@ -39,7 +39,7 @@ struct volume_use {
 
 struct bind_use {
     const char *ticket, *path; /* ticket: hex; empty once it was used */
-    bool read_only;
+    bool read_only, view;
 };
 
 struct file_rule {
@@ -78,6 +78,7 @@ struct sandbox_spec {
     const char *tier;           /* "T1" or "T3", as the layers say, once it is settled */
     bool sys, nesting;
     const bool *warm; /* or NULL: true; whether one out of a pool will do, not kept */
+    struct access access;
 };
 
 extern const struct field sandbox_spec_fields[]; /* decodes a request, encodes the row */
@@ -103,6 +104,7 @@ struct sandbox_view {
     int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
     int64_t used_at; /* when somebody last did something with it */
+    struct access access;
 };
 extern const struct field sandbox_fields[];
 
@@ -122,6 +124,7 @@ struct sandbox_patch {
     struct field_pair *labels;
     struct idle_policy *idle;
     struct egress_spec *egress;
+    struct access access;
 };
 enum { /* the places in sandbox_patch_fields */
        PATCH_MEMORY,
@@ -134,7 +137,8 @@ enum { /* the places in sandbox_patch_fields */
        PATCH_TTL,
        PATCH_LABELS,
        PATCH_IDLE,
-       PATCH_EGRESS
+       PATCH_EGRESS,
+       PATCH_ACCESS /* the first of its three */
 };
 extern const struct field sandbox_patch_fields[];
 
@@ -160,13 +164,16 @@ extern const struct field rollback_fields[];
 struct volume_wish {
     const char *name;
     int64_t bytes;
+    struct access access;
 };
 extern const struct field volume_wish_fields[], volume_patch_fields[];
+#define VOLUME_PATCH_ACCESS 1 /* place of the first field of `access` in volume_patch_fields */
 struct volume_view {
     const char *id, *name, *state, *by;
     const char **sandboxes;
     int64_t bytes, used;
     int64_t created_at;
+    struct access access;
 };
 extern const struct field volume_fields[], volume_stat_fields[];
 
@@ -177,6 +184,7 @@ extern const struct field snapshot_wish_fields[];
 struct snapshot_view {
     const char *id, *name, *sandbox, *state, *by;
     int64_t bytes, created_at;
+    struct access access;
 };
 extern const struct field snapshot_fields[];
 
@@ -201,6 +209,7 @@ struct exec_spec {
     struct field_pair *env;
     bool tty, stdin_open;
     bool background;                  /* the type of session that clients of agentic asked for */
+    bool hold;                        /* a reader that must have every byte follows */
     const char *stdin, *stdin_base64; /* input that comes with the wish; one of them, or neither */
     struct str input;                 /* the same, from where bytes can be said; p NULL: none */
     int64_t rows, cols, timeout_ms;
@@ -223,6 +232,7 @@ struct exec_view {
     int64_t stdout_bytes, stderr_bytes;
     int64_t user_us, system_us, maxrss_kb;
     int64_t started_at, ended_at;
+    const char **blocked;        /* only where it is shown: hosts that were denied while it ran */
     const char *output, *errors; /* only where a caller waited: up to EXEC_INLINE_MAX each */
 };
 extern const struct field exec_fields[];

@@ -42,3 +42,22 @@ TEST(tiers_that_are_not_there_are_refused)
     CHECK(settle(&both, &err) < 0);
     CHECK_STR(err.field, "tier");
 }
+
+/* A newline would make another variable of the second line for whoever prints the environment. */
+TEST(names_in_the_environment_are_one_line)
+{
+    static const char *const bad[] = { "", "A=B", "A\nB", "A\r", "\t", "A\x7f" };
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct field_pair env[] = { { "FINE", "a\nb" }, { bad[i], "x" }, { 0 } };
+        struct sandbox_spec spec = { .env = env };
+        const char *argv[] = { "true", NULL };
+        struct exec_spec exec = { .argv = argv, .env = env };
+
+        CHECK(settle(&spec, &err) < 0);
+        CHECK_STR(err.field, "env");
+        CHECK(exec_spec_settle(&exec, "agent", &err) < 0);
+        CHECK_STR(err.field, "env");
+    }
+}

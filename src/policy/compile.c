@@ -50,9 +50,11 @@ static uint32_t hash_name(struct str name, enum rule_kind kind)
 static enum policy_ports ports_of(const struct rule *rule, enum policy_list list)
 {
     if (rule->ports == RULE_PORTS_ONE)
+        return rule->raw ? PORTS_ONE_RAW : PORTS_ONE;
+    if (list == LIST_UNCHECKED && rule->ports == RULE_PORTS_UNSAID)
         return PORTS_ONE;
     if (rule->ports == RULE_PORTS_ANY || list == LIST_DENY)
-        return PORTS_ANY;
+        return rule->raw ? PORTS_ANY_RAW : PORTS_ANY;
     return PORTS_WEB;
 }
 
@@ -81,11 +83,15 @@ static int put_rule(struct compiler *c, const struct rule *rule, enum policy_lis
                                     .ports = (uint8_t)ports_of(rule, list) };
     struct str name = rule->kind == RULE_ADDR ? STR_NONE : host_str(&rule->host);
 
+    if (record.ports == PORTS_ONE && rule->ports == RULE_PORTS_UNSAID)
+        record.port = 443;
     if (c->head.rule_count >= POLICY_RULES_MAX)
         return err_set(err, ERR_LIMIT, "all layers and packs together are more than %d rules",
                        POLICY_RULES_MAX);
     if (list >= LIST_INTERCEPT && (rule->methods || rule->path.n || rule->kind == RULE_ADDR))
         return err_set(err, ERR_INVALID, "here a rule is a name, and perhaps a port");
+    if (rule->raw && list != LIST_ALLOW)
+        return err_set(err, ERR_INVALID, "\"" RULE_RAW "\" belongs to rules of allow");
     if (rule->kind == RULE_ADDR)
         put_addr(c, rule, &record);
     else

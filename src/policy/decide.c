@@ -25,8 +25,10 @@ static bool port_fits(const struct policy_record *record, uint16_t port)
 {
     switch ((enum policy_ports)record->ports) {
     case PORTS_ANY:
+    case PORTS_ANY_RAW:
         return true;
     case PORTS_ONE:
+    case PORTS_ONE_RAW:
         return record->port == port;
     case PORTS_WEB:
     case PORTS_KINDS:
@@ -79,6 +81,8 @@ static void meet_allow(struct finding *f, const struct policy_record *record, ui
 {
     bool narrow = record->methods || record->path_len;
 
+    if (record->ports == PORTS_ONE_RAW || record->ports == PORTS_ANY_RAW)
+        f->unchecked = true;
     if (narrow && f->question->view == POLICY_OPAQUE)
         near_miss(f, WHY_UNSEEN, index);
     else if (narrow && f->question->view == POLICY_REQUEST && !request_fits(f, record, false))

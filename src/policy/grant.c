@@ -102,6 +102,9 @@ static int check_head(const struct json *head, struct err *err)
         return bad(err, "the token's algorithm is not HS256");
     if (type && !str_eq_nocase(json_text(head, "typ"), STR("JWT")))
         return bad(err, "the token's type is not JWT");
+    if (json_get(head, "zip") || json_get(head, "enc"))
+        return bad(err,
+                   "the token's header has zip or enc, which tokens that are signed do not have");
     if (json_get(head, "crit"))
         return bad(err, "the token has extensions that must be understood");
     return 0;

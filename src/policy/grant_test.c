@@ -161,6 +161,8 @@ TEST(grant_refuses_what_is_not_signed_as_it_must_be)
         { "{\"alg\":\"HS256\",\"typ\":\"JWE\"}", GOOD, "dev-secret", "type" },
         { "{\"alg\":\"HS256\",\"typ\":1}", GOOD, "dev-secret", "type" },
         { "{\"alg\":\"HS256\",\"crit\":[\"exp\"]}", GOOD, "dev-secret", "extensions" },
+        { "{\"alg\":\"HS256\",\"zip\":\"DEF\"}", GOOD, "dev-secret", "zip" },
+        { "{\"alg\":\"HS256\",\"enc\":\"A256GCM\"}", GOOD, "dev-secret", "enc" },
         { "[]", GOOD, "dev-secret", "JSON" },
         { "", GOOD, "dev-secret", "JSON" },
         { HEAD, "null", "dev-secret", "JSON" },

@@ -164,6 +164,8 @@ int inject_host_check(struct str host, struct err *err)
         return -1;
     if (match.kind == RULE_ADDR)
         return err_set(err, ERR_INVALID, "a credential is for a name, not for an address");
+    if (match.raw)
+        return err_set(err, ERR_INVALID, "a credential is for requests, not for raw bytes");
     return 0;
 }
 

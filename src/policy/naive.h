@@ -33,6 +33,17 @@ struct naive_answer {
     bool intercept, unchecked;
 };
 
+/* Takes "/raw" off the end of a port. */
+static inline bool naive_raw(char *target)
+{
+    size_t n = strlen(target);
+
+    if (n < 4 || strcmp(target + n - 4, "/raw") != 0)
+        return false;
+    target[n - 4] = 0;
+    return true;
+}
+
 struct naive_question {
     char host[256]; /* lower case, no brackets */
     bool is_addr;
@@ -166,7 +177,7 @@ static inline bool naive_port(const char *port, char list, int asked)
     if (!strcmp(port, "*") || (!*port && list == 'd'))
         return true;
     if (!*port)
-        return asked == 80 || asked == 443;
+        return asked == 443 || (asked == 80 && list != 'u');
     int number = 0;
     sscanf(port, "%d", &number);
     return number == asked;
@@ -192,6 +203,7 @@ static inline bool naive_applies(const struct naive_rule *rule, const struct nai
     sscanf(rule->text, "%640s %299s %640s", target, methods, path);
     for (char *p = target; *p; p++)
         *p = (char)tolower((unsigned char)*p);
+    naive_raw(target);
     naive_cut(target, &pattern, &port);
     size_t n = strlen(pattern);
     if (n && pattern[n - 1] == '.')
@@ -224,7 +236,9 @@ static inline struct naive_answer naive_decide(const struct naive *n,
             continue;
         if (n->rules[i].list == 'i')
             answer.intercept = true;
-        if (n->rules[i].list == 'u')
+        char target[RULE_TEXT_MAX + 1] = "";
+        sscanf(n->rules[i].text, "%640s", target);
+        if (n->rules[i].list == 'u' || naive_raw(target))
             answer.unchecked = true;
         if (n->rules[i].list == 'a' && rank > allow_rank)
             allow = i, allow_rank = rank;

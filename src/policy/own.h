@@ -28,7 +28,14 @@ struct policy_head {
 static_assert(sizeof(struct policy_head) == 80, "the head of a policy has no holes");
 
 enum policy_list { LIST_ALLOW, LIST_DENY, LIST_INTERCEPT, LIST_UNCHECKED, LISTS };
-enum policy_ports { PORTS_WEB, PORTS_ONE, PORTS_ANY, PORTS_KINDS };
+enum policy_ports {
+    PORTS_WEB,
+    PORTS_ONE,
+    PORTS_ANY,
+    PORTS_ONE_RAW, /* any bytes may be sent to this port */
+    PORTS_ANY_RAW,
+    PORTS_KINDS
+};
 
 struct policy_record {
     uint32_t next, hash;

@@ -14,7 +14,8 @@
  *
  * What ports and requests mean: an allow without a port is for 80 and 443, a deny without a port
  * for all. An allow that names methods or a path allows requests, so it does not allow a tunnel
- * that nobody can look into; a deny that does forbids such a tunnel altogether.
+ * that nobody can look into; a deny that does forbids such a tunnel altogether. Connections carry
+ * TLS, HTTP/1 and SSH; other protocols need an allow that ends in "/raw", or a host in `unchecked`.
  *
  * An address in place of a name is allowed by rules with addresses alone, and in mode `open` when
  * it is public. The addresses that a name led to are judged by policy_addr: public ones pass unless
@@ -49,7 +50,7 @@ struct policy_layer {
     /* NULL-terminated lists of rule texts; NULL: empty */
     const char *const *allow, *const *deny;
     const char *const *intercept; /* hosts whose TLS is opened, so that requests are judged */
-    const char *const *unchecked; /* hosts that may speak anything on 443 */
+    const char *const *unchecked; /* hosts to which any bytes may be sent; port 443 unless said */
     const struct policy_pack *packs;
     size_t pack_count;
     uint64_t max_bytes;       /* both ways, in the sandbox's life; 0: no limit */
@@ -120,6 +121,7 @@ enum policy_why {
     WHY_REQUEST, /* the host is allowed, not this method or path */
     WHY_UNSEEN,  /* a rule is about requests, which cannot be seen here */
     WHY_ADDRESS, /* an address needs a rule with an address */
+    WHY_RAW,     /* the host is allowed, and bytes of an unknown protocol are not */
     WHY_CLASS,   /* no such address may be reached: see `class` */
     WHYS
 };

@@ -116,18 +116,109 @@ TEST(ports_are_the_webs_unless_said_and_all_for_denies)
         { "x.any.test:9", "deny", "x.any.test" },
         { "y.any.test:443", "deny", "y.any.test:443" },
         { "y.any.test:80", "allow", ".any.test:80" },
+        { "raw.test:5432", "allow", "raw.test:5432/raw" },
+        { "raw.test:443", "deny", "raw.test:5432/raw" },
     };
     autobuf struct buf bytes = { 0 };
     struct policy_layer layers[LEVELS] = {
         [LEVEL_NODE] = { .present = true,
                          .allow = LIST("a.test", "one.test:22", "any.test:*", ".any.test:80",
-                                       "*.any.test:443"),
+                                       "*.any.test:443", "raw.test:5432/raw", "*.raw.test:*/raw",
+                                       "10.1.0.0/16:25/raw"),
                          .deny = LIST("x.any.test", "y.any.test:443") },
     };
     struct policy policy = made(layers, &bytes);
 
     check_rows(&policy, rows, ARRAY_LEN(rows));
     CHECK_INT(tunnel(&policy, "a.test:8443").why, WHY_PORT);
+}
+
+/* Only where a rule says so, on its port. */
+TEST(raw_bytes_are_for_rules_that_say_so)
+{
+    static const struct {
+        const char *target;
+        bool raw;
+    } rows[] = {
+        { "a.test:443", false },    { "one.test:22", false },       { "any.test:9", false },
+        { "raw.test:5432", true },  { "raw.test:5433", false },     { "raw.test:443", false },
+        { "x.raw.test:9", true },   { "x.raw.test:80", true },      { "10.1.2.3:25", true },
+        { "10.1.2.3:26", false },   { "10.2.2.3:25", false },       { "loose.test:443", true },
+        { "loose.test:80", false }, { "loose.test:8443", false },   { "more.test:8443", true },
+        { "more.test:443", false }, { "elsewhere.test:22", false },
+    };
+    autobuf struct buf bytes = { 0 };
+    struct policy_layer layers[LEVELS] = {
+        [LEVEL_NODE] = { .present = true,
+                         .mode = POLICY_MODE_OPEN,
+                         .allow = LIST("a.test", "one.test:22", "any.test:*", "raw.test:5432/raw",
+                                       "*.raw.test:*/raw", "10.1.0.0/16:25/raw"),
+                         .unchecked = LIST("loose.test", "more.test:8443") },
+    };
+    struct policy policy = made(layers, &bytes);
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (tunnel(&policy, rows[i].target).unchecked != rows[i].raw)
+            test_fail(__FILE__, __LINE__, "%s", rows[i].target);
+}
+
+TEST(rules_that_can_open_nothing_are_known)
+{
+    static const struct {
+        const char *rule;
+        bool opens;
+    } rows[] = {
+        { "a.test", true },
+        { "127.0.0.1", false },
+        { "127.0.0.0/8:80", false },
+        { "127.9.0.0/16", false },
+        { "126.0.0.0/7", true },
+        { "0.0.0.0/0", true },
+        { "0.0.0.0/8", false },
+        { "169.254.169.254", false },
+        { "169.254.0.0/16", true },
+        { "10.0.0.1", true },
+        { "198.18.0.1:80", false },
+        { "224.0.0.1", false },
+        { "::1", false },
+        { "::/0", true },
+        { "[ff02::1]:80", false },
+        { "2001:4860::8", true },
+        { "8.8.8.8/32", true },
+    };
+    struct err err = { 0 };
+    struct rule rule;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(rule_parse(str_of(rows[i].rule), &rule, &err), &err);
+        if ((rule_reachable(&rule, &err) == 0) != rows[i].opens)
+            test_fail(__FILE__, __LINE__, "%s", rows[i].rule);
+    }
+    CHECK_OK(rule_parse(STR("127.0.0.1"), &rule, &err), &err);
+    CHECK(rule_reachable(&rule, &err) < 0);
+    CHECK_STR(err.msg, "loopback addresses are never reached, whatever a rule says");
+}
+
+TEST(what_is_wrong_with_a_rule_is_said)
+{
+    static const char *const rows[][2] = {
+        { "https://api.example.org/", "write the host alone: api.example.org" },
+        { "https://api.example.org", "write the host alone: api.example.org" },
+        { "http://api.example.org:8080/a b", "write the host alone: api.example.org:8080" },
+        { "https://", "write the host alone, without https://" },
+        { "a.test/raw", "\"/raw\" follows a port, as in db.example:5432/raw" },
+        { "a.test:/raw", "a port is a number from 1 to 65535, or *; \"/raw\" may follow" },
+        { "a.test:1/raw/raw", "a port is a number from 1 to 65535, or *; \"/raw\" may follow" },
+        { "a.test:1/RAW", "a port is a number from 1 to 65535, or *; \"/raw\" may follow" },
+        { "a.test:1/raw GET", "a rule for raw bytes has no methods and no path" },
+    };
+    struct err err = { 0 };
+    struct rule rule;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK(rule_parse(str_of(rows[i][0]), &rule, &err) < 0);
+        CHECK_STR(err.msg, rows[i][1]);
+    }
 }
 
 TEST(deny_wins_whoever_says_it)
@@ -529,13 +620,16 @@ static const char *random_addr(struct arena *arena, bool rule)
                         : arena_printf(arena, "9.%u.%u.0/24", test_rand(2), test_rand(2));
 }
 
-static const char *random_rule(struct arena *arena, bool mark)
+static const char *random_rule(struct arena *arena, bool mark, bool allow)
 {
     static const char *const before[] = { "", "*.", "." }, *const ports[] = { "", ":*", ":443",
                                                                               ":22" };
     static const char *const requests[] = { "", "", " GET", " GET,POST", " * /a", " GET /a/b" };
     const char *port = ports[test_rand(ARRAY_LEN(ports))];
 
+    if (allow && test_rand(8) == 0)
+        return arena_printf(arena, "%s%s:%s/raw", before[test_rand(3)], random_name(arena),
+                            test_rand(2) ? "22" : "*");
     if (!mark && test_rand(5) == 0)
         return arena_printf(arena, "%s%s", random_addr(arena, true), port);
     return arena_printf(arena, "%s%s%s%s", before[test_rand(3)], random_name(arena), port,
@@ -557,7 +651,7 @@ static void random_lists(struct arena *arena, struct policy_layer layers[LEVELS]
 
             lists[list] = arena_alloc(arena, (count + 1) * sizeof(char *));
             for (size_t i = 0; i < count; i++) {
-                lists[list][i] = random_rule(arena, list >= 2);
+                lists[list][i] = random_rule(arena, list >= 2, list == 1);
                 if (locked && list != 0)
                     continue;
                 struct naive_rule *rule = &naive->rules[naive->count++];

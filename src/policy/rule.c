@@ -184,21 +184,59 @@ static int cut_port(struct str text, struct str *target, struct str *port, struc
     return rest.n ? 0 : err_set(err, ERR_INVALID, "there is no port behind the colon");
 }
 
+/* A rule is often pasted as the address of a page. */
+static int check_url(struct str text, struct err *err)
+{
+    static const struct str schemes[] = { STR_INIT("http://"), STR_INIT("https://") };
+    char name[HOST_PORT_SIZE];
+    struct host host;
+
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+        struct str rest = str_from(text, MIN(text.n, schemes[i].n));
+        uint16_t port;
+
+        if (!str_starts(text, schemes[i]))
+            continue;
+        if (host_port_parse(str_cut(&rest, '/'), i ? 443 : 80, &host, &port, NULL) < 0)
+            return err_set(err, ERR_INVALID, "write the host alone, without %s", schemes[i].p);
+        host_port_text(&host, port == 80 || port == 443 ? 0 : port, name);
+        return err_set(err, ERR_INVALID, "write the host alone: %s", name);
+    }
+    return 0;
+}
+
+/* "5432", "*", with "/raw" behind; empty: unsaid. */
+static int parse_port(struct str port, struct rule *out, struct err *err)
+{
+    const struct str raw = STR(RULE_RAW);
+
+    if (port.n > raw.n && str_eq(str_from(port, port.n - raw.n), raw)) {
+        out->raw = true;
+        port.n -= raw.n;
+    }
+    if (str_is(port, "*"))
+        out->ports = RULE_PORTS_ANY;
+    else if (port.n && !host_port_number(port, &out->port))
+        return err_set(err, ERR_INVALID,
+                       "a port is a number from 1 to 65535, or *; \"" RULE_RAW "\" may follow");
+    else if (port.n)
+        out->ports = RULE_PORTS_ONE;
+    return 0;
+}
+
 static int parse_target(struct str text, struct rule *out, struct err *err)
 {
     struct str target, port;
 
-    if (cut_port(text, &target, &port, err) < 0)
+    if (check_url(text, err) < 0 || cut_port(text, &target, &port, err) < 0 ||
+        parse_port(port, out, err) < 0)
         return -1;
-    if (str_is(port, "*"))
-        out->ports = RULE_PORTS_ANY;
-    else if (port.n && !host_port_number(port, &out->port))
-        return err_set(err, ERR_INVALID, "a port is a number from 1 to 65535, or *");
-    else if (port.n)
-        out->ports = RULE_PORTS_ONE;
-
     if (text.p[0] == '[' && !count_of(target, ':'))
         return err_set(err, ERR_INVALID, "brackets are around an IPv6 address");
+    if (!port.n && text.n > 4 && str_is(str_from(text, text.n - 4), RULE_RAW))
+        return err_set(err, ERR_INVALID,
+
+                       "\"" RULE_RAW "\" follows a port, as in db.example:5432/raw");
     if (count_of(target, ':') || count_of(target, '/'))
         return parse_addr(target, out, err);
     if (parse_name(target, out, err) < 0)
@@ -259,6 +297,8 @@ int rule_parse(struct str text, struct rule *out, struct err *err)
         return -1;
     if (rest.n && rule.kind == RULE_ADDR)
         return err_set(err, ERR_INVALID, "a rule with an address has no methods and no path");
+    if (rest.n && rule.raw)
+        return err_set(err, ERR_INVALID, "a rule for raw bytes has no methods and no path");
     if (rest.n) {
         word = str_cut(&rest, ' ');
         if (parse_methods(word, &rule.methods, err) < 0)
@@ -268,6 +308,22 @@ int rule_parse(struct str text, struct rule *out, struct err *err)
     }
     *out = rule;
     return 0;
+}
+
+/* Ranges of one class are never split by a prefix, so the two ends speak for what is between. */
+int rule_reachable(const struct rule *rule, struct err *err)
+{
+    struct addr last = rule->host.addr;
+
+    if (rule->kind != RULE_ADDR)
+        return 0;
+    for (unsigned i = rule->prefix; i < (last.family == 4 ? 32 : 128); i++)
+        last.bytes[i / 8] |= (uint8_t)(0x80 >> i % 8);
+    enum addr_class class = addr_class(&rule->host.addr);
+    if (!addr_never(class) || addr_class(&last) != class)
+        return 0;
+    return err_set(err, ERR_INVALID, "%s addresses are never reached, whatever a rule says",
+                   addr_class_name(class));
 }
 
 static void put_methods(const struct rule *rule, struct buf *out)
@@ -301,6 +357,8 @@ void rule_text(const struct rule *rule, struct buf *out)
         buf_printf(out, ":%u", rule->port);
     else if (rule->ports == RULE_PORTS_ANY)
         buf_puts(out, ":*");
+    if (rule->raw)
+        buf_puts(out, RULE_RAW);
     if (rule->methods || rule->path.n)
         put_methods(rule, out);
     if (rule->path.n) {

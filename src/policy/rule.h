@@ -5,6 +5,7 @@
  *     *.example.org               every name beneath it, at any depth, not the name itself
  *     .example.org                the name and every name beneath it
  *     example.org:8443            on this port alone; ":*" on every port
+ *     example.org:5432/raw        on this port, and any bytes may be sent there (see policy.h)
  *     203.0.114.7  10.2.0.0/16  2001:4860::/32  [2001:4860::8]:53      addresses; operators only
  *     example.org GET,HEAD        these methods alone
  *     example.org GET /simple/    …and paths beneath this one ("* /simple/": any method)
@@ -20,6 +21,7 @@
 
 #define RULE_TEXT_MAX 640
 #define RULE_PATH_MAX 256
+#define RULE_RAW "/raw"
 
 enum rule_kind { RULE_HOST, RULE_SUFFIX, RULE_TREE, RULE_ADDR, RULE_KINDS };
 enum rule_ports { RULE_PORTS_UNSAID, RULE_PORTS_ONE, RULE_PORTS_ANY };
@@ -42,6 +44,7 @@ struct rule {
     struct host host; /* without "*." and "." */
     uint8_t prefix;   /* RULE_ADDR: bits */
     enum rule_ports ports;
+    bool raw; /* the port is followed by "/raw" */
     uint16_t port;
     uint8_t methods; /* METHOD_ bits; 0: all */
     struct str path; /* borrowed from the text; empty: all */
@@ -49,6 +52,8 @@ struct rule {
 
 /* ERR_INVALID says what is wrong, without the text itself. */
 must_use int rule_parse(struct str text, struct rule *out, struct err *err);
+/* ERR_INVALID when no rule can open any address that it names (addr_never). */
+must_use int rule_reachable(const struct rule *rule, struct err *err);
 /* The one way to write it; appended. */
 void rule_text(const struct rule *rule, struct buf *out);
 /* One of METHOD_; METHOD_OTHER for those that rules do not know. Case matters, as in HTTP. */

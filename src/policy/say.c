@@ -6,8 +6,8 @@
 static const char *const modes[] = { NULL, "deny", "ask", "open" };
 static const char *const levels[LEVELS] = { "node", "tenant", "project", "sandbox" };
 static const char *const verdicts[] = { "deny", "allow", "ask" };
-static const char *const whys[WHYS] = { "rule",    "no_rule", "open",    "port",
-                                        "request", "unseen",  "address", "class" };
+static const char *const whys[WHYS] = { "rule",   "no_rule", "open", "port", "request",
+                                        "unseen", "address", "raw",  "class" };
 
 const char *policy_mode_name(enum policy_mode mode)
 {
@@ -81,6 +81,9 @@ static void say_why(const struct policy_answer *answer, struct buf *out)
         return;
     case WHY_ADDRESS:
         buf_puts(out, "an address needs a rule that names it");
+        return;
+    case WHY_RAW:
+        buf_puts(out, "neither TLS, HTTP/1 nor SSH; other bytes need a rule that ends in /raw");
         return;
     case WHY_CLASS:
         buf_printf(out, "%s addresses are %s", addr_class_name(answer->class),

@@ -144,6 +144,8 @@ struct db_engine {
 };
 
 /* Opens without judging the contents; the engine's connection is set up for `mode`. */
+/* From now on no database that is opened waits for the disk: for one that is thrown away. */
+void sqlite_throw_away(void);
 must_use int sqlite_open(struct db **out, const char *path, enum db_mode mode, struct err *err);
 
 struct db *db_new(const struct db_engine *engine, const char *path);

@@ -463,6 +463,15 @@ static const char event_rows[] =
     "  WHEN OLD.seq >= (SELECT event_floor FROM tenant WHERE id = OLD.tenant) BEGIN"
     "  SELECT RAISE(ABORT, 'events are never changed, only added'); END;";
 
+/*
+ * Who reaches an object besides its owner (model/access.h), as JSON; '': nothing was said, and who
+ * made it owns it. That of a sandbox is in its spec.
+ */
+static const char access_columns[] =
+    "ALTER TABLE disk ADD COLUMN access TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE secret ADD COLUMN access TEXT NOT NULL DEFAULT '';" /* of a linked agent */
+    "ALTER TABLE operation ADD COLUMN by TEXT NOT NULL DEFAULT '';";
+
 const struct migration schema_migrations[] = {
     { 1, "first tables", first_tables },
     { 2, "sandboxes", sandbox_tables },
@@ -487,6 +496,7 @@ const struct migration schema_migrations[] = {
     { 21, "events and audit rows are not replaced", no_removal },
     { 22, "audit rows one after the other", audit_rows },
     { 23, "events one after the other", event_rows },
+    { 24, "access to objects", access_columns },
     { 0 },
 };
 /* clang-format on */

@@ -399,6 +399,13 @@ static const char settings_all[] = "PRAGMA trusted_schema = OFF;"
                                    "PRAGMA synchronous = FULL;"
                                    "PRAGMA cache_size = -4096;";
 
+static bool throw_away;
+
+void sqlite_throw_away(void)
+{
+    throw_away = true;
+}
+
 /* A log file that has grown stays at this size: overwriting it is cheaper than appending. */
 static const char settings_writer[] = "PRAGMA wal_autocheckpoint = 0;"
                                       "PRAGMA cache_size = -16384;"
@@ -428,7 +435,8 @@ static int set_up(struct db *db, enum db_mode mode, struct err *err)
         sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
     sqlite3_db_config(handle, SQLITE_DBCONFIG_DQS_DDL, 0, (int *)NULL);
     sqlite3_db_config(handle, SQLITE_DBCONFIG_DQS_DML, 0, (int *)NULL);
-    if (sqlite_script(db, settings_all, err) < 0)
+    if (sqlite_script(db, settings_all, err) < 0 ||
+        (throw_away && sqlite_script(db, "PRAGMA synchronous = OFF", err) < 0))
         return -1;
     if (mode != DB_WRITE)
         return 0;

@@ -522,6 +522,8 @@ int store_open(struct store **out, struct loop *loop, const struct store_options
 
     store->loop = loop;
     store->options = *options;
+    if (options->throw_away)
+        sqlite_throw_away();
     store->options.path = NULL; /* the caller's */
     store->reader_count = options->readers ? options->readers : 2;
     store->readers = xcalloc(store->reader_count, sizeof(struct worker));

@@ -39,6 +39,7 @@ struct store_job {
 struct store_options {
     const char *path; /* of the database file; its directory is ours */
     unsigned readers; /* threads; 0 means 2 */
+    bool throw_away;  /* no commit of this process waits for the disk */
     /* On the loop thread, for each committed event in order, before the job's `done`. */
     void (*on_event)(void *ctx, const struct event *event);
     void *ctx;

@@ -10,7 +10,7 @@
 
 #define CHUNK 65536
 
-static bool digest(const struct walk *walk, char *chunk, uint8_t out[32])
+bool tree_digest(const struct walk *walk, char *chunk, size_t size, uint8_t out[32])
 {
     autoclose int fd = walk_open(walk);
     struct sha_run run;
@@ -19,7 +19,7 @@ static bool digest(const struct walk *walk, char *chunk, uint8_t out[32])
     if (fd < 0)
         return false;
     sha_begin(&run);
-    while ((got = read(fd, chunk, CHUNK)) > 0)
+    while ((got = read(fd, chunk, size)) > 0)
         sha_add(&run, chunk, (size_t)got);
     sha_end(&run, out);
     return got == 0;
@@ -37,7 +37,7 @@ int tree_manifest(int root, const struct tree_sink *sink, struct tree_fail *fail
         return -1;
     while ((rc = walk_next(&walk)) > 0) {
         uint8_t sha256[32];
-        bool hashed = S_ISREG(walk.st.st_mode) && digest(&walk, chunk, sha256);
+        bool hashed = S_ISREG(walk.st.st_mode) && tree_digest(&walk, chunk, CHUNK, sha256);
         size_t len = tree_record_put(record, &walk.st, walk.path, walk.link[0] ? walk.link : NULL,
                                      hashed ? sha256 : NULL);
 

@@ -122,6 +122,15 @@ size_t tree_record_put(char *out, const struct stat *st, const char *name, const
     return sizeof(head) + head.name_len + head.link_len;
 }
 
+void tree_record_before(char *record)
+{
+    struct tree_record head;
+
+    memcpy(&head, record, sizeof(head));
+    head.flags |= TREE_BEFORE;
+    memcpy(record, &head, sizeof(head));
+}
+
 static bool name_ok(const char *name, size_t len)
 {
     size_t begin = 0;
@@ -158,7 +167,8 @@ ssize_t tree_record_take(const char *data, size_t len, struct tree_entry *out)
         return 0;
     memcpy(head, data, sizeof(*head));
     if (head->name_len > TREE_PATH_MAX || head->link_len > TREE_PATH_MAX || !kind_ok(head->mode) ||
-        head->size > INT64_MAX || head->mtime_ns > 999999999 || head->flags > TREE_HASHED ||
+        head->size > INT64_MAX || head->mtime_ns > 999999999 ||
+        (head->flags & ~(uint32_t)(TREE_HASHED | TREE_BEFORE)) ||
         (head->link_len != 0 && !S_ISLNK(head->mode)))
         return -1;
     size_t whole = sizeof(*head) + head->name_len + head->link_len;

@@ -77,7 +77,10 @@ bool tree_place_ok(int fd);
 
 /* ---- records: one file of a list or manifest ---- */
 
-enum tree_entry_flag { TREE_HASHED = 1 };
+enum tree_entry_flag {
+    TREE_HASHED = 1,
+    TREE_BEFORE = 2, /* of tree_view: as it was */
+};
 
 /* In the host's byte order, then the name, then the link's target. */
 struct tree_record {
@@ -97,6 +100,8 @@ struct tree_entry {
 /* Appends to `out` (TREE_RECORD_MAX bytes): the length. */
 size_t tree_record_put(char *out, const struct stat *st, const char *name, const char *link,
                        const uint8_t *sha256);
+/* Gives a record that was just put TREE_BEFORE. */
+void tree_record_before(char *record);
 /*
  * The first record of hostile bytes: its length, 0 when more bytes are needed, -1 when it is none.
  * Names hold no NUL; a path never begins or ends with '/' and has no "", "." or ".." inside.
@@ -128,6 +133,8 @@ struct walk {
 must_use int walk_begin(struct walk *walk, int root, struct tree_fail *fail);
 /* 1: walk->path, ->st and ->link are the next file; 0: that was all; -1. */
 must_use int walk_next(struct walk *walk);
+/* Fills in `st` and `link` for `path`; -1 with errno. walk_next has done it. */
+int walk_look(struct walk *walk);
 /* The file that walk_next gave, to be read: a descriptor; -1 with errno, ENOENT when it is gone. */
 int walk_open(const struct walk *walk);
 void walk_end(struct walk *walk);
@@ -152,5 +159,13 @@ must_use int tree_untar(int root, const struct tree_source *source,
                         struct tree_fail *fail);
 /* manifest.c: a record for every file below `root`, with the digests of regular files. */
 must_use int tree_manifest(int root, const struct tree_sink *sink, struct tree_fail *fail);
+/* The digest of the file that a walk is at, read by way of `chunk`; false: it cannot be read. */
+bool tree_digest(const struct walk *walk, char *chunk, size_t size, uint8_t out[32]);
+/*
+ * view.c: of each file that an overlay changed, a record of what it was (TREE_BEFORE) if it was
+ * there, and one of what it is if it is. `before` and `upper` are the layers, `now` is the overlay.
+ */
+must_use int tree_view(int before, int upper, int now, const struct tree_sink *sink,
+                       struct tree_fail *fail);
 /* remove.c: the file or directory `name` in `dir` and everything below it, however deep. */
 must_use int tree_remove(int dir, const char *name, struct tree_fail *fail);

@@ -146,7 +146,7 @@ static void pop(struct walk *walk)
     memcpy(walk->path, walk->stack + walk->len, (size_t)len + 1);
 }
 
-static int look(struct walk *walk)
+int walk_look(struct walk *walk)
 {
     autoclose int fd = tree_open(walk->root, walk->path, O_PATH | O_NOFOLLOW, 0);
 
@@ -169,7 +169,7 @@ int walk_next(struct walk *walk)
         pop(walk);
         if (walk->after && strcmp(walk->path, walk->after) <= 0)
             continue;
-        if (look(walk) < 0) {
+        if (walk_look(walk) < 0) {
             if (gone(errno))
                 continue;
             return tree_fail(walk->fail, TREE_SYSTEM, errno, walk->path);

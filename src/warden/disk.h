@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "base/limits.h"
 #include "warden/boxes.h"
 
 /* ---- jobs.c ---- */
@@ -101,6 +102,11 @@ void inject_size(struct box *box, const struct wire_msg *request);
  * The directory `path` (relative, checked) beneath `root`, part by part; what is missing is made.
  * Whoever calls has become the one that should own it. A descriptor, or -1.
  */
+/*
+ * In a child that is in the box's mount namespace: a view of the directory `lower` (a detached
+ * mount) at the path `target` below the root. `owner` is its user, `first` the box's root.
+ */
+must_use int view_mount(int lower, uid_t first, uid_t owner, const char *target);
 must_use int target_make(int root, const char *path);
 
 #ifdef ATOLL_FAULTS
@@ -122,6 +128,8 @@ struct door_dir {
     int fd; /* a detached copy of the mount below the directory; the taker closes it */
     uid_t uid;
     gid_t gid;
+    gid_t groups[DOOR_GROUPS_MAX];
+    unsigned group_count;
 };
 /* 0, or EBUSY, ETIMEDOUT. A ticket is good once. */
 must_use int door_take(const uint8_t ticket[16], struct door_dir *out);

@@ -100,7 +100,7 @@ static struct count tickets_of(uid_t uid)
     struct count count = { 0 };
 
     for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++)
-        if (tickets[i].until_ms)
+        if (tickets[i].until_ms && !tickets[i].used)
             count_one(&count, tickets[i].dir.uid, uid);
     return count;
 }
@@ -179,29 +179,54 @@ static void ticket_free(struct ticket *ticket)
     ticket->dir.fd = -1;
 }
 
-static int ticket_make(const struct ucred *who, int tree, uint8_t key[16])
+/*
+ * A free one, or that of a used ticket, the oldest: those are remembered only for a better answer
+ * to whoever hands one in again.
+ */
+static struct ticket *ticket_place(void)
+{
+    struct ticket *place = NULL;
+
+    for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++) {
+        struct ticket *ticket = &tickets[i];
+
+        if (!ticket->until_ms)
+            return ticket;
+        if (ticket->used && (!place || ticket->until_ms < place->until_ms))
+            place = ticket;
+    }
+    return place;
+}
+
+/* The groups of the caller besides its own; of one with more than fit, none. */
+static unsigned groups_of(int caller, gid_t groups[DOOR_GROUPS_MAX])
+{
+    socklen_t size = DOOR_GROUPS_MAX * sizeof(*groups);
+
+    return getsockopt(caller, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0
+               ? 0
+               : (unsigned)(size / sizeof(*groups));
+}
+
+static int ticket_make(const struct ucred *who, int caller, int tree, uint8_t key[16])
 {
     struct count count = tickets_of(who->uid);
 
     if (!has_room(&count, who->uid, DOOR_TICKETS_MAX, DOOR_TICKETS_OTHERS, DOOR_TICKETS_EACH))
         return EAGAIN;
-    for (unsigned i = 0; i < DOOR_TICKETS_MAX; i++) {
-        struct ticket *ticket = &tickets[i];
-
-        if (ticket->until_ms)
-            continue;
-        if (getrandom(ticket->key, sizeof(ticket->key), GRND_NONBLOCK) !=
-            (ssize_t)sizeof(ticket->key))
-            return EAGAIN;
-        ticket->dir = (struct door_dir){ fcntl(tree, F_DUPFD_CLOEXEC, 0), who->uid, who->gid };
-        if (ticket->dir.fd < 0)
-            return errno;
-        ticket->until_ms = clock_mono_ms() + DOOR_TICKET_MS;
-        ticket->used = false;
-        memcpy(key, ticket->key, sizeof(ticket->key));
-        return 0;
-    }
-    return EAGAIN;
+    struct ticket *ticket = ticket_place();
+    struct ticket made = { .dir = { .fd = -1, .uid = who->uid, .gid = who->gid } };
+    if (!ticket ||
+        getrandom(made.key, sizeof(made.key), GRND_NONBLOCK) != (ssize_t)sizeof(made.key))
+        return EAGAIN;
+    made.dir.fd = fcntl(tree, F_DUPFD_CLOEXEC, 0);
+    if (made.dir.fd < 0)
+        return errno;
+    made.dir.group_count = groups_of(caller, made.dir.groups);
+    made.until_ms = clock_mono_ms() + DOOR_TICKET_MS;
+    *ticket = made;
+    memcpy(key, made.key, sizeof(made.key));
+    return 0;
 }
 
 /* Without a hint by time of how much was right. */
@@ -225,7 +250,7 @@ int door_take(const uint8_t key[16], struct door_dir *out)
             continue;
         if (ticket->used)
             return EBUSY;
-        ticket->used = true; /* and remembered as such until its time is over */
+        ticket->used = true; /* and remembered as such for a while */
         *out = ticket->dir;
         ticket->dir.fd = -1;
         return 0;
@@ -403,7 +428,7 @@ static void caller_heard(struct wire_msg *answer, int tree)
                         who.uid == (uid_t)-1 || who.gid == (gid_t)-1))
         left.error = EPERM;
     if (!left.error)
-        left.error = tree < 0 ? EPROTO : ticket_make(&who, tree, left.ticket);
+        left.error = tree < 0 ? EPROTO : ticket_make(&who, caller->fd, tree, left.ticket);
     caller_answer(caller->fd, &left);
     caller_end(caller);
 }

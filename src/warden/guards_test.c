@@ -611,6 +611,36 @@ ATTACK(the_hosts_processes_come_into_a_box, "door_kernel,ticket_map", 0)
     return false;
 }
 
+/* A box with a view of a fresh directory at /mnt; its agent's script ends with 0. */
+static bool did_in_view(const char *state, const char *dir, const char *script)
+{
+    uint8_t ticket[16];
+
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    struct rig_box box = made();
+    CHECK_INT(mount_ticket("probe", ticket, "/mnt", BOX_MOUNT_VIEW), 0);
+    return did_in(box, script, 0);
+}
+
+/* What is only shown: the files of the caller, beside the view of them. */
+ATTACK(a_box_writes_to_the_directory_that_it_has_a_view_of, "view_lower", 0)
+{
+    const char *dir = test_dir();
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/of-the-box", dir);
+    bool said = did_in_view(state, dir, "touch " VIEW_PLACE "/before/of-the-box");
+    bool there = access(path, F_OK) == 0;
+    unlink(path);
+    return said && there;
+}
+
+/* Overlay does not say what becomes of a layer that somebody else writes to. */
+ATTACK(a_box_writes_to_a_layer_of_its_view, "view_fixed", 0)
+{
+    return did_in_view(state, test_dir(), "touch " VIEW_PLACE "/upper/direct");
+}
+
 /* ---- what the warden believes ---- */
 
 /* A name that leads out of where boxes are kept. */

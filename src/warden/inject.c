@@ -73,17 +73,49 @@ static int box_userns(void)
     return take_fd(&fd);
 }
 
+static uid_t owner_of(const struct box_mount *mount)
+{
+    return todo.first + (mount->flags & BOX_MOUNT_AS_ROOT ? 0 : AGENT);
+}
+
+/*
+ * In a view nothing of the directory can be changed, so whose files are shown as the box's own is
+ * about reading alone: those of the caller, and of the directory's group if the caller is in it. To
+ * root everybody's can be shown: then it is the directory's owner.
+ */
+static int view_userns(uid_t to)
+{
+    const struct door_dir *dir = &todo.dir;
+    uid_t uid = dir->uid;
+    gid_t gid = dir->gid;
+    struct stat st;
+
+    if (fstat(dir->fd, &st) < 0)
+        return -1;
+    if (uid == 0) {
+        uid = st.st_uid;
+        gid = st.st_gid;
+    }
+    for (unsigned i = 0; i < dir->group_count; i++)
+        if (dir->groups[i] == st.st_gid)
+            gid = st.st_gid;
+    return userns_make_one(uid, gid, to);
+}
+
 static int source_tree(const struct box_mount *mount)
 {
     bool ticket = mount->flags & BOX_MOUNT_TICKET;
-    uid_t to = todo.first + (mount->flags & BOX_MOUNT_AS_ROOT ? 0 : AGENT);
-    uint64_t attrs = mount_safe() | (mount->flags & BOX_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0);
+    uid_t to = owner_of(mount);
+    bool view = mount->flags & BOX_MOUNT_VIEW, fixed = mount->flags & BOX_MOUNT_READ_ONLY;
+    uint64_t attrs = mount_safe() | (fixed || (view && guard(view_lower)) ? MOUNT_ATTR_RDONLY : 0);
     autoclose int tree =
         ticket ? fcntl(todo.dir.fd, F_DUPFD_CLOEXEC, 0) : disks_tree(mount->disk, false);
 
     if (tree < 0 || box_fault_now())
         return -1;
-    autoclose int userns = ticket ? userns_make_one(todo.dir.uid, todo.dir.gid, to) : box_userns();
+    autoclose int userns = !ticket ? box_userns()
+                           : view  ? view_userns(to)
+                                   : userns_make_one(todo.dir.uid, todo.dir.gid, to);
     if (userns < 0 || box_fault_now() ||
         tree_attrs(tree, attrs, !ticket || guard(ticket_map) ? userns : -1) < 0)
         return -1;
@@ -97,6 +129,8 @@ static int mount_child(struct wire_msg *msg, int *fd)
     (void)fd;
     if (tree < 0 || box_fault_now() || setns(todo.pidfd, CLONE_NEWNS) < 0)
         return -1;
+    if (msg->mount.flags & BOX_MOUNT_VIEW)
+        return view_mount(tree, todo.first, owner_of(&msg->mount), msg->mount.target + 1);
     autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -1;
@@ -153,9 +187,11 @@ void inject_mount(struct box *box, const struct wire_msg *request)
 {
     const struct box_mount *mount = &request->mount;
     bool ticket = mount->flags & BOX_MOUNT_TICKET;
-    int error = !box_mount_ok(mount) && guard(target) ? EINVAL
-                : ticket                              ? door_take(mount->ticket, &todo.dir)
-                                                      : disks_ready(request);
+    bool view = mount->flags & BOX_MOUNT_VIEW;
+    int error = !box_mount_ok(mount) && guard(target)       ? EINVAL
+                : view && (box->upper || box_host.rootless) ? ENOTSUP
+                : ticket                                    ? door_take(mount->ticket, &todo.dir)
+                                                            : disks_ready(request);
 
     if (error == EINPROGRESS)
         return; /* heard again when there are disks */

@@ -243,6 +243,59 @@ TEST(a_directory_left_at_the_door_is_the_agents)
     rig_close();
 }
 
+TEST(a_view_of_a_directory_keeps_what_is_changed_in_the_box)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    char path[4096];
+    struct stat st;
+    uint8_t ticket[16];
+
+    snprintf(path, sizeof(path), "%s/sub", dir);
+    CHECK(mkdir(path, 0755) == 0 && chmod(dir, 0750) == 0);
+    snprintf(path, sizeof(path), "%s/sub/own", dir);
+    autoclose int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    CHECK(file >= 0 && write(file, "old\n", 4) == 4);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("box", ticket, "/workspace", BOX_MOUNT_VIEW), 0);
+    check_sh(&box, "cd /workspace && [ -O . ] && [ $(stat -c %a .) = 750 ] && [ -O sub/own ]", 0);
+    check_sh(&box, "cd /workspace && echo new > sub/own && echo x > fresh && mkdir d && rm -r d",
+             0);
+    check_sh(&box, "[ $(cat " VIEW_PLACE "/before/sub/own) = old ]", 0);
+    check_sh(&box, "[ $(cat " VIEW_PLACE "/upper/sub/own) = new ]", 0);
+    check_sh(&box, "cd /workspace && rm -r sub && ! [ -e sub ] && [ -c " VIEW_PLACE "/upper/sub ]",
+             0);
+    CHECK(fstat(file, &st) == 0 && st.st_size == 4 && st.st_nlink == 1);
+    snprintf(path, sizeof(path), "%s/fresh", dir);
+    CHECK(access(path, F_OK) < 0);
+    CHECK(strstr(mount_options(box.pid, "/workspace"), "nosuid"));
+    CHECK(strstr(mount_options(box.pid, "/workspace"), "nodev"));
+    rig_destroy(&box);
+    rig_close();
+}
+
+/* Root shows whose directory it is: its owner's files, and not root's, are the agent's. */
+TEST(a_view_shows_the_files_of_the_directorys_owner_to_root)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    const uid_t uid = 54321;
+    char path[4096];
+    uint8_t ticket[16];
+
+    CHECK(chmod(dir, 0755) == 0);
+    snprintf(path, sizeof(path), "%s/theirs", dir);
+    autoclose int theirs = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    snprintf(path, sizeof(path), "%s/roots", dir);
+    autoclose int roots = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CHECK(theirs >= 0 && roots >= 0 && fchown(theirs, uid, uid) == 0 && chown(dir, uid, uid) == 0);
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("box", ticket, "/mnt", BOX_MOUNT_VIEW), 0);
+    check_sh(&box, "echo x > /mnt/theirs && ! cat /mnt/roots && echo y > /mnt/new", 0);
+    rig_destroy(&box);
+    rig_close();
+}
+
 /* Another user of the machine at the door; what is answered there. */
 static int leave_as(const char *state, const char *dir, uid_t uid, uint8_t ticket[16])
 {
@@ -520,6 +573,22 @@ TEST(others_leave_some_tickets)
     }
     CHECK_INT(leave_as(state, "/usr", uid + 2, NULL), EAGAIN);
     CHECK_INT(door_leave_path(state, "/usr", O_RDONLY | O_DIRECTORY, NULL), 0);
+    rig_close();
+}
+
+/* Those that were used take nobody's place. */
+TEST(more_directories_are_used_in_a_minute_than_may_wait)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    uint8_t ticket[16];
+
+    struct rig_box box = rig_create(rig_spec("box"), "box");
+    for (unsigned i = 0; i < 2 * DOOR_TICKETS_MAX; i++) {
+        CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+        CHECK_INT(mount_ticket("box", ticket, "/mnt", 0), 0);
+    }
+    CHECK_INT(mount_ticket("box", ticket, "/mnt", 0), EBUSY);
+    rig_destroy(&box);
     rig_close();
 }
 

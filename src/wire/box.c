@@ -142,8 +142,9 @@ bool box_mount_ok(const struct box_mount *mount)
     bool ticket = mount->flags & BOX_MOUNT_TICKET;
 
     return box_name_ok(&mount->name) && mount->zero == 0 &&
-           !(mount->flags &
-             ~(uint32_t)(BOX_MOUNT_READ_ONLY | BOX_MOUNT_TICKET | BOX_MOUNT_AS_ROOT)) &&
+           !(mount->flags & ~(uint32_t)(BOX_MOUNT_READ_ONLY | BOX_MOUNT_TICKET | BOX_MOUNT_AS_ROOT |
+                                        BOX_MOUNT_VIEW)) &&
+           (ticket || !(mount->flags & BOX_MOUNT_VIEW)) &&
            (ticket ? mount->disk == 0 : mount->disk != 0 && all_zero(mount->ticket, 16)) &&
            target_ok(mount->target);
 }

@@ -138,6 +138,7 @@ enum box_mount_flag {
     BOX_MOUNT_READ_ONLY = 1,
     BOX_MOUNT_TICKET = 2,  /* a directory that was left at the warden's door, not a disk */
     BOX_MOUNT_AS_ROOT = 4, /* with a ticket: its owner is the box's root instead of its agent */
+    BOX_MOUNT_VIEW = 8,    /* with a ticket: what is changed stays in the box, in memory */
 };
 
 /*
@@ -153,6 +154,9 @@ struct box_mount {
     uint8_t ticket[16];
     char target[BOX_TARGET_SIZE];
 };
+
+/* Where a box has the parts of its view (BOX_MOUNT_VIEW): `before` and `upper`, to read. */
+#define VIEW_PLACE "/run/workspace"
 
 struct disk_wish {
     uint64_t id;    /* never 0 */

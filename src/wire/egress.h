@@ -35,7 +35,9 @@
  *
  * A new pair begins with CONFIG, then every POLICY, then SYNCED; POLICY replaces what was said
  * before. A sandbox without one reaches nothing: until SYNCED (EGRESS_POLICY_MS at most) its
- * connections wait for it, from then on they are denied.
+ * connections wait for it, from then on they are denied. After each SYNCED egress repeats the ASK
+ * of every connection that still waits, with the time of the first one: the api process may be
+ * another, or an ANSWER may have been lost.
  *
  * What egress says is hostile input to the api, which checks it with egress_check and limits how
  * often it is said. Numbers and flags mean what src/policy says; texts are NUL-terminated.
@@ -124,6 +126,8 @@ struct egress_config {
     struct egress_addr resolvers[EGRESS_RESOLVERS]; /* none: those of the machine */
     uint32_t own_count;
     struct egress_addr own[EGRESS_OWN_MAX]; /* our listeners, besides all addresses of the host */
+    uint32_t answer_ms; /* until the answer to a request begins; 0: EGRESS_ANSWER_MS */
+    uint32_t stream_ms; /* without a byte of an answer that has begun; 0: EGRESS_STREAM_MS */
 };
 
 struct egress_policy {
@@ -173,6 +177,7 @@ enum egress_verdict {
     EGRESS_UNREACHED,  /* allowed, but nobody answers there */
     EGRESS_LIMITED,    /* over a limit of this sandbox */
     EGRESS_DISTRUSTED, /* TLS that was to be opened: one of its two ends does not trust the other */
+    EGRESS_TIMED_OUT,  /* allowed, but the answer did not come, or stopped in the middle */
     EGRESS_ASKED,      /* waits for an answer (EGRESS_ASK alone) */
     EGRESS_VERDICTS
 };

@@ -47,6 +47,11 @@
 #define INIT_FRAME_MAX 65536
 #define INIT_PAYLOAD_MAX (INIT_FRAME_MAX - sizeof(struct init_head))
 #define INIT_RING_SIZE 262144
+/*
+ * Once a command has ended, what it left in its pipe is read too, so that its end can be told while
+ * a reader holds it back. A pipe has 1 MiB at most, unless the machine's owner allows more.
+ */
+#define INIT_RING_ENDED 2097152
 #define INIT_EXECS_MAX 256     /* living or not yet forgotten */
 #define INIT_ARGS_MAX 1048576u /* argv, env and cwd; beyond a frame they come in a memfd */
 #define INIT_ARGC_MAX 4096
@@ -128,6 +133,7 @@ struct init_exec {
  *   tar PATH                     an archive
  *   untar PATH                   input is an archive; a struct init_unpacked
  *   manifest PATH                tree_records of everything below, with digests
+ *   changes PATH                 of a view (BOX_MOUNT_VIEW) at PATH, the tree_records of tree_view
  *   watch PATH RECURSIVE         struct init_seen, each with its path, until killed
  *   ps                           struct init_process of each process, each with its command line
  *   ports                        struct init_port for each TCP port that is listened on

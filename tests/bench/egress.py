@@ -183,7 +183,7 @@ class Ways:
         self.outside = self.start(self.here.outside, "serve", PORT)
         self.egress = egress_rig.Egress(self.here)
         self.stack.callback(self.end_egress)
-        self.sandboxes = [self.egress.add(f"{i:032x}", f"allow {ALLOWED}:{PORT}") for i in range(1, self.boxes + 1)]
+        self.sandboxes = [self.egress.add(f"{i:032x}", f"allow {ALLOWED}:{PORT}/raw") for i in range(1, self.boxes + 1)]
         for box in self.sandboxes:
             settings(self.here, box.namespace)
         # Its records are read by a program of ours, in place of the api process.

@@ -405,8 +405,9 @@ def test_agentics_socket_tells_of_it(server, client, agent_id):
 class Hub(Ws):
     def take(self, **want):
         """The first message with these members; the output of each command before it is in `out`."""
-        self.out = getattr(self, "out", {})
+        self.out, end = getattr(self, "out", {}), time.monotonic() + 20 * harness.SLOW
         while True:
+            assert time.monotonic() < end, want
             said = json.loads(self.recv()[1])
             if said["type"] == "output":
                 self.out[said["command_id"]] = self.out.get(said["command_id"], "") + said["data"]
@@ -421,6 +422,29 @@ class Hub(Ws):
     def printed(self, command, what):
         while what not in self.out.get(command, ""):
             self.take(type="output", command_id=command)
+
+
+@pytest.mark.parametrize("name", ["*", None])
+def test_a_subscriber_sees_every_command_of_it_however_short(server, client, agent_id, name):
+    def begin(i):
+        reply = server.post(f"{AGENTS}/{agent_id}/commands", {"command": "echo", "args": [f"z{i}"]})
+        assert reply.status in (200, 201, 202), reply
+        return reply.json()["command_id"]
+
+    def seen(ws, ids):
+        completed = []
+        while len(completed) < len(ids):
+            completed.append(ws.take(type="command_completed")["command_id"])
+        assert sorted(completed) == sorted(ids)
+        assert {one: ws.out[one] for one in ids} == {one: f"z{i}\n" for i, one in enumerate(ids)}
+
+    with Hub(server, "/ws") as ws:
+        ws.ask("subscribe", "subscribed", agent_id=name or agent_id)
+        for i in range(10):  # one after the other
+            one = begin(i)
+            ws.take(type="command_completed", command_id=one)
+            assert ws.out[one] == f"z{i}\n"
+        seen(ws, [begin(i) for i in range(20)])
 
 
 def test_commands_of_it_over_agentics_socket(server, client, agent_id):

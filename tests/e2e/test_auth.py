@@ -22,7 +22,7 @@ POLICY = {
     "audit.read": STEER, "audit.verify": STEER,
     "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
     "backup.create": {"admin"}, "backup.read": {"admin"}, "backup.delete": {"admin"},
-    **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied")},
+    **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied", "changes")},
     "stats.watch": PEOPLE | {"agent"},
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},
@@ -32,7 +32,7 @@ POLICY = {
     **{f"template.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
     **{f"template.{verb}": STEER | {"agent"} for verb in ("set", "delete")},
     **{f"agent.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")},
-    **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")},
+    **{f"agent.{verb}": STEER | {"agent"} for verb in ("start", "stop")}, "agent.change": STEER,
     **{f"agent.{verb}": {"admin"} for verb in ("destroy", "delete", "rotate_secret", "reprovision")},
     **{f"vm.{verb}": PEOPLE | {"agent"} for verb in ("list", "read")}, "operation.read": PEOPLE | {"agent"},
     **{f"vm.{verb}": STEER | {"agent"} for verb in ("create", "start", "stop", "restart", "deploy")},
@@ -102,7 +102,10 @@ def test_the_policy_is_the_one_we_mean(server):
 
 def test_every_role_on_every_route(server, peer):
     """Deny by default: 401 for nobody, 403 for a role that is not named, otherwise anything but these."""
-    tokens = {role: server.new_token(role)["token"] for role in ROLES}
+    made = {role: server.new_token(role) for role in ROLES}
+    tokens = {role: one["token"] for role, one in made.items()}
+    known = server.post("/agents/register", {"name": made["agent"]["name"]}, token=tokens["agent"])
+    assert known.status == 201, "an agent that is not registered may do less (test_owner)"
     tried = 0
     for method, path, operation in operations(server):
         target = re.sub(r"\{\w+\}", "no-such-object", path)
@@ -386,6 +389,12 @@ def test_the_time_of_a_signature(server, signer, peer, shift, status):
     reply = server.signed("GET", "/api/v1/whoami", signer["id"], signer["token"],
                           time_ms=int(time.time() * 1000) + shift, source=peer)
     assert reply.status == status, reply
+
+
+def test_a_token_with_signing_is_not_accepted_unsigned(server, peer):
+    made = server.new_token("operator", signing=True)
+    reply = server.get("/api/v1/whoami", token=made["token"], source=peer)
+    assert reply.status == 401 and "signs requests" in reply.error["message"], reply
 
 
 def test_a_token_without_signing_cannot_sign(server, peer):

@@ -231,6 +231,20 @@ def row(name):
     return f"{rows}.find((r) => r.querySelector('a').innerText === '{name}')"
 
 
+def test_what_an_agent_works_on(server, page, project):
+    """Its tasks in progress by their titles, whether or not it leaves checkpoints."""
+    task = server.post(f"/projects/{project}/tasks", {"title": "Mend the roof", "assigned_to": "bob"}).json()["id"]
+    for status in ("ready", "in_progress"):
+        assert server.request("PATCH", f"/projects/{project}/tasks/{task}", json={"status": status}).status == 200
+    go(page, "agents")
+    says(page, "Mend the roof", row("bob"))
+    click(page, "Mend the roof", row("bob"))
+    page.wait(f"location.hash.includes('{task}')", WAIT)
+    go(page, "agents")
+    server.request("PATCH", f"/projects/{project}/tasks/{task}", json={"status": "ready"})
+    page.wait(f"!{row('bob')}.innerText.includes('Mend the roof')", WAIT)
+
+
 def test_modes_and_the_brakes(server, page):
     go(page, "agents")
     says(page, "alice")

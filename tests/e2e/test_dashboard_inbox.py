@@ -62,6 +62,22 @@ def test_a_question_is_told_wherever_one_looks(server, page, box):
     page.wait("!document.title.startsWith('(')", WAIT)
 
 
+def test_a_rule_that_a_program_asks_for_is_for_good(server, page, box):
+    """Such a question is not allowed once: the words and what happens are one."""
+    go(page, "questions")
+    wish = """curl -s http://atoll.internal/asks -d '{"host": "wished.example.org", "port": 8443}'"""
+    assert harness.run_in(server, box, "sh", "-c", wish)["exit_code"] == 0
+    says(page, "wished.example.org")
+    assert not page.run("[...document.querySelectorAll('.question button')].some(b => /once/.test(b.innerText))")
+    click(page, "Allow for this sandbox")
+    says(page, "wished.example.org:8443 is allowed for this sandbox from now on", "document.body")
+    own = lambda: server.get(f"{BOXES}/{box}/egress").json()["own"]["allow"]  # noqa: E731
+    harness.wait_until(lambda: own() == ["wished.example.org:8443"],
+                       WAIT, "the rule")
+    back = {"rule": "wished.example.org:8443", "verdict": "deny"}
+    assert server.post(f"{BOXES}/{box}/egress/rules", back).status == 200
+
+
 def test_by_keys(server, page, box):
     """The one in focus is the oldest; after an answer the next one is."""
     go(page, "questions")

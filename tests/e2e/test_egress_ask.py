@@ -3,6 +3,7 @@ decides exactly once, and until then nothing is looked up."""
 import concurrent.futures
 import json
 import os
+import signal
 import time
 
 import egress_box
@@ -13,7 +14,7 @@ from harness import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 ASKS = "/api/v1/asks"
-ASKED = ["curl", "-sS", "-m", "120", "-o", "/dev/null", "-w", "%{http_code}"]
+ASKED = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}"]
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,9 @@ def server(here):
     made.stop()
 
 
-def begin(server, box, host):
+def begin(server, box, host, seconds=120):
     """A request that waits inside; its command."""
-    reply = server.post(f"{box.base}/execs", {"argv": [*ASKED, f"http://{host}/"]})
+    reply = server.post(f"{box.base}/execs", {"argv": [*ASKED, "-m", str(seconds), f"http://{host}/"]})
     assert reply.status == 201, reply
     return f"{box.base}/execs/{reply.json()['id']}"
 
@@ -109,3 +110,92 @@ def test_without_an_answer_it_is_denied(here, server):
     assert server.get(f"{ASKS}/{ask['id']}").json()["state"] == "expired"
     assert decide(server, ask, "allow") == 409, "too late"
     assert not [name for name, _ in here.lookups if name == "late.ok.example"]
+
+
+# ---- kills ----
+
+
+def process(server, role):
+    found = [pid for pid in harness.descendants(server.warden_pid)
+             if harness.cmdline(pid).split()[1:2] == [role] and harness.alive(pid)]
+    return found[0] if len(found) == 1 else None
+
+
+def kill(server, *roles):
+    """kill -9, and wait until the next process of each role does its work."""
+    old = {role: process(server, role) for role in roles}
+    for pid in old.values():
+        os.kill(pid, signal.SIGKILL)
+    for role, pid in old.items():
+        wait_until(lambda: process(server, role) not in (None, pid), 30 * harness.SLOW, f"the next {role}")
+    wait_until(lambda: server.get("/readyz").status == 200, 30 * harness.SLOW, "the server")
+
+
+def get_code(box, host):
+    return box.run(" ".join([*ASKED, "-m", "30", f"http://{host}/"]))[0]
+
+
+@pytest.mark.parametrize("verdict, code", (("allow", "200"), ("deny", "403")))
+def test_who_waits_gets_the_decision_of_another_api_process(server, verdict, code):
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 600})
+    host = f"{verdict}.ok.example"
+    command = begin(server, box, host, 30)
+    ask = pending(server, box, host)
+    for _ in range(2):
+        kill(server, "api")
+    assert [a["id"] for a in server.get(f"{ASKS}?state=pending").json()["items"] if a["sandbox"] == box.id] == \
+        [ask["id"]], "it is the same question"
+    assert decide(server, ask, verdict) == 200
+    assert status(server, command) == code
+
+
+def test_a_decision_that_was_not_delivered_is_found(server):
+    """Decided while the egress process did not hear, and by a process that was killed since."""
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 600})
+    command = begin(server, box, "deaf.ok.example", 30)
+    ask = pending(server, box, "deaf.ok.example")
+    pid = process(server, "egress")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        kill(server, "api")
+        assert decide(server, ask, "allow") == 200
+        kill(server, "api")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert status(server, command) == "200"
+    again = begin(server, box, "deaf.ok.example", 30)
+    second = pending(server, box, "deaf.ok.example")
+    assert second["id"] != ask["id"], "it was for the connection that waited then, and for no other"
+    assert decide(server, second, "deny") == 200 and status(server, again) == "403"
+
+
+@pytest.mark.parametrize("roles", (("egress",), ("egress", "api")))
+def test_after_a_kill_of_the_egress_process_the_next_request_finds_the_decision(server, roles):
+    """Its connections end with it. The question stays; the program that tries again gets what was decided, once."""
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 600})
+    host = f"{len(roles)}.again.ok.example"
+    cut = begin(server, box, host, 30)
+    ask = pending(server, box, host)
+    kill(server, *roles)
+    assert status(server, cut) == "000"
+    waits = begin(server, box, host, 30)
+    wait_until(lambda: json.loads(box.sh("curl -s http://atoll.internal/budget"))["connections"]["used"] == 2,
+               20 * harness.SLOW, "it to wait again")
+    assert pending(server, box, host)["id"] == ask["id"]
+    kill(server, *roles)
+    assert status(server, waits) == "000"
+    assert decide(server, ask, "allow") == 200
+    assert get_code(box, host) == "200", "nobody waited when it was decided"
+    last = begin(server, box, host, 30)
+    assert decide(server, pending(server, box, host), "deny") == 200
+    assert status(server, last) == "403"
+
+
+def test_a_denial_outlives_the_api_process(server):
+    box = egress_box.Box(server, {"mode": "ask", "ask_s": 600})
+    command = begin(server, box, "denied.ok.example")
+    assert decide(server, pending(server, box, "denied.ok.example"), "deny") == 200
+    assert status(server, command) == "403"
+    kill(server, "api")
+    assert get_code(box, "denied.ok.example") == "403"
+    assert not [a for a in server.get(f"{ASKS}?state=pending").json()["items"] if a["sandbox"] == box.id]

@@ -166,6 +166,16 @@ def tls_in_443(here, egress):
 
 
 @attack
+def tunnel_looked(here, egress):
+    """In a tunnel to a host that is allowed: a request to another name at its address."""
+    sock = tunnel(egress.add("one", "allow good.example"), "good.example:80")
+    sock.sendall(b"GET / HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n")
+    answer = everything(sock)
+    sock.close()
+    return ok(answer)
+
+
+@attack
 def tls_by_proxy(here, egress):
     """A request in clear to port 443."""
     return not get(egress.add("one", "allow good.example"), "http://good.example:443/").startswith(b"HTTP/1.1 400")
@@ -211,7 +221,7 @@ def proxy_fields(here, egress):
 @attack
 def connect_body(here, egress):
     """A CONNECT that two programs would end in two places."""
-    return ok(talk(egress.add("one", "allow good.example:9000"),
+    return ok(talk(egress.add("one", "allow good.example:9000/raw"),
                    b"CONNECT good.example:9000 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", then=b"x"))
 
 
@@ -224,7 +234,7 @@ def trace(here, egress):
 @attack
 def taken_back(here, egress):
     """A tunnel whose rule was taken back goes on."""
-    sock = tunnel(egress.add("one", "allow good.example:9000"), "good.example:9000")
+    sock = tunnel(egress.add("one", "allow good.example:9000/raw"), "good.example:9000")
     egress.policy("one", "allow other.example", version=2)
     sock.settimeout(2)
     try:
@@ -248,7 +258,7 @@ def no_policy(here, egress):
 @attack
 def max_bytes(here, egress):
     """More bytes than it may move."""
-    sock = tunnel(egress.add("one", "allow good.example:9000", "max_bytes 100"), "good.example:9000")
+    sock = tunnel(egress.add("one", "allow good.example:9000/raw", "max_bytes 100"), "good.example:9000")
     sock.sendall(b"x" * 200)
     got = b""
     sock.settimeout(2)
@@ -264,7 +274,7 @@ def max_bytes(here, egress):
 @attack
 def max_connections(here, egress):
     """More connections at once than it may have."""
-    box = egress.add("one", "allow good.example:9000", "max_connections 1")
+    box = egress.add("one", "allow good.example:9000/raw", "max_connections 1")
     first = tunnel(box, "good.example:9000")
     second = box.run(lambda: socket.create_connection(PROXY, 8))
     second.sendall(b"CONNECT good.example:9000 HTTP/1.1\r\n\r\n")
@@ -307,7 +317,7 @@ def said_before(here, egress):
 @attack
 def told_again(here, egress):
     """What a sandbox has used is forgotten with an api process that was killed before it had stored it."""
-    sock = tunnel(egress.add("one", "allow good.example:9000", "max_bytes 100000"), "good.example:9000")
+    sock = tunnel(egress.add("one", "allow good.example:9000/raw", "max_bytes 100000"), "good.example:9000")
     sock.sendall(b"x" * 300)
     sock.settimeout(8)
     assert sock.recv(300)

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import harness
 from test_egress_self import ask, make, one  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -94,19 +95,70 @@ print(conn.getresponse().status)
 
 def test_only_what_an_agent_needs(server, make, agents):
     box, project = make(agent="ada"), agents
-    asks = [("POST", "/hub/agents/register", {"name": "ada", "type": "x"}), ("GET", "/hub/agents", None),
-            ("POST", "/hub/agents/ada/autonomy", {"mode": "manual"}), ("POST", "/hub/agents/ada/resume", None),
-            ("GET", "/hub/audit/log", None), ("POST", "/hub/projects", {"name": "x", "creator": "ada"}),
+    asks = [("GET", "/hub/agents", None), ("POST", "/hub/agents/ada/resume", None),
+            ("POST", "/hub/autonomy/set-mode", {"mode": "manual"}), ("POST", "/hub/agents/ada/pause", None),
+            ("GET", "/hub/audit/log", None), ("PATCH", f"/hub/projects/{project}/wip", {"status": "ready", "limit": 1}),
             ("GET", "/hub/messages/graph", None), ("GET", "/hub/api/v1/sandboxes", None),
             ("POST", "/hub/api/v1/tokens", {"name": "x", "role": "agent"}), ("GET", "/hub/x", None),
-            ("POST", f"/hub/projects/{project}/tasks", {"title": "t", "creator": "ada"}),
+            ("DELETE", f"/hub/projects/{project}", None), ("DELETE", "/hub/agents/ada", None),
             ("GET", "/hub/agents/../messages/bob", None), ("GET", "/hub//messages/ada", None),
-            ("GET", "/hub/messages%2fada", None), ("GET", "/hubs", None), ("DELETE", "/hub/agents/ada", None)]
+            ("GET", "/hub/messages%2fada", None), ("GET", "/hubs", None), ("PUT", "/hub/agents/ada", None)]
     got = ask(server, box, *asks)
     for asked, (status, said) in zip(asks[:-2], got):
         assert status == 404, (asked, status, said)
         error_of(said)
     assert [status for status, _ in got[-2:]] == [404, 405]
+
+
+README = """
+import sys, threading
+from spokes import AgentClient
+
+client = AgentClient("http://atoll.internal/hub", "newcomer", "claude")
+client.register()
+client.set_capabilities(["code", "review", "testing"])
+client.set_autonomy_mode("fully_autonomous")
+project_id = client.create_project("mine")["id"]
+assert client.join_project(project_id)
+task_id = client.create_task(project_id, "t", "what to do")["id"]
+assert client.claim_task(project_id, task_id)["ok"]
+client.submit_checkpoint(task_id=task_id, state="implementing feature X", rationale="user story #42")
+assert client.check_revocation() == {"pending": False}
+assert client.transition_task(project_id, task_id, "in_progress")
+assert client.transition_task(project_id, task_id, "in_review")
+client.upload_file(project_id, "notes/a.txt", b"what I found\\n")
+assert client.download_file(project_id, "notes/a.txt") == b"what I found\\n"
+lease = client.take_lease(project_id, ["src"])
+client.release_lease(project_id, lease["id"])
+client.send_message(to="bob", content="PR #42 ready for review")
+client.send_message(to="newcomer", content="to myself")
+stop, seen = threading.Event(), []
+def handle(message):
+    seen.append(message["content"])
+    stop.set()
+client.run_autonomous_loop(handle, poll_interval=0.1, heartbeat_interval=1, stop_event=stop)
+assert seen == ["to myself"]
+try:
+    AgentClient("http://atoll.internal/hub", "bob", "claude").register()
+except Exception as error:
+    print(type(error).__name__)
+print("all of it")
+"""
+
+
+def test_the_sdk_does_all_of_its_readme_inside(server, make, agents):
+    """spokes as it is shipped, in a sandbox whose agent has never registered; no token is sent, not even a set one."""
+    box = make(agent="newcomer")
+    source = harness.ROOT / "sdk" / "python" / "src"
+    execs = f"{BOXES}/{box}/execs?wait=60000"
+    server.post(execs, {"argv": ["mkdir", "spokes", "atoll"]}, timeout=90)
+    for file in [*source.glob("spokes/*.py"), *source.glob("atoll/*.py")]:
+        reply = server.request("PUT", f"{BOXES}/{box}/files?path={file.relative_to(source)}", body=file.read_bytes())
+        assert reply.status in (200, 201, 204), reply
+    done = server.post(execs, timeout=90, json={
+        "argv": ["python3", "-W", "error", "-c", README], "env": {"ATOLL_TOKEN": "atl_none"}, "tty": True}).json()
+    assert done["output"].split()[-4:] == ["Forbidden", "all", "of", "it"], done["output"]
+    assert [m["content"] for m in server.get("/messages/bob").json()][-1] == "PR #42 ready for review"
 
 
 def test_a_sandbox_that_is_nobody_is_told_so(server, make, agents):

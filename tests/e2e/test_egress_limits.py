@@ -80,7 +80,7 @@ def verdicts(egress, count):
 
 
 def test_all_of_its_bytes_pass_and_not_one_more(here, egress):
-    box = egress.add("one", "allow good.example:9000", "allow good.example", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", "allow good.example", f"max_bytes {LIMIT}")
     sock = tunnel(box)
     sock.sendall(b"x" * HALF)
     assert len(take(sock, HALF)) == HALF, "up to the limit nothing is held back"
@@ -96,7 +96,7 @@ def test_all_of_its_bytes_pass_and_not_one_more(here, egress):
 
 
 def test_one_byte_less_than_the_limit_leaves_one(here, egress):
-    box = egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
     sock = tunnel(box)
     sock.sendall(b"x" * (HALF - 1))
     assert len(take(sock, HALF - 1)) == HALF - 1
@@ -108,7 +108,7 @@ def test_one_byte_less_than_the_limit_leaves_one(here, egress):
 
 
 def test_the_end_of_a_stream_is_no_byte(here, egress):
-    box = egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
     sock = tunnel(box)
     sock.sendall(b"x" * HALF)
     sock.shutdown(socket.SHUT_WR)
@@ -118,8 +118,8 @@ def test_the_end_of_a_stream_is_no_byte(here, egress):
 
 
 def test_all_connections_of_a_sandbox_count_together_and_no_others(here, egress):
-    box = egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}")
-    other = egress.add("two", "allow good.example:9000", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
+    other = egress.add("two", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
     socks = [tunnel(box) for _ in range(4)]
     for sock in socks:
         sock.sendall(b"x" * (HALF // 4))
@@ -144,21 +144,21 @@ def test_requests_count_heads_and_bodies(here, egress):
 
 
 def test_a_higher_limit_opens_and_a_lower_one_closes(here, egress):
-    box = egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
     sock = tunnel(box)
     sock.sendall(b"x" * HALF)
     assert len(take(sock, HALF)) == HALF
-    egress.policy("one", "allow good.example:9000", f"max_bytes {2 * LIMIT}", version=2)
+    egress.policy("one", "allow good.example:9000/raw", f"max_bytes {2 * LIMIT}", version=2)
     sock.sendall(b"z")
     assert take(sock, 1) == b"z"
-    egress.policy("one", "allow good.example:9000", f"max_bytes {HALF}", version=3)
+    egress.policy("one", "allow good.example:9000/raw", f"max_bytes {HALF}", version=3)
     sock.sendall(b"z")
     assert take(sock, 1) == b""
     sock.close()
 
 
 def test_what_was_used_outlives_the_process(here, egress):
-    box = egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
     sock = tunnel(box)
     sock.sendall(b"x" * (HALF - 1))
     assert len(take(sock, HALF - 1)) == HALF - 1
@@ -174,14 +174,14 @@ def test_what_was_used_outlives_the_process(here, egress):
 
 def test_what_the_api_process_knows_counts(here, egress):
     box = egress.add("one")
-    egress.policy("one", "allow good.example:9000", f"max_bytes {LIMIT}", version=2, used=LIMIT)
+    egress.policy("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}", version=2, used=LIMIT)
     assert limited(tunnel(box))
-    egress.policy("one", "allow good.example:9000", f"max_bytes {LIMIT}", version=3, used=0)
+    egress.policy("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}", version=3, used=0)
     assert limited(tunnel(box)), "it only ever rises"
 
 
 def test_the_api_process_is_told_while_a_tunnel_is_open(here, egress):
-    box = egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}")
+    box = egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}")
     sock = tunnel(box)
     sock.sendall(b"x" * 1000)
     assert len(take(sock, 1000)) == 1000
@@ -192,7 +192,7 @@ def test_the_api_process_is_told_while_a_tunnel_is_open(here, egress):
 
 def test_an_api_process_that_knows_less_is_told(here, egress):
     """It was killed before it had stored what it knew; nothing moves any more."""
-    sock = tunnel(egress.add("one", "allow good.example:9000", f"max_bytes {LIMIT}"))
+    sock = tunnel(egress.add("one", "allow good.example:9000/raw", f"max_bytes {LIMIT}"))
     sock.sendall(b"x" * 1000)
     assert len(take(sock, 1000)) == 1000
     sock.close()
@@ -203,7 +203,7 @@ def test_an_api_process_that_knows_less_is_told(here, egress):
     egress.introduce()
     harness.wait_until(lambda: egress.take(0.05) or egress.used, 10, "what was used")
     assert egress.used == {"one": 2000}
-    egress.policy("one", "allow good.example:9000", version=2, used=2000)
+    egress.policy("one", "allow good.example:9000/raw", version=2, used=2000)
     egress.used.clear()
     assert isinstance(tunnel(egress.boxes[1]), socket.socket)
     egress.decided()
@@ -211,7 +211,7 @@ def test_an_api_process_that_knows_less_is_told(here, egress):
 
 
 def test_connections_at_once(here, egress):
-    box = egress.add("one", "allow good.example:9000", "max_connections 3")
+    box = egress.add("one", "allow good.example:9000/raw", "max_connections 3")
     socks = [tunnel(box) for _ in range(3)]
 
     def one_more():
@@ -248,7 +248,7 @@ def pipes(pid):
 
 def test_so_many_pipes_are_large(here, egress):
     """Tunnels whose client does not read hold one each; the kernel has only so much for all of them."""
-    box, before = egress.add("one", "allow good.example:9000"), len(pipes(egress.process.pid))
+    box, before = egress.add("one", "allow good.example:9000/raw"), len(pipes(egress.process.pid))
 
     def small_buffers():
         world.enter(box.namespace)
@@ -277,8 +277,8 @@ def test_so_many_pipes_are_large(here, egress):
 
 
 def test_names_outlive_the_process(here, egress):
-    box = egress.add("one", "allow *.example:9000", ports=(9000, egress_rig.PROXY))
-    other = egress.add("two", "allow *.example:9000", ports=(9000, egress_rig.PROXY))
+    box = egress.add("one", "allow *.example:9000/raw", ports=(9000, egress_rig.PROXY))
+    other = egress.add("two", "allow *.example:9000/raw", ports=(9000, egress_rig.PROXY))
 
     def address(name):
         query = b"\1\2\1\0\0\1\0\0\0\0\0\0" + world.name_bytes(name) + b"\0\1\0\1"

@@ -82,13 +82,13 @@ def test_a_network_that_served_before_leads_only_where_its_new_sandbox_may_go(he
 
 
 def test_a_rule_that_is_removed_closes_its_tunnels_and_is_audited(here, server):
-    box = egress_box.Box(server, {"allow": ["one.ok.example:9000", "two.ok.example:9000"]})
+    box = egress_box.Box(server, {"allow": ["one.ok.example:9000/raw", "two.ok.example:9000/raw"]})
     box.put("/workspace/tunnels.py", TUNNELS.encode())
     reply = server.post(f"{box.base}/execs", {"command": "python3 /workspace/tunnels.py > /workspace/out"})
     assert reply.status == 201, reply
     wait_until(lambda: server.get(f"{box.base}/files?path=/workspace/ready").status == 200, 30,
                "tunnels")
-    changed = server.request("PATCH", f"{box.base}/egress", json={"allow": ["two.ok.example:9000"]})
+    changed = server.request("PATCH", f"{box.base}/egress", json={"allow": ["two.ok.example:9000/raw"]})
     told = time.time()
     assert changed.status == 200, changed
     wait_until(lambda: box.get("/workspace/out"), 60, "the end of the tunnel")
@@ -100,7 +100,7 @@ def test_a_rule_that_is_removed_closes_its_tunnels_and_is_audited(here, server):
     assert (row["host"], row["verdict"]) == ("one.ok.example", "allowed") and row["sent"] == 4
     audit = [a for a in server.get("/api/v1/audit?limit=1000").json()["items"]
              if a["object"] == f"sandbox/{box.id}" and a["action"] == "egress.sandbox.change"]
-    assert len(audit) == 1 and audit[0]["detail"]["allow"] == ["two.ok.example:9000"], audit
+    assert len(audit) == 1 and audit[0]["detail"]["allow"] == ["two.ok.example:9000/raw"], audit
     assert server.delete(box.base).status == 200
 
 
@@ -132,7 +132,7 @@ def used(server, box):
 
 
 def test_a_limit_of_bytes_outlives_both_processes(here, server):
-    box = egress_box.Box(server, {"allow": ["*.ok.example:9000"], "max_bytes": 100_000})
+    box = egress_box.Box(server, {"allow": ["*.ok.example:9000/raw"], "max_bytes": 100_000})
     assert move(box, 20_000)["got"] == 20_000
     wait_until(lambda: used(server, box) == 40_000, 10, "what was used")
     for role in ("egress", "api"):

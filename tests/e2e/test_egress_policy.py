@@ -113,6 +113,11 @@ def test_one_rule_for_whom_it_is_meant(server, make):
     assert add(box, rule="x.test", level="project").json()["policy"]["deny"] == [], "the opposite is taken away"
     assert verdict(server, box, "x.test") == ("allow", "rule", "x.test", "project")
     assert add(lonely, rule="y.test", level="project").status == 400
+    for rule, why in (("127.0.0.1", "loopback addresses are never reached"), ("169.254.169.254:80", "never reached"),
+                      ("https://api.test/v1", "write the host alone: api.test"), ("a.test/raw", "follows a port")):
+        refused = add(box, rule=rule)
+        assert refused.status == 400 and why in refused.json()["error"]["message"], refused
+    assert add(box, rule="127.0.0.1", verdict="deny").json()["policy"]["deny"] == ["127.0.0.1"], "no harm in that"
     assert add(box, rule="t.test", level="tenant").status == 200
     assert verdict(server, lonely, "t.test") == ("allow", "rule", "t.test", "tenant")
     assert add(box, rule="t.test", level="node", verdict="deny").status == 200
@@ -172,7 +177,10 @@ def test_who_may_say_what(server, make):
 
 def test_every_bad_rule_is_named(server):
     for field, value in (("allow", ["a..b"]), ("allow", ["ok.test", "127.1"]), ("deny", ["*"]),
-                         ("allow", ["a.test TRACE"]), ("intercept", ["10.0.0.1"]), ("unchecked", ["a.test GET"]),
+                         ("allow", ["a.test TRACE"]), ("allow", ["127.0.0.1"]), ("allow", ["ok.test", "[::1]:80"]),
+                         ("allow", ["https://ok.test/"]),
+                         ("intercept", ["a.test:22/raw"]), ("deny", ["a.test:22/raw"]),
+                         ("intercept", ["10.0.0.1"]), ("unchecked", ["a.test GET"]),
                          ("packs", ["No"]),
                          ("mode", "closed"), ("project", "No!"), ("allow", ["x" * 641]), ("max_bytes", -1),
                          ("allow", ["r%d.test" % i for i in range(1001)])):

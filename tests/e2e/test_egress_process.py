@@ -134,9 +134,18 @@ def test_a_request_that_is_allowed_is_composed_anew(here, egress):
     assert flow["sent"] > 0 and flow["received"] > 0
 
 
+def test_what_an_answer_calls_its_own_goes_no_further(here, egress):
+    """Fields that the host names in Connection are between it and us."""
+    here.pages["good.example", "/hop"] = (b"HTTP/1.1 200 OK\r\nX-Hop: a\r\nConnection: X-Hop, close\r\nx-other: b\r\n"
+                                          b"Connection: x-more\r\nX-More: c\r\nContent-Length: 2\r\n\r\nok")
+    answer = get(egress.add("one", "allow good.example"), "http://good.example/hop").lower()
+    assert answer.endswith(b"\r\n\r\nok") and b"x-other: b" in answer, answer
+    assert b"x-hop" not in answer and b"x-more" not in answer, answer
+
+
 def test_records_say_what_was_asked_for(here, egress):
     """Where that is seen, up to the question mark, cut off where there is no more room; nothing that is malformed."""
-    box = egress.add("one", "allow good.example", "allow good.example:9000")
+    box = egress.add("one", "allow good.example", "allow good.example:9000/raw")
     long = "/" + "x" * 300
     get(box, "http://good.example/a/b?key=secret")
     get(box, "http://other.example/", method="PURGE")
@@ -190,7 +199,7 @@ def test_programs_that_know_of_no_proxy(here, egress):
 
 
 def test_other_ports_by_name(here, egress):
-    box = egress.add("one", "allow good.example:9000", ports=(9000, 22, 8443))
+    box = egress.add("one", "allow good.example:9000/raw", ports=(9000, 22, 8443))
     to = address(box, "good.example")
 
     def echo():
@@ -426,9 +435,9 @@ def closed(sock, within):
 
 
 def test_a_rule_taken_back_closes_its_tunnels_and_no_others(here, egress):
-    box = egress.add("one", "allow good.example:9000", "allow other.example:9000")
+    box = egress.add("one", "allow good.example:9000/raw", "allow other.example:9000/raw")
     good, other = hold(box, None, "good.example:9000"), hold(box, None, "other.example:9000")
-    egress.policy("one", "allow other.example:9000", version=2)
+    egress.policy("one", "allow other.example:9000/raw", version=2)
     assert closed(good, 2) and not closed(other, 0.3)
     other.settimeout(5)
     other.sendall(b"still")
@@ -442,7 +451,7 @@ def test_a_rule_taken_back_closes_its_tunnels_and_no_others(here, egress):
 def test_a_far_end_that_speaks_first_is_heard(here, egress):
     """Also when it has spoken before anybody looked: what comes with the connection is not told again."""
     here.listen(2222, lambda conn, address, port: (conn.sendall(b"hello"), conn.recv(1)))
-    box, count = egress.add("one", "allow good.example:2222"), 60
+    box, count = egress.add("one", "allow good.example:2222/raw"), 60
     egress.process.send_signal(signal.SIGSTOP)
     try:
         socks = [box.run(lambda: socket.create_connection(PROXY, 10)) for _ in range(count)]
@@ -463,7 +472,7 @@ def test_much_in_a_tunnel_arrives_though_nothing_follows(here, egress):
     """More than is moved in one turn, all of it there before the first byte is taken."""
     size = 24 << 20
     here.listen(2222, lambda conn, address, port: (conn.recv(1), conn.sendall(bytes(size)), conn.recv(1)))
-    box = egress.add("one", "allow good.example:2222")
+    box = egress.add("one", "allow good.example:2222/raw")
 
     def inside():
         with socket.create_connection(PROXY, 30) as sock:
@@ -514,7 +523,7 @@ def test_much_into_a_tunnel_arrives_though_nothing_follows(here, egress):
     for namespace in (here.home, here.outside):
         room(namespace, 4 * size)
     here.listen(2222, far)
-    box = egress.add("one", "allow 45.1.2.3:2222")
+    box = egress.add("one", "allow 45.1.2.3:2222/raw")
     room(box.namespace, 4 * size)
     box.sockets[0].setsockopt(socket.SOL_SOCKET, 33, 4 * size)  # SO_RCVBUFFORCE, and so has who is accepted
 
@@ -553,7 +562,7 @@ def asked_later(egress, request):
 
 def test_who_has_said_all_in_a_tunnel_still_hears(here, egress):
     """Whether the request came with the connection or after it, and whether the far end is named or not."""
-    box = egress.add("one", "allow 45.1.2.3:9000", "allow good.example:9000")
+    box = egress.add("one", "allow 45.1.2.3:9000/raw", "allow good.example:9000/raw")
     for host in ("45.1.2.3", "good.example"):
         for ask in (asked_at_once, asked_later):
             def inside(host=host, ask=ask):
@@ -569,7 +578,7 @@ def test_who_has_said_all_in_a_tunnel_still_hears(here, egress):
 
 def test_those_that_came_together_are_judged_one_by_one(here, egress):
     """More than are accepted in one go; some have gone, some have not said all."""
-    box = egress.add("one", "allow 45.1.2.3:9000")
+    box = egress.add("one", "allow 45.1.2.3:9000/raw")
     asks = {b"CONNECT 45.1.2.3:9000 HTTP/1.1\r\n\r\n": b"200", b"CONNECT 45.1.2.4:9000 HTTP/1.1\r\n\r\n": b"403",
             b"CONNECT 45.1.2.3:9000 HTTP/3\r\n\r\n": b"400", b"CONNECT 45.1.2.3:9000 HTTP/1.1\r\n": b"200", b"": b"403"}
     socks = []
@@ -596,7 +605,7 @@ def test_those_that_came_together_are_judged_one_by_one(here, egress):
 
 def test_records_of_one_moment_wait_for_no_other(here, egress):
     """They are told together, and then nothing more happens that could remind anybody of them."""
-    box, count = egress.add("one", "allow 45.1.2.3:9000"), 24
+    box, count = egress.add("one", "allow 45.1.2.3:9000/raw"), 24
     for _ in range(12):
         stop(egress)
         try:
@@ -613,7 +622,7 @@ def test_records_of_one_moment_wait_for_no_other(here, egress):
 
 def test_an_address_that_is_ours_since_a_moment_is_not_reached(here, egress):
     """What the kernel said about it a moment ago is not good any more."""
-    box = egress.add("one", "allow 45.1.2.9:9000")
+    box = egress.add("one", "allow 45.1.2.9:9000/raw")
     for status in (b"200", b"403"):
         with box.run(lambda: asked_at_once(egress, b"CONNECT 45.1.2.9:9000 HTTP/1.1\r\n\r\n")) as sock:
             assert sock.recv(4096).split()[1] == status
@@ -652,7 +661,7 @@ def test_nothing_is_paced_on_the_way_inside(here, egress):
 
 
 def test_a_sandbox_that_is_gone_has_no_tunnels(here, egress):
-    box = egress.add("one", "allow good.example:9000")
+    box = egress.add("one", "allow good.example:9000/raw")
     sock = hold(box, None, "good.example:9000")
     egress.gone(1)
     assert closed(sock, 1)

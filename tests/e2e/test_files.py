@@ -686,6 +686,23 @@ def test_cp_of_files(box, place, tmp_path):
     assert [p.name for p in (tmp_path / "d").iterdir()] == ["other"]
 
 
+def test_cp_to_standard_output(box, place, tmp_path):
+    def here(*args):
+        return subprocess.run([box.server.binary, "cp", *args], cwd=tmp_path, capture_output=True, timeout=60,
+                              env={**os.environ, "ATOLL_STATE": str(box.server.state)})
+
+    data = os.urandom(300000)
+    (tmp_path / "f").write_bytes(data)
+    there = f"{box.id}:{place()}"
+    assert here("f", there).returncode == 0
+    done = here(f"{there}/f", "-")
+    assert (done.returncode, done.stdout) == (0, data)
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+    assert here("--recursive", there, "-").returncode == 1
+    assert here(f"{there}/f", "./-").returncode == 0
+    assert (tmp_path / "-").read_bytes() == data
+
+
 def test_cp_of_trees(box, place, tmp_path):
     tree = random_tree(tmp_path / "tree", random.Random(9))
     there = f"{box.id}:{place()}"

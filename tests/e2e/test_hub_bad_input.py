@@ -19,7 +19,8 @@ WRONG = {"text": [7, 1.5, True, [], {}, ["x"]], "object": ["x", 7, True, ["x"]],
 # channel, {l} a lease, {w} a proposal. test_every_field_is_tried says that none is left out.
 FIELDS = [
     ("POST /agents/register", {"name": "{new}"}, {
-        "name": "text", "type": "text", "metadata": "object", "autonomy_mode": "text", "capabilities": "list"}),
+        "name": "text", "type": "text", "agent_type": "text", "metadata": "object", "autonomy_mode": "text",
+        "capabilities": "list"}),
     ("POST /agents/{a}/autonomy", {}, {"mode": "text"}),
     ("POST /autonomy/set-mode", {"agent_type": "none"}, {"mode": "text", "agent_type": "text"}),
     ("POST /agents/{a}/capabilities", {}, {"tags": "list or text", "description": "text"}),

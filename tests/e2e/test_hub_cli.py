@@ -9,6 +9,7 @@ import subprocess
 import termios
 import threading
 import time
+from urllib.parse import quote
 
 import pytest
 
@@ -59,6 +60,30 @@ def test_agents(hub):
     cli(hub, "agent", "unregister", one)
     assert "agent not found" in cli(hub, "agent", "peer", one, rc=1)
     assert json.loads(cli(hub, "agent", "peer", one, "--json", rc=1))["error"]["message"].endswith("agent not found")
+
+
+def test_names_instead_of_ids(hub):
+    name, title = unique("Checkout rewrite"), unique("Fix the login")
+    project = said(hub, "project", "create", name)["id"]
+    task = said(hub, "task", "create", name, title)["id"]
+    other = said(hub, "task", "create", name, unique("other"))["id"]
+    assert said(hub, "project", "show", name)["id"] == project
+    assert {t["id"] for t in said(hub, "task", "ls", name)} == {task, other}
+    assert said(hub, "task", "show", name, title)["id"] == task
+    assert said(hub, "task", "move", name, title, "ready")["id"] == task
+    assert name in cli(hub, "board", name)
+    assert said(hub, "task", "ls", project[:-1])[0]["project_id"] == project, "the beginning of an id"
+    assert said(hub, "task", "show", project[:-1], task[:-1])["id"] == task
+    assert hub.ok("GET", f"/tasks?project_id={quote(name)}")
+    # What there is not is an error, and says what helps; so is a name that two have.
+    for args in (("task", "ls"), ("task", "create"), ("board",), ("project", "show"), ("project", "rm")):
+        text = cli(hub, *args, "no-such-project", *["t"] * (args == ("task", "create")), rc=1)
+        assert "project not found" in text and "atoll project ls" in text, text
+    assert "atoll task ls" in cli(hub, "task", "show", name, "nothing", rc=1)
+    assert "project not found" in cli(hub, "task", "ls", project[:7], rc=1), "too short"
+    twin = said(hub, "project", "create", name)["id"]
+    assert f"several projects are named {name}" in cli(hub, "project", "rm", name, rc=1)
+    assert said(hub, "task", "ls", project) and said(hub, "task", "ls", twin) == []
 
 
 def test_messages(hub):
@@ -259,5 +284,5 @@ def test_every_command_was_run(hub):
     listed = subprocess.run([hub.server.binary, "docs", "commands"], capture_output=True, text=True).stdout
     names = set(re.findall(r"^## `atoll ((?:%s)(?: [a-z-]+)?)[ `]" % "|".join(GROUPS), listed, re.M))
     linked = {"agent ls", "agent show", "agent start", "agent stop", "agent destroy", "agent rm", "agent rotate-secret",
-              "agent commands"}
+              "agent commands", "agent set"}
     assert len(names) > 50 and names - ran - linked == set()

@@ -252,3 +252,27 @@ def test_a_replay_is_known_after_a_kill(world, signer, peer):
     assert signer.call("POST", "/messages/send", body, nonce=nonce, time_ms=now, source=peer).status == 200
     world.server.kill9_api(), world.server.wait_ready()
     assert signer.call("POST", "/messages/send", body, nonce=nonce, time_ms=now, source=peer).status == 401
+
+
+def test_a_move_says_who_made_it(server):
+    """A token's name, the role of a browser's session, and the agent that a person names."""
+    admin = Hub(server, server.token)
+    project = admin.project("human")
+    task = admin.task(project)
+    operator = server.new_token("operator", name=unique("olga"))
+    code = server.post("/api/v1/login-links").json()["url_path"].split("#login=")[1]
+    session = server.post("/login", {"code": code}, token=None)
+    headers = {"Cookie": session.headers["set-cookie"].split(";")[0], "X-Atoll-CSRF": session.json()["csrf"],
+               "Origin": server.url}
+    path = f"/projects/{project}/tasks/{task}"
+    Hub(server, operator["token"]).ok("PATCH", path, {"status": "ready"})
+    assert server.request("PATCH", path, json={"status": "backlog"}, token=None, headers=headers).status == 200
+    admin.ok("PATCH", path, {"status": "ready", "agent": "human"})
+    assert [one["by"] for one in admin.ok("GET", path)["transitions"]] == [operator["name"], "admin", "human"]
+
+
+def test_the_type_is_taken_by_the_name_that_set_mode_has(server):
+    admin, one = Hub(server, server.token), unique()
+    assert admin.ok("POST", "/agents/register", {"name": one, "agent_type": "coder"})["type"] == "coder"
+    assert admin.ok("POST", "/agents/register", {"name": one, "agent_type": "x", "type": "coder"})["type"] == "coder"
+    admin.refused(400, "type", "POST", "/agents/register", {"name": one, "agent_type": "a/b"})

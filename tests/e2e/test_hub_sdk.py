@@ -359,11 +359,14 @@ def test_an_advisory_loop_waits_for_people(agent):
     project, done = human.create_project("p")["id"], []
     task = human.create_task(project, "t")["id"]
     with looping(one, task_handler=lambda work: done.append(work.task_id) or "in_review", projects=[project]):
-        wish = until(lambda: human.list_proposals("pending", one.agent_name), "a proposal")[0]
-        assert done == []
-        human.approve_proposal(wish["id"])
-        until(lambda: human.get_task(project, task)["status"] == "in_review", "the task")
-    assert done == [task] and len(human.list_proposals(agent=one.agent_name)) == 1
+        for status, shown, begun in ((None, "ready", False), ("in_progress", "in_progress", False),
+                                     ("in_review", "in_review", True)):
+            wish = until(lambda: human.list_proposals("pending", one.agent_name), "a proposal")[0]
+            assert wish["status"] == status and done == [task] * begun
+            human.approve_proposal(wish["id"])
+            assert human.get_task(project, task)["status"] == shown
+    assert done == [task] and len(human.list_proposals(agent=one.agent_name)) == 3
+    assert not one.transition_task(project, task, "done") and len(human.list_proposals("pending")) == 1
 
 
 def test_checkpoints_come_when_due(agent):

@@ -45,10 +45,11 @@ def servers():
 def results(project, servers):
     server, closed = servers
     signer = closed.new_token("agent", name=unique("signer"), signing=True)
+    plain = closed.new_token("agent", name=unique("plain"))
     proxy = flaky.Flaky(server.port)
     env = {**{k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}, "HUB": server.url,
            "FLAKY": proxy.address, "CLOSED": closed.url, "SIGNER_NAME": signer["name"], "SIGNER_ID": signer["id"],
-           "SIGNER_TOKEN": signer["token"]}
+           "SIGNER_TOKEN": signer["token"], "PLAIN_NAME": plain["name"], "PLAIN_TOKEN": plain["token"]}
     found = {}
     with subprocess.Popen(["node", "--unhandled-rejections=strict", project / "hub.js"], env=env, text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as node:

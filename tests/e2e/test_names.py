@@ -42,6 +42,17 @@ def test_commands_are_not_ended_by_the_beginning_of_an_id(server, box):
     assert server.get(f"/api/v1/sandboxes/{box[:-1]}").json()["id"] == box
 
 
+def test_terminals_are_not_ended_by_the_beginning_of_an_id(server, box):
+    path = f"/api/v1/sandboxes/{box}/terminals"
+    made = server.post(path, {"argv": ["sleep", "60"], "name": "shell"}).json()["id"]
+    for method, where in (("POST", f"{path}/{made[:-1]}/signal"), ("DELETE", f"{path}/{made[:-1]}")):
+        refused = server.request(method, where, json={"signal": "KILL"} if method == "POST" else None)
+        assert refused.status == 404 and "whole id" in refused.error["message"], refused
+    assert server.get(f"{path}/{made[:-1]}").json()["id"] == made, "reading takes it"
+    for whole in (made, "shell"):
+        assert server.post(f"{path}/{whole}/signal", {"signal": "CONT"}).status == 200
+
+
 def test_a_vm_may_be_named_like_the_beginning_of_an_id(server, box):
     reply = server.post("/api/v1/vms", {"name": box[:8], "vcpus": 1, "memory_mb": 64, "disk_gb": 1})
     assert reply.status == 202, reply

@@ -25,7 +25,7 @@ VECTOR = (
     "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJzYW5kYm94LWVncmVzcy1jb250cm9sIiwic2Vzc2lvbl9pZCI6InMxIiwid"
     "GVuYW50X2lkIjpudWxsLCJhbGxvd2VkX2hvc3RzIjoicHlwaS5vcmcsKi5leGFtcGxlLmNvbSIsImV4cCI6NDEwMjQ0NDgwMH0."
     "EsMTb7HrNkVNvNDR2K3wUkhbA6nEdxaMd0jiWlQ7qE0")
-HOSTS = "pkg.test,*.example.com,inner.example,mixed.example,build.example:8080,echo.example:9000"
+HOSTS = "pkg.test,*.example.com,inner.example,mixed.example,build.example:8080,echo.example:9000/raw"
 
 
 def part(value):

@@ -1,6 +1,7 @@
 """`atoll run` as its user sees it: a command in a fresh sandbox with a copy of the directory, its exit
 status, and what it changed, taken back. The workload is hostile whenever that makes a difference."""
 import hashlib
+import json
 import os
 import pathlib
 import random
@@ -8,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -16,6 +18,9 @@ import harness
 import images
 import pytest
 from person import Terminal
+
+sys.path.insert(0, str(harness.ROOT / "sdk" / "python" / "src"))
+import atoll as atoll_sdk  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
@@ -341,7 +346,7 @@ def signalled(server, work, number, until, *args):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_the_workspace_is_copied(atoll, server, work, number):
     (work / "large").write_bytes(bytes(200 << 20))
-    status, _ = signalled(server, work, number, b"copying 1 file", "--", "sleep", "100")
+    status, _ = signalled(server, work, number, b"copying 1 file", "--copy", ".", "--", "sleep", "100")
     assert status == 128 + number
 
 
@@ -385,9 +390,101 @@ def test_what_a_killed_run_left_is_not_copied(atoll, work):
     for name in (".atoll-0123456789abcdef", "sub/.atoll-0123456789abcdef", ".atoll-other", ".atoll"):
         (work / name).mkdir(parents=True)
         (work / name / "file").write_text("x")
-    done = sh(atoll, "find . -type f | sort", "--apply")
+    done = sh(atoll, "find . -type f | sort", "--copy", ".", "--apply")
     assert done.stdout == b"./.atoll-other/file\n./.atoll/file\n" and b"left out" not in done.stderr, done
     assert done.returncode == 0 and (work / ".atoll-0123456789abcdef/file").exists()
+
+
+# ---- a view ----
+
+def test_nothing_is_copied_into_a_view(atoll, work):
+    (work / "large").write_bytes(bytes(700 << 20))  # more than the sandbox may write
+    done = sh(atoll, "ls; echo x > large; echo y > new; cat /run/workspace/before/new", "--verbose")
+    assert done.stdout == b"large\n" and b"copying" not in done.stderr
+    assert b"M large\nA new\n" in done.stderr
+    assert (work / "large").stat().st_size == 700 << 20 and not (work / "new").exists()
+    assert b"copying 1 file" in sh(atoll, "true", "--exclude", "x").stderr
+
+
+MOVES = """
+mkdir none
+d() { set -- $(find . -mindepth 1 -maxdepth 3 -type d | sort | sed -n "$(($1 % 7 + 1))p"); echo "${1:-none}"; }
+f() { find . -type f | sort | sed -n "$(($1 % 11 + 1))p"; }
+"""
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_view_tells_what_a_copy_tells(atoll, work, seed):
+    """The same random changes in a view and in a copy: the same list and the same patch."""
+    rand = random.Random(seed)
+    for i in range(30):
+        path = work / "/".join(f"d{rand.randrange(3)}" for _ in range(rand.randrange(4))) / f"f{i}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{i}\n")
+    (work / "l").symlink_to("d0")
+    os.link(next(work.rglob("f3")), work / "hard")
+    steps = ["rm -r $(d {n})", "rm $(f {n})", "echo {n} >> $(f {n})",
+             "mkdir -p $(d {n})/d{m}; echo {n} > $(d {n})/d{m}/f{m}",
+             "x=$(d {n}); rm -r $x; mkdir -p $x; echo {n} > $x/f{m}", "x=$(d {n}); rm -r $x; echo file > $x",
+             "mv $(d {n}) moved{n}", "mv $(f {n}) renamed{n}", "chmod 0{n}55 $(f {n})",
+             "x=$(f {n}); rm $x; mkdir $x; touch $x/in",
+             "x=$(f {n}); rm $x; ln -s to{n} $x", "touch $(f {n})", "ln $(f {n}) again{n}",
+             "cp -a $(d {n}) copied{n}"]
+    script = MOVES + "\n".join(rand.choice(steps).format(n=rand.randrange(2, 8), m=rand.randrange(4))
+                               for _ in range(12))
+    told = []
+    for how in ([], ["--copy", "."]):
+        done = sh(atoll, script + "\ntrue", "--patch", "-", *how)
+        assert done.returncode == 0, done
+        told.append((done.stdout, [line for line in done.stderr.splitlines()
+                                   if line[:2] in (b"A ", b"D ", b"M ", b"T ")]))
+    assert told[0] == told[1], script
+
+
+def test_a_repository_that_was_there_is_known_although_it_did_not_change(atoll, work):
+    (work / "repo").mkdir()
+    git("init", "-q", "--bare", ".", cwd=work / "repo")
+    before = (work / "repo" / "config").read_bytes()
+    done = sh(atoll, "echo '[core] fsmonitor = touch /tmp/x' >> repo/config; echo x > new", "--apply")
+    assert b"not taken back: 1 of git's own files" in done.stderr, done
+    assert (work / "repo" / "config").read_bytes() == before and (work / "new").exists()
+
+
+def test_what_is_mounted_below_the_directory_is_named(atoll, work):
+    (work / "mnt").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(work / "mnt")], check=True)
+    try:
+        (work / "mnt" / "file").write_text("x")
+        done = sh(atoll, "ls mnt")
+    finally:
+        subprocess.run(["umount", str(work / "mnt")], check=True)
+    assert done.stdout == b"" and b"not in the sandbox: " + bytes(work / "mnt") in done.stderr
+
+
+def test_the_changes_of_a_kept_sandbox(atoll, server, work, tmp_path):
+    (work / "old").write_text("1\n")
+    assert sh(atoll, "echo 2 > old; echo 3 > new", "--keep").returncode == 0
+    (box,) = server.get(BOXES).json()["items"]
+    lines = [json.loads(line) for line in server.get(f"{BOXES}/{box['id']}/changes").body.splitlines()]
+    digest = {text: hashlib.sha256(f"{text}\n".encode()).hexdigest() for text in "123"}
+    assert [(x["side"], x["file"]["name"], x["file"]["sha256"]) for x in lines] == [
+        ("after", "new", digest["3"]), ("before", "old", digest["1"]), ("after", "old", digest["2"])]
+    assert atoll("diff", box["id"]).stdout.splitlines()[:2] == [b"A new", b"M old"]
+    assert json.loads(atoll("changes", "--json", box["id"]).stdout)["items"][1] == {"change": "M", "path": "old"}
+    patch = tmp_path / "the.patch"
+    patch.write_bytes(atoll("diff", "--patch", box["id"]).stdout)
+    with atoll_sdk.Client(state=str(server.state)) as client:
+        told = [(side, file.name) for side, file in client.sandboxes.get(box["id"]).files.changes()]
+    assert told == [("after", "new"), ("before", "old"), ("after", "old")]
+    git("apply", str(patch), cwd=work)
+    assert ((work / "old").read_text(), (work / "new").read_text()) == ("2\n", "3\n")
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    assert atoll("run", "--keep", "--no-workspace", "--", "true").returncode == 0
+    (box,) = server.get(BOXES).json()["items"]
+    assert atoll("diff", box["id"]).returncode == 3
+    reply = server.get(f"{BOXES}/{box['id']}/changes")
+    assert reply.status == 409 and "no view" in reply.json()["error"]["message"]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
 
 
 # ---- without a server ----
@@ -425,6 +522,24 @@ def test_a_private_server_leaves_nothing(tmp, work):
     assert b"started one in " + bytes(tmp) in done.stderr
     assert (work / "a").read_text() == "new\n"
     assert private_leftovers(tmp) == [] and sandboxes_of(tmp) == []
+
+
+def test_a_private_server_is_in_memory_unless_told_where(work):
+    """Its state is thrown away: neither a busy disk nor a flush of it is worth waiting for."""
+    process = subprocess.Popen([harness.BIN, "run", "--private", "--verbose", "--", "sleep", "1000"], cwd=work,
+                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               env={k: v for k, v in environment().items() if k != "TMPDIR"})
+    said = process.stderr.readline()
+    state = said.split()[-1].decode()
+    try:
+        assert state.startswith("/dev/shm/atoll-run-"), said
+        harness.wait_until(lambda: [p for p in sandboxes_of(state) if "--throw-away" in harness.cmdline(p)], 10,
+                           "the server that waits for no disk")
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+    harness.wait_until(lambda: not os.path.exists(state), 30, "the end of the private server")
 
 
 def test_a_private_server_says_nothing_unasked(tmp, work):
@@ -474,18 +589,19 @@ def test_a_server_that_was_named_and_is_not_there_is_an_error(tmp, work):
 
 # ---- the workspace ----
 
-def test_the_directory_is_there_as_the_agents_own(atoll, work):
+@pytest.mark.parametrize("how", [[], ["--copy", "."]])
+def test_the_directory_is_there_as_the_agents_own(atoll, work, how):
     (work / "sub").mkdir()
     (work / "sub" / "file").write_bytes(b"x\0y")
     (work / "sub" / "prog").write_text("#!/bin/sh\necho ran\n")
     (work / "sub" / "prog").chmod(0o755)
     (work / "link").symlink_to("sub/file")
     os.mkfifo(work / "fifo")
-    done = sh(atoll, "pwd; stat -c %U . sub/file; cat link | tr '\\0' 0; ./sub/prog; ls")
+    done = sh(atoll, "pwd; stat -c %U . sub/file; cat link | tr '\\0' 0; ./sub/prog; ls | grep -v fifo",
+              *how)
     # check-style: allow machine-path: inside every sandbox
     assert done.stdout == b"/workspace\nagent\nagent\nx0yran\nlink\nsub\n", done
-    assert b"3 files" in done.stderr
-    assert b"1 socket, FIFO or device was not copied" in done.stderr
+    assert (b"3 files" in done.stderr) == (b"1 socket, FIFO or device was not copied" in done.stderr) == bool(how)
 
 
 def test_nothing_is_copied_when_nothing_is_wanted(atoll, work):
@@ -512,10 +628,37 @@ def test_what_changed_is_told_on_standard_error(atoll, work):
     done = sh(atoll, r"""rm gone; chmod +x mode; touch same; mkdir -p d/e
                          echo x > "d/e/$(printf 'a\033[31m\nD same')" """)
     lines = done.stderr.decode().splitlines()
-    assert lines[-4:] == [r"A d/e/a\x1b[31m\nD same", "D gone", "M mode (mode 755, was 644)",
-                          "3 files changed: 1 added, 1 modified, 1 removed"]
+    assert lines[-5:-1] == [r"A d/e/a\x1b[31m\nD same", "D gone", "M mode (mode 755, was 644)",
+                            "3 files changed: 1 added, 1 modified, 1 removed"]
     assert done.stdout == b""
     assert b"changed" not in sh(atoll, "cat same").stderr
+
+
+DISCARDED = b"the changes are discarded; to keep them: --apply"
+
+
+def test_changes_that_nobody_keeps_are_said_to_be_discarded(atoll, server, work, tmp_path):
+    assert DISCARDED in sh(atoll, "echo x > file").stderr.splitlines()[-1]
+    for flags in (["--apply"], ["--patch", str(tmp_path / "patch")], ["--keep"]):
+        assert DISCARDED not in sh(atoll, "echo y > file", *flags).stderr
+    (box,) = server.get(BOXES).json()["items"]
+    assert server.delete(f"{BOXES}/{box['id']}").status == 200
+    assert DISCARDED not in sh(atoll, "true").stderr  # nothing is lost
+
+
+def test_a_time_limit_ends_the_command(atoll):
+    for flag in ("--timeout", "--kill-after"):
+        done = sh(atoll, "echo begun; sleep 50; echo late", flag, "1s")
+        assert (done.returncode, done.stdout) == (137, b"begun\n"), done
+    # A limit shorter than a call takes is none of the calls.
+    assert atoll("run", "--timeout", "1ms", "--", "sleep", "50").returncode == 137
+    both = atoll("run", "--timeout", "1s", "--kill-after", "1s", "--", "true")
+    assert both.returncode == 64 and b"are the same" in both.stderr
+
+
+def test_a_program_that_is_only_here_is_explained(atoll):
+    done = atoll("run", "--", "no-such-program")
+    assert done.returncode == 127 and b"/usr/local" in done.stderr and b"into the workspace" in done.stderr
 
 
 def git(*args, cwd):
@@ -588,10 +731,99 @@ def test_a_patch_made_below_the_top_of_a_repository(atoll, work, tmp_path, kind)
     assert done.stdout.startswith(b"diff --git a/top b/top\n")
 
 
-def test_apply_takes_everything_back(atoll, work):
+GIT_AS = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false"]
+
+
+def names_of(patch, cwd):
+    """The files that a patch is about."""
+    if not patch.exists():
+        return set()
+    lines = git("apply", "--numstat", "-z", str(patch), cwd=cwd).stdout.split(b"\0")
+    return {line.split(b"\t")[2] for line in lines if line}
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_patch_is_what_git_diff_would_say(atoll, work, tmp_path, seed, below):
+    """Against the real git: the same command there and here, with ignore files of all kinds."""
+    rand = random.Random(seed)
+    rules = ["*.o", "build/", "node_modules", "/only", "!keep.o", "!/sub/keep.o", "**/cache/**", "logs/*", "!logs/keep",
+             "sub/deep/", "?.tmp", "[xy].c", "# note", "!build/", "a*/b"]
+    names = ["a.o", "keep.o", "only", "x.c", "z.c", "q.tmp", "f", "logs", "build", "b"]
+    dirs = ["", "build/", "sub/", "sub/deep/", "node_modules/p/", "logs/", "sub/cache/", "abc/", "new/"]
+
+    def some(count):
+        return "".join(f"{rule}\n" for rule in rand.sample(rules, count))
+
+    def put(path, text):
+        try:
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_text(text)
+        except (IsADirectoryError, NotADirectoryError, FileExistsError):
+            pass
+
+    git("init", "-q", cwd=work)
+    for path in rand.sample([d + n for d in dirs for n in names], 25):
+        put(path, "old\n")
+    (work / "sub").mkdir(exist_ok=True)
+    put("sub/here", "x\n")
+    git("add", "-f", *(str(p) for p in rand.sample(sorted(p for p in work.rglob("*") if p.is_file() and
+                                                          ".git" not in p.parts), 8)), "sub/here", cwd=work)
+    git(*GIT_AS, "commit", "-qm", "x", cwd=work)
+    put(".gitignore", some(6))
+    put("sub/.gitignore", some(3))
+    put(".git/info/exclude", some(2))
+    git("add", "-f", ".gitignore", "sub/.gitignore", cwd=work)
+    git("update-index", "--index-version", str(rand.choice([2, 4])), cwd=work)
+    git(*GIT_AS, "commit", "-qm", "y", cwd=work)
+    lines = [f"mkdir -p '{d}' 2>/dev/null" for d in dirs if d]
+    lines += [f"echo {rand.random()} > '{d}{n}'" for d in dirs for n in names if rand.random() < 0.6]
+    lines += [f"printf '%s' '{some(3)}' > {rand.choice(['abc', 'new', 'sub'])}/.gitignore", "rm -f here z.c sub/here"]
+    script = "\n".join(lines + ["true"])
+    where = work / below
+    untracked = set(git("ls-files", "-z", "--others", "--exclude-standard", cwd=work).stdout.split(b"\0"))
+    patch = tmp_path / "the.patch"
+    done = atoll("run", "--patch", str(patch), "--", "sh", "-c", script, cwd=where)
+    assert done.returncode == 0, done
+    before = {name: (work / os.fsdecode(name)).read_bytes() for name in untracked if name}
+    got = names_of(patch, work)
+    subprocess.run(["sh", "-c", script], cwd=where, stderr=subprocess.DEVNULL)
+    git("add", "-A", cwd=work)
+    listed = git("diff", "--cached", "--name-only", "--no-renames", "-z", "HEAD", cwd=work).stdout
+    want = set(listed.split(b"\0")) - {b""}
+    # A file that was here before and is not tracked is no change if it is the same, and one if it went.
+    want -= {n for n, data in before.items() if (work / os.fsdecode(n)).is_file() and
+             (work / os.fsdecode(n)).read_bytes() == data}
+    got -= {n for n in before if not (work / os.fsdecode(n)).exists()}
+    assert got == want, (sorted(got - want), sorted(want - got), done.stderr)
+
+
+def test_what_git_ignores_is_left_where_it_is_unless_asked_for(atoll, work, tmp_path):
+    git("init", "-q", cwd=work)
+    (work / ".gitignore").write_text("node_modules/\n")
+    patch = tmp_path / "the.patch"
+    script = "mkdir -p node_modules/p; echo x > node_modules/p/a; echo y > b"
+    done = sh(atoll, script, "--patch", str(patch), "--apply")
+    assert names_of(patch, work) == {b"b"}
+    assert sorted(p.name for p in work.iterdir()) == [".git", ".gitignore", "b"]
+    assert b"left out by .gitignore; --no-gitignore" in done.stderr and b"A node_modules" not in done.stderr
+    (work / "b").unlink()
+    git(*GIT_AS, "commit", "-qm", "x", "--allow-empty", cwd=work)
+    git("worktree", "add", "-q", str(tmp_path / "other"), cwd=work)  # one repository, two work trees
+    (work / ".git" / "info" / "exclude").write_text("b\n")
+    done = sh(atoll, script, "--apply", cwd=tmp_path / "other")
+    assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [".git", "node_modules"], done
+    assert sh(atoll, script, "--apply", "--no-gitignore").returncode == 0
+    assert (work / "node_modules" / "p" / "a").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("how", [[], ["--copy", "."]])
+def test_apply_takes_everything_back(atoll, work, how):
     prepare(work)
     os.chown(work / "text", 1234, 1235)
-    assert sh(atoll, CHANGES + "sha256sum binary", "--apply").returncode == 0
+    for path in [work, *work.rglob("*")] if not how else []:  # to a view it matters whose files they are
+        os.chown(path, 1234, 1235, follow_symlinks=False)
+    assert sh(atoll, CHANGES + "sha256sum binary", "--apply", *how).returncode == 0
     assert (work / "dir").read_text() == "file\n"
     assert not (work / "gone").exists() and (work / "renamed").read_text() == "m\n"
     assert os.readlink(work / "link") == "other" and os.readlink(work / "deep/down/in") == "../up"
@@ -955,7 +1187,7 @@ def test_many_files_and_large_ones(atoll, work):
 
 def test_a_workspace_that_does_not_fit(atoll, work):
     (work / "large").write_bytes(bytes(30 << 20))
-    done = sh(atoll, "true", "--disk", "10M")
+    done = sh(atoll, "true", "--copy", ".", "--disk", "10M")
     assert done.returncode != 0
     assert b"copy the workspace into the sandbox: large: No space left on device" in done.stderr
     assert b"\n  --disk gives it more room" in done.stderr

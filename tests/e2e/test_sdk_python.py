@@ -146,6 +146,31 @@ def test_bytes_are_exact(box):
     assert len(box.exec("yes | head -c 300000").stdout) == 300000
 
 
+def test_all_output_is_collected_however_much(box):
+    for how in ("", " >&2"):
+        result = box.exec(f"yes 0123456789abcde | head -c 150000000{how}; exit 3")
+        data = result.stderr if how else result.stdout
+        assert len(data) == 150_000_000 and data == b"0123456789abcde\n" * (150_000_000 // 16)
+        assert result.exit_code == 3 and result.missing == 0
+    given = os.urandom(1 << 20) * 100
+    assert box.exec(["cat"], stdin=given).stdout == given
+
+
+def test_output_that_is_taken_slowly_waits(box):
+    got = hashlib.sha256()
+    process = box.spawn("yes 0123456789abcde | head -c 120000000")
+    for piece in process.output():
+        got.update(piece.data)
+        time.sleep(0.002)
+    assert got.digest() == hashlib.sha256(b"0123456789abcde\n" * (120_000_000 // 16)).digest()
+
+
+def test_a_viewer_collects_and_holds_nothing(server, client, box):
+    with atoll.Client(address=server.url, token=server.new_token("viewer")["token"]) as viewer:
+        process = box.spawn("sleep 1; echo late")
+        assert viewer.sandboxes.get(box.id).process(process.id).wait().stdout == b"late\n"
+
+
 def test_times_and_signals(box):
     result = box.exec("echo before; sleep 1000", timeout_ms=300)
     assert result.timed_out and result.signal == 9 and result.stdout == b"before\n" and not result.ok

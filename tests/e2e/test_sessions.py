@@ -1,6 +1,7 @@
 """Terminals as agentic's clients know them: the two protocols of its socket, the orchestrate socket,
 pty-ws.v1, and the routes about sessions."""
 import base64
+import concurrent.futures
 import json
 import os
 import time
@@ -143,29 +144,96 @@ def test_a_shell_is_the_same_for_all_who_start_it(server, agent):
         assert ws.until(type="session_detached")
 
 
-def test_subscribers_see_their_agent_and_no_other(server, agent):
-    other = server.post(BOXES, {"name": "agent-02"}).json()["id"]
-    with hub(server) as ws:
-        ws.send({"type": "subscribe", "agent_id": agent})
-        assert ws.take() == {"type": "subscribed", "agent_id": agent}
-        server.post(f"{BOXES}/{other}/execs?wait=5000", {"argv": ["echo", "not for you"]})
-        started = server.post(f"{BOXES}/{agent}/execs", {"command": "echo for you; sleep 2"}).json()
-        ws.until(type="output", command_id=started["id"], data="for you\n")
-        assert not [m for m in ws.passed if "not for you" in json.dumps(m)]
-        ws.send({"type": "unsubscribe", "agent_id": agent})
-        ws.until(type="unsubscribed")
-        server.post(f"{BOXES}/{agent}/execs?wait=5000", {"argv": ["echo", "too late"]})
-        ws.send({"type": "ping", "timestamp": 1})
-        ws.until(type="pong")
-        assert not [m for m in ws.passed if m["type"] == "output"]
-    assert server.delete(f"{BOXES}/{other}").status == 200
-
-
 def until_quiet(ws, stamp):
     """All that has come when the server answers."""
     ws.send({"type": "ping", "timestamp": stamp})
     ws.until(type="pong", timestamp=stamp)
     return ws.passed
+
+
+def test_subscribers_see_their_agent_and_no_other(server, agent):
+    """Both commands that one must not see are seen by another, at the same moment."""
+    other = server.post(BOXES, {"name": "agent-02"}).json()["id"]
+    with hub(server) as ws, hub(server) as everything:
+        everything.send({"type": "subscribe", "agent_id": "*"})
+        everything.until(type="subscribed")
+        ws.send({"type": "subscribe", "agent_id": agent})
+        assert ws.take() == {"type": "subscribed", "agent_id": agent}
+        hidden = server.post(f"{BOXES}/{other}/execs?wait=5000", {"argv": ["echo", "not for you"]}).json()["id"]
+        everything.until(type="output", command_id=hidden, data="not for you\n")
+        started = server.post(f"{BOXES}/{agent}/execs", {"command": "echo for you"}).json()["id"]
+        ws.until(type="output", command_id=started, data="for you\n")
+        assert not [m for m in ws.passed if m.get("command_id") == hidden]
+        ws.until(type="command_completed", command_id=started)
+        ws.send({"type": "unsubscribe", "agent_id": agent})
+        ws.until(type="unsubscribed")
+        late = server.post(f"{BOXES}/{agent}/execs?wait=5000", {"argv": ["echo", "too late"]}).json()["id"]
+        everything.until(type="output", command_id=late, data="too late\n")
+        assert not [m for m in until_quiet(ws, 1) if m["type"] == "output"]
+    assert server.delete(f"{BOXES}/{other}").status == 200
+
+
+def begin_in_a_row(server, agent, count, pause):
+    ids = []
+    for i in range(count):
+        ids.append(server.post(f"{BOXES}/{agent}/execs?wait=10000", {"argv": ["echo", f"z{i}"]}).json()["id"])
+        time.sleep(pause)
+    return ids
+
+
+def begin_at_once(server, agent, count, _):
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda i: server.post(f"{BOXES}/{agent}/execs", {"argv": ["echo", f"z{i}"]})
+                             .json()["id"], range(count)))
+
+
+@pytest.mark.parametrize("begin, count, pause", [(begin_in_a_row, 40, 0.05), (begin_at_once, 20, 0),
+                                                 (begin_in_a_row, 500, 0)])
+@pytest.mark.parametrize("name", ["*", AGENT])
+def test_a_subscriber_sees_every_command_however_short(server, agent, name, begin, count, pause):
+    with hub(server) as ws:
+        ws.send({"type": "subscribe", "agent_id": name})
+        ws.until(type="subscribed")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            ids = pool.submit(begin, server, agent, count, pause)
+            printed, completed, end = {}, [], time.monotonic() + 20 * harness.SLOW
+            while len(completed) < count and time.monotonic() < end:
+                message = ws.take()
+                if message["type"] == "output":
+                    printed[message["command_id"]] = printed.get(message["command_id"], "") + message["data"]
+                elif message["type"] == "command_completed":
+                    completed.append(message["command_id"])
+                    assert message["command_id"] in printed and message["exit_code"] == 0
+            assert sorted(completed) == sorted(ids.result())
+            assert printed == {one: f"z{i}\n" for i, one in enumerate(ids.result())}
+
+
+def test_who_starts_and_subscribes_is_told_of_the_start_first_and_once(server, agent):
+    with hub(server) as ws:
+        ws.send({"type": "subscribe", "agent_id": agent})
+        ws.until(type="subscribed")
+        for i in range(20):
+            ws.send({"type": "send_command", "agent_id": agent, "command": "echo", "args": [f"own{i}"]})
+            own = ws.until(type="command_started")["command_id"]
+            assert not [m for m in ws.passed if m.get("command_id") == own]
+            ws.until(type="command_completed", command_id=own)
+            assert [m["data"] for m in ws.passed if m.get("command_id") == own] == [f"own{i}\n"]
+
+
+def test_a_subscriber_that_reads_late_has_everything(server, agent):
+    """One that does not read while 30 commands print 100 kB each has all of it afterwards."""
+    with hub(server) as ws:
+        ws.send({"type": "subscribe", "agent_id": agent})
+        ws.until(type="subscribed")
+        ids = [server.post(f"{BOXES}/{agent}/execs?wait=10000", {"command": "yes | head -c 100000"}).json()["id"]
+               for _ in range(30)]
+        got, completed = dict.fromkeys(ids, 0), 0
+        while completed < len(ids):
+            message = ws.take()
+            if message["type"] == "output":
+                got[message["command_id"]] += len(message["data"])
+            completed += message["type"] == "command_completed"
+        assert set(got.values()) == {100000}
 
 
 def test_who_unsubscribes_hears_no_more_and_nothing_twice(server, agent):

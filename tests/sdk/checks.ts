@@ -92,6 +92,16 @@ check("keeps bytes exact", inBox(async (box) => {
         assert.deepEqual(Buffer.from((await box.exec(["cat"], { stdin: data })).stdout), Buffer.from(data));
 }));
 
+check("collects all output, however much", inBox(async (box) => {
+    const result = await box.exec("yes 0123456789abcde | head -c 150000000; exit 3");
+    assert.equal(result.stdout.length, 150_000_000);
+    assert.equal(sha256(result.stdout), sha256(new Uint8Array(Buffer.alloc(150_000_000, "0123456789abcde\n"))));
+    assert.deepEqual([result.exitCode, result.missing], [3, 0]);
+    const given = new Uint8Array(randomBytes(1 << 20).buffer.slice(0));
+    const much = new Uint8Array(Buffer.concat(Array(100).fill(given)));
+    assert.equal(sha256((await box.exec(["cat"], { stdin: much })).stdout), sha256(much));
+}));
+
 check("takes input from anywhere", inBox(async (box) => {
     const data = new Uint8Array(randomBytes(3_000_000));
     const parts = async function* () { yield data.subarray(0, 10); yield data.subarray(10); };
@@ -496,7 +506,7 @@ check("errors by code", inBox(async () => {
     await assert.rejects(client.sandboxes.get("sb-none"), (error) =>
         error instanceof atoll.NotFound && error.code === "not_found" && error.status === 404 && !!error.requestId);
     await assert.rejects(client.sandboxes.create({ memory: 1 }), (error) =>
-        error instanceof atoll.InvalidRequest && error.field === "memory");
+        error instanceof atoll.InvalidRequest && error.field === "memory" && error.message.startsWith("memory: "));
     for (const bad of ["", ".", ".."]) await assert.rejects(client.sandboxes.get(bad), atoll.AtollError);
 }));
 

@@ -296,6 +296,22 @@ check("signatures", async () => {
     assert.throws(() => new spokes.AgentClient(env("CLOSED"), "x", "t", { keyId: "y" }), spokes.AtollError);
 });
 
+check("a token that is not accepted ends the loop", async () => {
+    const one = new spokes.AgentClient(env("CLOSED"), "x", "t", { token: "wrong" });
+    await assert.rejects(one.runAutonomousLoop({}), (error: spokes.AtollError) =>
+        error.cause instanceof spokes.Unauthenticated && /cannot register x .*begin with atl_/.test(error.message));
+    one.join = async () => undefined; // as if the token had been valid then
+    await assert.rejects(one.runAutonomousLoop({ pollMs: 20, heartbeatMs: 20, handler: () => undefined }),
+                         /does not accept the token of x/);
+});
+
+check("the token in the address", async () => {
+    const url = env("CLOSED").replace("://", `://${env("PLAIN_NAME")}:${env("PLAIN_TOKEN")}@`);
+    const one = new spokes.AgentClient(url, env("PLAIN_NAME"));
+    assert.ok(!one.hubUrl.includes("@"));
+    assert.ok(await one.ensureRegistered());
+});
+
 check("events go on over a kill", async () => {
     const one = await agent();
     const project = (await one.createProject("p")).id;

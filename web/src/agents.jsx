@@ -86,6 +86,11 @@ async function capabilities(one) {
 export function Agents({ second: chosen }) {
     useHub();
     const { query } = route.value;
+    const work = useLoad(
+        () => (hubState.value === "there" ? get(hub`tasks` + "?status=in_progress") : null),
+        [hubState.value, resets.value],
+    );
+    useReloadOn(work.reload, ({ type }) => type.startsWith("task_") || type === "project_deleted", []);
     if (hubState.value === "none") return <NoHub />;
     const status = query.get("status") ?? "",
         words = (query.get("q") ?? "").toLowerCase();
@@ -169,7 +174,11 @@ export function Agents({ second: chosen }) {
                         </thead>
                         <tbody>
                             {list.map((each) => (
-                                <Row key={each.name} one={each} />
+                                <Row
+                                    key={each.name}
+                                    one={each}
+                                    work={(work.data ?? []).filter((task) => task.assigned_to === each.name)}
+                                />
                             ))}
                         </tbody>
                     </table>
@@ -181,7 +190,7 @@ export function Agents({ second: chosen }) {
     );
 }
 
-function Row({ one }) {
+function Row({ one, work }) {
     const halted = ["busy", "revoked"].includes(one.status);
     return (
         <tr>
@@ -217,7 +226,13 @@ function Row({ one }) {
                     </span>
                 ))}
             </td>
-            <td class="mono cut">{one.current_task_id ?? ""}</td>
+            <td>
+                {work.map((task) => (
+                    <div key={task.id} class="cut">
+                        <a href={to`board/${task.project_id}/${task.id}`}>{task.title}</a>
+                    </div>
+                ))}
+            </td>
             <td>
                 {one.last_heartbeat ? (
                     <>
@@ -305,7 +320,7 @@ function One({ one }) {
                     ["type", one.type],
                     ["registered", <Clock at={utc(one.registered_at)} />],
                     one.description && ["about", one.description],
-                    ["checkpoints", number(one.checkpoint_sequence)],
+                    ["checkpoints", number(Math.max(one.checkpoint_sequence, past.length))],
                 ]}
             />
             <h3>Checkpoints</h3>
@@ -346,7 +361,7 @@ function Proposals() {
                 "POST",
                 hub`proposals/${one.id}/${what}`,
                 said.note ? { note: said.note } : {},
-                what === "approve" ? "It has the task" : "It is told no",
+                what === "approve" ? "Approved" : "Rejected",
             );
     };
     const list = proposals.value.filter((one) => !project.value || one.project === project.value.id);
@@ -358,7 +373,7 @@ function Proposals() {
                 {list.map((one) => (
                     <li key={one.id} class="bar">
                         <b>{one.agent}</b>
-                        <span>wants</span>
+                        <span>{one.status ? `wants to move to ${one.status}` : "wants"}</span>
                         <a href={to`board/${one.project}/${one.task_id}`}>{one.title}</a>
                         <span class="quiet">
                             <Age since={utc(one.created_at)} /> ago

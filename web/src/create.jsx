@@ -57,6 +57,22 @@ const groups = (have) => [
             { name: "template", label: "Template", options: [["", "none"], ...have.templates.map((one) => one.name)] },
             { name: "labels", label: "Labels", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
             { name: "env", label: "Environment", rows: 2, read: parsePairs, placeholder: "KEY=VALUE, a line each" },
+            { name: "owner", label: "Owner", placeholder: "you", help: "Name of a token; only operators name another" },
+            {
+                name: "visibility",
+                label: "Agents",
+                options: [
+                    ["", "only its owner"],
+                    ["tenant", "every agent of the tenant"],
+                ],
+            },
+            {
+                name: "shared_with",
+                label: "Shared with",
+                rows: 2,
+                read: lines,
+                placeholder: "names of agents' tokens, a line each",
+            },
         ],
     ],
     [
@@ -232,10 +248,10 @@ const groups = (have) => [
                       },
                       {
                           name: "egress.unchecked",
-                          label: "Anything may be spoken on 443 to",
+                          label: "Any bytes may be sent to",
                           rows: 2,
                           read: lines,
-                          placeholder: "git.example.org",
+                          placeholder: "git.example.org or db.example.org:5432",
                       },
                       { name: "egress.project", label: "Project", placeholder: "none" },
                       {

@@ -106,6 +106,9 @@ function Overview({ box }) {
                     rows={[
                         ["created", moment(box.created_at)],
                         ["by", box.by],
+                        box.owner !== box.by && ["owner", box.owner],
+                        box.visibility === "tenant" && ["visibility", "every agent of the tenant may use it"],
+                        box.shared_with.length > 0 && ["shared with", box.shared_with.join(", ")],
                         ["image", box.image ?? "this machine's programs, read-only"],
                         box.template && ["template", box.template],
                         ["isolation", <span title={TIER_HELP[box.tier]}>{tier(box)}</span>],

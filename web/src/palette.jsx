@@ -142,7 +142,7 @@ const keys = [
     ["/", "Into the search field"],
     ["n", "New sandbox"],
     ["↑ ↓", "From row to row"],
-    ["a d", "Allow once, deny: the question in focus"],
+    ["a d", "Allow, deny: the question in focus"],
     ["Esc", "Close"],
 ];
 export function Help() {

@@ -26,7 +26,9 @@ async function allow(one, level) {
                 });
             await decide(one, "allow");
         },
-        "Allowed" + ({ sandbox: " for this sandbox", tenant: " always" }[level] ?? " once"),
+        one.kind === "rule"
+            ? `${ruleOf(one.action)} is allowed for this sandbox from now on`
+            : "Allowed" + ({ sandbox: " for this sandbox", tenant: " always" }[level] ?? " once"),
     );
 }
 
@@ -110,7 +112,7 @@ function Question({ one }) {
                 {maySteer.value && (
                     <div class="bar">
                         <button type="button" class="primary" onClick={() => allow(one)}>
-                            Allow once <kbd>a</kbd>
+                            {one.kind === "rule" ? "Allow for this sandbox" : "Allow once"} <kbd>a</kbd>
                         </button>
                         {one.kind === "egress" && (
                             <>

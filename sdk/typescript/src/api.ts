@@ -55,6 +55,7 @@ export const operations = {
     "tree.read": { method: "GET", path: "/api/v1/sandboxes/{id}/files/tree" },
     "tree.write": { method: "PUT", path: "/api/v1/sandboxes/{id}/files/tree" },
     "tree.manifest": { method: "GET", path: "/api/v1/sandboxes/{id}/files/manifest" },
+    "sandbox.changes": { method: "GET", path: "/api/v1/sandboxes/{id}/changes" },
     "file.watch": { method: "GET", path: "/api/v1/sandboxes/{id}/files/watch" },
     "volume.create": { method: "POST", path: "/api/v1/volumes", creates: true },
     "volume.list": { method: "GET", path: "/api/v1/volumes" },
@@ -266,8 +267,8 @@ export class Api extends Caller {
         return this.json(operations["sandbox.applied"], { id }, {}, undefined, options);
     }
 
-    /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that time
-     *  is over. */
+    /** Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended, that time is
+     *  over, or `hold` holds it back. */
     execCreate(id: string, query: { wait?: number }, body: models.ExecSpec,
         options?: Options): Promise<models.ExecInfo> {
         return this.json(operations["exec.create"], { id }, query, body, options);
@@ -283,9 +284,12 @@ export class Api extends Caller {
         return this.json(operations["exec.read"], { id, eid }, query, undefined, options);
     }
 
-    /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended. 410
-     *  when that position is no longer kept. */
-    execOutput(id: string, eid: string, query: { stream?: string; from?: number; follow?: number },
+    /** Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended.
+     *  With `stream`=both, both streams in frames until the end: 8 bytes (1 stdout, 2 stderr or 3 the end; three
+     *  zeros; the length, 32 bits, highest byte first) and the data, which at the end is the command as JSON;
+     *  `from` is then OUT,ERR. With `hold`=1 the command is held back instead of losing bytes that were not read.
+     *  410 when that position is no longer kept. */
+    execOutput(id: string, eid: string, query: { stream?: string; from?: string; follow?: number; hold?: number },
         options?: Options): Promise<Answer> {
         return this.stream(operations["exec.output"], { id, eid }, query, undefined, options);
     }
@@ -384,6 +388,13 @@ export class Api extends Caller {
         return this.stream(operations["tree.manifest"], { id }, query, undefined, options);
     }
 
+    /** What was changed in its view of a directory (`binds` with `view`), one JSON object a line: {"side":
+     *  "before" or "after", "file": …}, the file as in a manifest. A changed file has both, a new one only after,
+     *  a removed one only before; a touched one has two that are alike. Cut off if it cannot be completed. */
+    sandboxChanges(id: string, query: { user?: string }, options?: Options): Promise<Answer> {
+        return this.stream(operations["sandbox.changes"], { id }, query, undefined, options);
+    }
+
     /** Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when some
      *  were missed. Best effort with `recursive`=1. */
     fileWatch(id: string, query: { path?: string; user?: string; recursive?: number },
@@ -406,7 +417,7 @@ export class Api extends Caller {
         return this.json(operations["volume.read"], { volume }, {}, undefined, options);
     }
 
-    /** Give a volume another size. */
+    /** Give a volume another size, owner, visibility or list of principals. */
     volumeChange(volume: string, body: models.VolumeChangeRequest, options?: Options): Promise<models.VolumeInfo> {
         return this.json(operations["volume.change"], { volume }, {}, body, options);
     }

@@ -106,7 +106,12 @@ export class Volumes {
     }
 
     resize(name: string, bytes: number): Promise<models.VolumeInfo> {
-        return this.api.volumeChange(name, { bytes });
+        return this.update(name, { bytes });
+    }
+
+    /** Another size or access; what is not named stays. */
+    update(name: string, change: models.VolumeChangeRequest): Promise<models.VolumeInfo> {
+        return this.api.volumeChange(name, change);
     }
 
     delete(name: string): Promise<models.VolumeInfo> {

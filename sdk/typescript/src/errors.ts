@@ -35,7 +35,8 @@ export class ApiError extends AtollError {
     readonly more: Record<string, unknown>;
 
     constructor(details: ApiErrorDetails) {
-        super(details.message);
+        const { field, message } = details;
+        super(field && !message.startsWith(field) ? `${field}: ${message}` : message);
         this.status = details.status;
         this.code = details.code;
         this.reason = details.reason ?? null;

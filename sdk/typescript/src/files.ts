@@ -134,13 +134,30 @@ export class Files {
     /** Everything below a directory, sorted, with the digests of regular files. */
     async *manifest(path: RemotePath = ".", { user }: As = {}): AsyncGenerator<FileInfo, void, undefined> {
         const answer = await this.api.treeManifest(this.id, { path: name(path), user }, { timeoutMs: TREE_MS });
-        const decoder = new TextDecoder();
-        let rest = "";
-        for await (const chunk of answer.chunks()) {
-            const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-            rest = lines.pop() ?? "";
-            for (const line of lines) yield JSON.parse(line) as FileInfo;
-        }
+        for await (const line of lines(answer)) yield JSON.parse(line) as FileInfo;
+    }
+
+    /** What was changed in the view of a directory that the sandbox was made with (`binds` with `view`, as
+     *  `atoll run` does), both sides of a changed file. Conflict when it has no view. */
+    async *changes({ user }: As = {}): AsyncGenerator<ChangedFile, void, undefined> {
+        const answer = await this.api.sandboxChanges(this.id, { user }, { timeoutMs: TREE_MS });
+        for await (const line of lines(answer)) yield JSON.parse(line) as ChangedFile;
+    }
+}
+
+/** One side of a file that changed. */
+export interface ChangedFile {
+    side: "before" | "after";
+    file: FileInfo;
+}
+
+async function* lines(answer: Answer): AsyncGenerator<string, void, undefined> {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of answer.chunks()) {
+        const whole = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+        rest = whole.pop() ?? "";
+        yield* whole;
     }
 }
 

@@ -2,7 +2,7 @@
 export { API_VERSION, operations } from "./api.js";
 export * from "./client.js";
 export * from "./errors.js";
-export { type Change, Files, type RemotePath } from "./files.js";
+export { type Change, type ChangedFile, Files, type RemotePath } from "./files.js";
 export type * from "./models.js";
 export { ExecResult, type Output, type Position, Process } from "./process.js";
 export { type Command, type ExecOptions, Sandbox, type SpawnOptions } from "./sandbox.js";

@@ -58,7 +58,7 @@ export interface TokenSpec {
     scopes?: string[];
     /** Lifetime in milliseconds; without it the token does not expire */
     ttl_ms?: number;
-    /** May also sign requests (HMAC) */
+    /** It must sign every request (HMAC); the token itself is then not accepted */
     signing?: boolean;
 }
 
@@ -174,6 +174,9 @@ export interface BindMount {
     path: string;
     /** Nothing in it can be changed from here */
     read_only?: boolean;
+    /** What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
+     *  memory and a server started by root */
+    view?: boolean;
 }
 
 export interface FileRule {
@@ -202,7 +205,7 @@ export interface EgressSpec {
     packs?: string[];
     /** Hosts whose TLS is opened, so that requests can be judged */
     intercept?: string[];
-    /** Hosts that may be spoken to in anything on port 443 */
+    /** Hosts to which any bytes may be sent; port 443 unless said */
     unchecked?: string[];
     /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
      *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -289,6 +292,13 @@ export interface SandboxSpec {
     /** false: it is made anew, though a pool has one that fits. true unless said; null where a template leaves it
      *  open */
     warm?: boolean;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface SandboxInfoVolume {
@@ -305,6 +315,8 @@ export interface SandboxInfoBind {
     path: string;
     /** Nothing in it can be changed */
     read_only: boolean;
+    /** What is changed in it stays in the sandbox */
+    view: boolean;
 }
 
 export interface SandboxInfoFile {
@@ -333,7 +345,7 @@ export interface EgressInfo {
     packs: string[];
     /** Hosts whose TLS is opened, so that requests can be judged */
     intercept: string[];
-    /** Hosts that may be spoken to in anything on port 443 */
+    /** Hosts to which any bytes may be sent; port 443 unless said */
     unchecked: string[];
     /** Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
      *  a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -420,6 +432,13 @@ export interface SandboxInfo {
     execs_running: number;
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
     /** When its state last changed */
@@ -455,6 +474,13 @@ export interface SandboxChange {
     idle?: IdlePolicy | null;
     /** Its own layer of what it may reach, instead of the one it has; operators only */
     egress?: EgressSpec;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface SandboxStatsIo {
@@ -496,6 +522,9 @@ export interface ExecSpec {
     background?: boolean;
     /** More input will follow; otherwise it ends with stdin, or is empty */
     stdin_open?: boolean;
+    /** Hold the command back when its output is not read, instead of dropping the oldest bytes; a reader with
+     *  `hold`=1 is expected (see exec.output) */
+    hold?: boolean;
     /** Its input, as text; of a terminal: what is typed first */
     stdin?: string;
     /** The same for any bytes, in base64; instead of stdin */
@@ -570,6 +599,8 @@ export interface ExecInfo {
     started_at: string | null;
     /** When it ended; null until then */
     ended_at: string | null;
+    /** HOST:PORT of what was denied to the sandbox while it ran; null in lists */
+    blocked: string[];
     /** The first of standard output, when it was waited for; otherwise null */
     output: string | null;
     /** Likewise, of standard error */
@@ -639,6 +670,13 @@ export interface VolumeSpec {
     name: string;
     /** How much may be written to it */
     bytes: number;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface VolumeInfo {
@@ -654,6 +692,13 @@ export interface VolumeInfo {
     sandboxes: string[];
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
 }
@@ -671,6 +716,13 @@ export interface VolumeDetail {
     sandboxes: string[];
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
     /** Bytes that are written */
@@ -679,7 +731,14 @@ export interface VolumeDetail {
 
 export interface VolumeChangeRequest {
     /** How much may be written to it; below what is used, nothing more can be */
-    bytes: number;
+    bytes?: number;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner?: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility?: "private" | "tenant";
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with?: string[];
 }
 
 export interface SnapshotSpec {
@@ -700,6 +759,13 @@ export interface SnapshotInfo {
     bytes: number;
     /** Who made it */
     by: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
     /** When it was made */
     created_at: string | null;
 }
@@ -960,6 +1026,9 @@ export interface TemplateInfoSpecBind {
     path: string;
     /** Nothing in it can be changed from here */
     read_only: boolean;
+    /** What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
+     *  memory and a server started by root */
+    view: boolean;
 }
 
 export interface TemplateInfoSpec {
@@ -1027,6 +1096,13 @@ export interface TemplateInfoSpec {
     warm: boolean | null;
     /** The sandbox whose files it has */
     parent: string;
+    /** Name of the token that owns it; the caller unless given. Only an operator may name another owner */
+    owner: string;
+    /** private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+     *  token of the tenant does */
+    visibility: string;
+    /** Names of tokens of role agent that may use it like its owner */
+    shared_with: string[];
 }
 
 export interface TemplateInfo {
@@ -1259,7 +1335,7 @@ export interface AskInfo {
 }
 
 export interface AskDecideRequest {
-    /** For those who wait now, and nobody later; of kind rule: for the sandbox */
+    /** Of kind egress: allows the connections that wait; of kind rule: adds the rule */
     verdict: "allow" | "deny";
     /** Of the action that was seen; another one is not decided */
     hash?: string;

@@ -1,18 +1,20 @@
 // Commands in a sandbox: started, waited for, read from any position, given input and signals.
 //
 // The server keeps what a command prints, by position, so a reader that lost its connection comes back and names
-// the position it had: no byte twice, none missing. Where the position is no longer kept, Gone says so.
+// the position it had: no byte twice, none missing. A reader here holds the command back when it is slower than the
+// command. Where a position is no longer kept all the same, Gone says so.
 //
 // Input has positions too. A piece whose answer was lost is sent again with its position, and the server leaves out
 // what the command has of it.
 import type { Api } from "./api.js";
-import { CommandFailed, Conflict, ConnectionFailed, RequestTimeout, Unavailable } from "./errors.js";
+import { CommandFailed, Conflict, ConnectionFailed, Forbidden, RequestTimeout, Unavailable } from "./errors.js";
 import type { ExecInfo, ExecStdinResult } from "./models.js";
-import { events } from "./sse.js";
-import { type Content, Patience } from "./transport.js";
+import { type Answer, type Content, Patience, concat } from "./transport.js";
 
 export const WAIT_MS = 25_000;
 export const WAIT_SLACK_MS = 15_000;
+const FRAME_END = 3; // 1 and 2 are stdout and stderr
+const END_MAX = 8 << 20;
 const STDIN_MS = 600_000;
 const STDIN_PIECE = 1 << 20;
 const STDIN_PATIENCE_MS = 60_000; // with a server that is away while input is sent
@@ -60,6 +62,16 @@ export class ExecResult {
         return this.info.state === "lost";
     }
 
+    /** Bytes of its output that were no longer kept when they were read; 0 for what exec() ran. */
+    get missing(): number {
+        return this.info.stdout_bytes + this.info.stderr_bytes - this.stdout.length - this.stderr.length;
+    }
+
+    /** HOST:PORT of what was denied to the sandbox while the command ran; `atoll egress allow` allows one. */
+    get blocked(): string[] {
+        return this.info.blocked ?? [];
+    }
+
     get ok(): boolean {
         return this.exitCode === 0 && !this.timedOut && !this.lost;
     }
@@ -79,7 +91,10 @@ export class ExecResult {
             : this.oom ? "was out of memory" : `exited with ${this.exitCode}`;
         const last = this.errorText.trim().split("\n").pop() ?? "";
         const what = this.info.argv.join(" ").slice(0, 200);
-        throw new CommandFailed(`${what} ${how}${last ? ": " + last.slice(0, 500) : ""}`);
+        const blocked = this.blocked.length
+            ? ` (blocked: ${this.blocked.join(", ")}; \`atoll egress allow ${this.info.sandbox} HOST\` allows a host)`
+            : "";
+        throw new CommandFailed(`${what} ${how}${last ? ": " + last.slice(0, 500) : ""}${blocked}`);
     }
 }
 
@@ -94,6 +109,41 @@ async function* pieces(data: Content): AsyncGenerator<Uint8Array, void, undefine
         for (let next = await reader.read(); !next.done; next = await reader.read()) yield* pieces(next.value);
     } else {
         for await (const part of data) yield* pieces(part);
+    }
+}
+
+/** Output as it comes: 1 or 2 with a piece of that stream, FRAME_END with the command; see exec.output. */
+async function* frames(answer: Answer): AsyncGenerator<{ kind: number; data: Uint8Array }, void, undefined> {
+    let head: Uint8Array = new Uint8Array(0);
+    let kind = 0;
+    let left = 0;
+    const end: Uint8Array[] = [];
+    for await (const chunk of answer.chunks()) {
+        let bytes: Uint8Array = chunk;
+        while (bytes.length) {
+            if (!kind) {
+                const take = 8 - head.length;
+                head = concat([head, bytes.subarray(0, take)]);
+                bytes = bytes.subarray(take);
+                if (head.length < 8) break;
+                left = new DataView(head.buffer, head.byteOffset).getUint32(4);
+                kind = head[0] ?? 0;
+                head = new Uint8Array(0);
+                if (kind < 1 || kind > FRAME_END || (kind === FRAME_END && left > END_MAX))
+                    throw new ConnectionFailed("the output has a frame that is unknown");
+            }
+            const data = bytes.subarray(0, left);
+            bytes = bytes.subarray(data.length);
+            left -= data.length;
+            const whole = left === 0;
+            if (kind === FRAME_END) end.push(data);
+            else if (data.length) yield { kind, data };
+            if (whole && kind === FRAME_END) {
+                yield { kind, data: concat(end) };
+                return;
+            }
+            if (whole) kind = 0;
+        }
     }
 }
 
@@ -118,14 +168,17 @@ export class Process {
     /** Waits until it has ended; RequestTimeout when that takes longer than so many milliseconds. It goes on then. */
     async wait(timeoutMs?: number): Promise<ExecResult> {
         const until = timeoutMs === undefined ? Infinity : Date.now() + timeoutMs;
-        while (!(this.ended && this.info.output !== null)) {
-            const left = until - Date.now();
-            if (left <= 0 && !this.ended) throw new RequestTimeout(`${this.id} has not ended within ${timeoutMs} ms`);
-            const wait = Math.max(1, Math.min(WAIT_MS, Math.floor(left)));
-            this.info = await this.api.execRead(this.sandboxId, this.id, { wait }, { timeoutMs: wait + WAIT_SLACK_MS });
-        }
+        if (!this.ended) return this.collect(until);
+        if (this.info.output === null) this.info = await this.api.execRead(this.sandboxId, this.id, { wait: 1 });
         return new ExecResult(this.info, await this.whole("stdout", this.info.output, this.info.stdout_bytes),
                               await this.whole("stderr", this.info.errors, this.info.stderr_bytes));
+    }
+
+    /** All that is kept and all that comes, as it comes, so that nothing of it has to be dropped. */
+    private async collect(until: number): Promise<ExecResult> {
+        const parts: { stdout: Uint8Array[]; stderr: Uint8Array[] } = { stdout: [], stderr: [] };
+        for await (const one of this.follow(undefined, { until })) parts[one.stream].push(one.data);
+        return new ExecResult(this.info, concat(parts.stdout), concat(parts.stderr));
     }
 
     private async whole(stream: "stdout" | "stderr", text: string | null, size: number): Promise<Uint8Array> {
@@ -136,46 +189,62 @@ export class Process {
 
     /** What is there of one stream, from a position or from the oldest byte kept. */
     async read(stream: "stdout" | "stderr" = "stdout", from?: number): Promise<Uint8Array> {
-        return (await this.api.execOutput(this.sandboxId, this.id, { stream, from, follow: 0 })).bytes();
+        const place = from === undefined ? undefined : String(from);
+        return (await this.api.execOutput(this.sandboxId, this.id, { stream, from: place, follow: 0 })).bytes();
     }
 
     /**
      * What it prints, as it does, from a position on until it has ended; `info` then says how. A connection that
      * breaks, or is silent for `idleMs`, is made anew and the output goes on where it was; ConnectionFailed when that
-     * does not help for `patienceMs`.
+     * does not help for `patienceMs`. With `hold` the command waits while its output is not taken; without it, Gone
+     * says that the reader was too slow. A token that may not run commands never holds one back.
      */
-    async *output(position?: Position,
-                  { idleMs = 60_000, patienceMs = 60_000 } = {}): AsyncGenerator<Output, void, undefined> {
+    output(position?: Position, { idleMs = 60_000, patienceMs = 60_000, hold = true } = {}):
+        AsyncGenerator<Output, void, undefined> {
+        return this.follow(position, { idleMs, patienceMs, hold });
+    }
+
+    private async *follow(position: Position | undefined,
+                          { idleMs = 60_000, patienceMs = 60_000, hold = true, until = Infinity } = {}):
+        AsyncGenerator<Output, void, undefined> {
         const tries = new Patience(patienceMs);
+        const late = () => new RequestTimeout(`${this.id} has not ended in time`);
         for (;;) {
+            if (Date.now() >= until) throw late();
             try {
-                for await (const one of this.outputOnce(position, idleMs)) {
+                for await (const one of this.outputOnce(position, Math.min(idleMs, until - Date.now()), hold)) {
                     tries.progress();
                     position = one.position;
-                    yield one;
+                    if (one.data.length) yield one;
+                    if (Date.now() > until) throw late();
                 }
                 if (this.ended) return;
                 await tries.wait(new ConnectionFailed("the output ends again and again before the command"));
             } catch (error) {
-                if (error instanceof RequestTimeout) tries.progress(); // nothing was printed
+                if (error instanceof RequestTimeout && Date.now() < until) tries.progress(); // nothing was printed
+                else if (error instanceof Forbidden && hold) hold = false;
                 else if (error instanceof ConnectionFailed || error instanceof Unavailable) await tries.wait(error);
                 else throw error;
             }
         }
     }
 
-    private async *outputOnce(at: Position | undefined, timeoutMs: number): AsyncGenerator<Output, void, undefined> {
-        const headers: Record<string, string> = { accept: "text/event-stream" };
-        if (at) headers["last-event-id"] = `${at.stdout},${at.stderr}`;
-        const answer = await this.api.execOutput(this.sandboxId, this.id, {}, { timeoutMs, headers });
-        for await (const event of events(answer)) {
-            if (event.event === "exit") {
-                this.info = JSON.parse(event.data) as ExecInfo;
+    private async *outputOnce(at: Position | undefined, timeoutMs: number, hold: boolean):
+        AsyncGenerator<Output, void, undefined> {
+        const from = at && `${at.stdout},${at.stderr}`;
+        const query = { stream: "both", from, hold: hold ? 1 : undefined };
+        const answer = await this.api.execOutput(this.sandboxId, this.id, query, { timeoutMs });
+        const place = answer.headers.get("atoll-position") ?? "";
+        let [stdout = 0, stderr = 0] = place.split(",").map(Number);
+        yield { stream: "stdout", data: new Uint8Array(0), position: { stdout, stderr } };
+        for await (const { kind, data } of frames(answer)) {
+            if (kind === FRAME_END) {
+                this.info = JSON.parse(decode(data)) as ExecInfo;
                 return;
             }
-            const [stdout = 0, stderr = 0] = event.id.split(",").map(Number);
-            const data = Uint8Array.from(atob(event.data), (letter) => letter.charCodeAt(0));
-            yield { stream: event.event === "stderr" ? "stderr" : "stdout", data, position: { stdout, stderr } };
+            if (kind === 1) stdout += data.length;
+            else stderr += data.length;
+            yield { stream: kind === 1 ? "stdout" : "stderr", data, position: { stdout, stderr } };
         }
     }
 
@@ -242,6 +311,16 @@ export class Process {
         } catch (error) {
             if (!(error instanceof Conflict)) throw error;
         }
+    }
+
+    /** Feeds it and collects what it prints at the same time, until it has ended. */
+    async communicate(data: Content): Promise<ExecResult> {
+        const feeding = this.feed(data).catch(async (error: unknown) => {
+            await this.kill();
+            throw error;
+        });
+        const [result] = await Promise.all([this.wait(), feeding]);
+        return result;
     }
 
     /** "TERM", "SIGINT", 9…; to its process group, or with tree to everything that it started. */

@@ -53,10 +53,9 @@ export class Sandbox {
     async exec(command: Command, { stdin, check, ...options }: ExecOptions = {}): Promise<ExecResult> {
         const text = typeof stdin === "string" && stdin.length * 3 <= STDIN_INLINE ? stdin : undefined;
         const feeds = stdin !== undefined && text === undefined;
-        const process = feeds ? await this.start_(command, { ...options, stdin_open: true }, undefined)
-            : await this.start_(command, { ...options, stdin: text }, WAIT_MS);
-        if (feeds) await process.feed(stdin);
-        const result = await process.wait();
+        const process = feeds ? await this.start_(command, { ...options, stdin_open: true, hold: true }, undefined)
+            : await this.start_(command, { ...options, stdin: text, hold: true }, WAIT_MS);
+        const result = feeds ? await process.communicate(stdin) : await process.wait();
         return check ? result.check() : result;
     }
 

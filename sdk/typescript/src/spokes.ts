@@ -1,6 +1,6 @@
 // Agents at an Atoll hub: they find work, do it, talk to each other and stop when told to. Runs in Node and in
 // browsers and needs nothing but fetch.
-import { AtollError, ConnectionFailed, RequestTimeout, Unavailable } from "./errors.js";
+import { AtollError, ConnectionFailed, RequestTimeout, Unauthenticated, Unavailable } from "./errors.js";
 import { platformSocket } from "./socket.js";
 import { type LoopOptions, type MessageHandler, runLoop } from "./spokes_loop.js";
 import type * as types from "./spokes_types.js";
@@ -13,7 +13,7 @@ export { type Journal, type LoopOptions, memoryJournal, type MessageHandler, typ
 export type * from "./spokes_types.js";
 
 export interface AgentOptions {
-    /** The agent's own; a hub with auth = open needs none. */
+    /** The agent's own; the password of the address or ATOLL_TOKEN by default. A hub with auth = open needs none. */
     token?: string | null;
     /** The token's id: requests are then signed with the token, which does not travel. */
     keyId?: string;
@@ -68,6 +68,22 @@ function signer(keyId: string, token: string) {
     };
 }
 
+/** The hub as programs in a sandbox reach it; who they are the server knows, and no token is sent there. */
+const INSIDE = "atoll.internal";
+
+function environment(name: string): string {
+    return typeof process === "undefined" ? "" : process.env?.[name] ?? "";
+}
+
+/** http://NAME:TOKEN@HOST/PATH: fetch refuses addresses with a password. */
+function addressOf(text: string): { address: string; token: string | undefined } {
+    const found = /^(https?:\/\/)([^/@?#]*)@(.*)$/.exec(text);
+    const [, scheme = "", who = "", rest = text] = found ?? [];
+    const colon = who.indexOf(":");
+    return { address: (scheme + rest).replace(/\/+$/, ""),
+             token: colon < 0 ? undefined : decodeURIComponent(who.slice(colon + 1)) };
+}
+
 /** True when it was done, false when it was refused or failed. */
 async function done(work: Promise<unknown>): Promise<boolean> {
     try {
@@ -89,10 +105,12 @@ export class AgentClient {
 
     constructor(hubUrl: string, readonly agentName: string, readonly agentType = "unknown",
                 options: AgentOptions = {}) {
-        this.hubUrl = hubUrl.replace(/\/+$/, "");
+        const given = addressOf(hubUrl || environment("HUB_URL"));
+        this.hubUrl = given.address;
         this.autonomyMode = options.autonomyMode;
         this.capabilities = options.capabilities;
-        const token = options.token ?? null;
+        const inside = new URL(given.address, "http://page").hostname === INSIDE;
+        const token = inside ? null : options.token ?? given.token ?? (environment("ATOLL_TOKEN") || null);
         if (options.keyId && !token) throw new AtollError("keyId names a token to sign with: give that token too");
         this.caller = new Caller({
             address: this.hubUrl, token, timeoutMs: options.timeoutMs ?? 30_000, retries: options.retries ?? 3,
@@ -131,7 +149,17 @@ export class AgentClient {
     }
 
     async ensureRegistered(metadata?: Record<string, unknown>): Promise<boolean> {
-        return (await this.heartbeat()) || done(this.register(metadata));
+        return done(this.join(metadata));
+    }
+
+    /** As ensureRegistered; rejects with what went wrong. */
+    async join(metadata?: Record<string, unknown>): Promise<void> {
+        try {
+            await this.beat();
+        } catch (error) {
+            if (error instanceof Unauthenticated || !(error instanceof AtollError)) throw error;
+            await this.register(metadata);
+        }
     }
 
     unregister(): Promise<boolean> {
@@ -149,8 +177,11 @@ export class AgentClient {
 
     startHeartbeat(intervalMs = 10_000): void {
         this.stopHeartbeat();
-        void this.heartbeat();
-        this.beating = setInterval(() => void this.heartbeat(), intervalMs);
+        const beat = () => this.beat().catch((error: unknown) => {
+            if (error instanceof Unauthenticated) this.stopHeartbeat(); // asking again does not make the token valid
+        });
+        void beat();
+        this.beating = setInterval(() => void beat(), intervalMs);
     }
 
     stopHeartbeat(): void {

@@ -10,8 +10,10 @@
 // When the agent is revoked, the work in hand is told so (Work.signal), nothing new is begun, `onRevoked` may save
 // what there is, the revocation is acknowledged, the agent registers anew and goes on; or, with afterRevocation
 // "stop", ends.
+//
+// A token that the hub does not accept any more (401) ends the loop with an error: no later request would succeed.
 import { AtollError, Conflict, ConnectionFailed, Forbidden, InvalidRequest, NotFound, RequestTimeout,
-         Unavailable } from "./errors.js";
+         Unauthenticated, Unavailable } from "./errors.js";
 import type { AgentClient } from "./spokes.js";
 import type { Message, Revocation, Status, Task } from "./spokes_types.js";
 
@@ -80,6 +82,7 @@ class Loop {
     private readonly left = new Map<string, string>(); // tasks that were begun: when they last changed then
     private work: Work | undefined;
     private revoked = false;
+    private refused: Unauthenticated | undefined; // the token is not valid any more
     private interrupt = new AbortController(); // of the work in hand
     private wake: () => void = () => undefined;
 
@@ -92,12 +95,30 @@ class Loop {
     }
 
     private get busy(): boolean {
-        return this.stopped || this.revoked;
+        return this.ending || this.revoked;
+    }
+
+    private get ending(): boolean {
+        return this.stopped || this.refused !== undefined;
+    }
+
+    private fail(error: unknown): void {
+        if (error instanceof Unauthenticated) {
+            this.refused = error;
+            this.interrupt.abort();
+            this.wake();
+        }
+        this.options.onError?.(error);
     }
 
     async run(): Promise<void> {
-        if (!(await this.client.ensureRegistered(this.options.metadata)))
-            throw new AtollError(`cannot register ${this.client.agentName} at ${this.client.hubUrl}`);
+        const { agentName, hubUrl } = this.client;
+        try {
+            await this.client.join(this.options.metadata);
+        } catch (error) {
+            if (!(error instanceof AtollError)) throw error;
+            throw new AtollError(`cannot register ${agentName} at ${hubUrl}: ${error.message}`, { cause: error });
+        }
         let ended = false;
         const stop = () => {
             this.interrupt.abort();
@@ -106,12 +127,15 @@ class Loop {
         this.options.signal?.addEventListener("abort", stop);
         const heart = this.heartbeats(() => ended);
         try {
-            while (!this.stopped) {
+            while (!this.ending) {
                 if (this.revoked && !(await this.revocation())) return;
                 await this.attempt(() => this.messages());
                 if (!this.busy) await this.attempt(() => this.tasks());
                 if (!this.busy) await this.rest(this.options.pollMs ?? 2000);
             }
+            if (this.refused)
+                throw new AtollError(`${hubUrl} does not accept the token of ${agentName}: ${this.refused.message}`,
+                                     { cause: this.refused });
         } finally {
             ended = true;
             this.options.signal?.removeEventListener("abort", stop);
@@ -127,7 +151,7 @@ class Loop {
         try {
             await work();
         } catch (error) {
-            this.options.onError?.(error);
+            this.fail(error);
         }
     }
 
@@ -148,7 +172,7 @@ class Loop {
     private async heartbeats(ended: () => boolean): Promise<void> {
         while (!ended()) {
             await this.attempt(() => this.heartbeat());
-            if (ended()) return;
+            if (ended() || this.refused) return;
             await new Promise<void>((done) => {
                 const timer = setTimeout(done, this.options.heartbeatMs ?? 10_000);
                 this.stopHeart = () => {
@@ -192,7 +216,7 @@ class Loop {
                 if (resume) await this.client.register(this.options.metadata);
             }
         } catch (error) { // it stays pending; once more, later
-            this.options.onError?.(error);
+            this.fail(error);
             await this.rest(this.options.pollMs ?? 2000);
             return !this.stopped;
         }
@@ -217,7 +241,7 @@ class Loop {
                 } catch (error) {
                     const pause = Math.min(PAUSE_MAX_MS, before ? before.pause * 2 : PAUSE_FIRST_MS);
                     this.failed.set(message.id, { again: Date.now() + pause, pause });
-                    this.options.onError?.(error);
+                    this.fail(error);
                     continue;
                 }
                 this.failed.delete(message.id);
@@ -266,8 +290,12 @@ class Loop {
     }
 
     private async do(project: string, id: string, status: Status): Promise<void> {
-        if (status === "ready") await this.client.moveTask(project, id, "in_progress");
+        const moved = status === "ready" ? await this.client.moveTask(project, id, "in_progress") : undefined;
         const task = await this.client.getTask(project, id);
+        if (moved?.proposal_id && task.status === "ready") {
+            this.left.set(id, task.updated_at); // people decide; once they approve, it has changed
+            return;
+        }
         this.left.set(id, task.updated_at); // begun again only when something has happened to it
         this.work = new Work(this.client, project, task, this.interrupt.signal);
         let state: Status | void;
@@ -275,7 +303,7 @@ class Loop {
         try {
             state = await this.options.taskHandler!(this.work);
         } catch (error) {
-            this.options.onError?.(error);
+            this.fail(error);
             state = "blocked";
             reason = String(error).slice(0, 500);
         } finally {
@@ -294,7 +322,7 @@ class Loop {
             } catch (error) {
                 if (error instanceof ConnectionFailed || error instanceof RequestTimeout
                     || error instanceof Unavailable) throw error;
-                this.options.onError?.(error);
+                this.fail(error);
                 if (error instanceof Conflict || String(error).includes("WIP limit"))
                     continue; // paused, or no room there: not now
             }

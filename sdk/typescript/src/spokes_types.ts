@@ -222,6 +222,8 @@ export interface MovedTask {
     priority: Priority;
     blocked_reason: string;
     blocked_by: string | string[] | null;
+    /** Of an agent in advisory mode: the move is proposed, and `id` and the rest are missing. */
+    proposal_id?: string;
 }
 
 export interface ReadyTask {
@@ -301,6 +303,8 @@ export interface Proposal {
     project: string;
     task_id: string;
     title: string;
+    /** The column to move the task to; null: a claim. */
+    status: Status | null;
     created_at: string;
     expires_at: string;
     decided_at: string | null;

@@ -157,8 +157,8 @@ function codeOf(error: unknown): string {
 
 const codesByStatus: Record<number, string> = {
     400: "invalid", 401: "unauthenticated", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
-    409: "conflict", 410: "gone", 413: "too_large", 415: "unsupported_media", 429: "rate_limited", 500: "internal",
-    503: "unavailable", 507: "no_space",
+    409: "conflict", 410: "gone", 413: "too_large", 415: "unsupported_media", 421: "misdirected",
+    429: "rate_limited", 500: "internal", 503: "unavailable", 507: "no_space",
 };
 
 function retryAfter(headers: Headers): number | null {

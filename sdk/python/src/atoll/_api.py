@@ -56,6 +56,7 @@ OPERATIONS: Dict[str, Operation] = {
     "tree.read": Operation("GET", "/api/v1/sandboxes/{id}/files/tree"),
     "tree.write": Operation("PUT", "/api/v1/sandboxes/{id}/files/tree"),
     "tree.manifest": Operation("GET", "/api/v1/sandboxes/{id}/files/manifest"),
+    "sandbox.changes": Operation("GET", "/api/v1/sandboxes/{id}/changes"),
     "file.watch": Operation("GET", "/api/v1/sandboxes/{id}/files/watch"),
     "volume.create": Operation("POST", "/api/v1/volumes", creates=True),
     "volume.list": Operation("GET", "/api/v1/volumes"),
@@ -212,14 +213,17 @@ class Api(Caller):
                        files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                        egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                        sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
-                       warm: Optional[bool] = None, options: Optional[Options] = None) -> models.SandboxInfo:
+                       warm: Optional[bool] = None, owner: Optional[str] = None,
+                       visibility: Optional[Literal["private", "tenant"]] = None,
+                       shared_with: Optional[Sequence[str]] = None,
+                       options: Optional[Options] = None) -> models.SandboxInfo:
         """Make a sandbox; answered when it runs."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
                 "io_bytes": io_bytes, "io_ops": io_ops, "disk": disk, "inodes": inodes, "nofile": nofile,
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
                 "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier,
-                "warm": warm}
+                "warm": warm, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["sandbox.create"], {}, {}, body, models.SandboxInfo, options)
 
     def sandbox_list(self, *, state: Optional[str] = None, label: Optional[str] = None, name: Optional[str] = None,
@@ -246,12 +250,15 @@ class Api(Caller):
                        io_ops: Optional[int] = None, disk: Optional[int] = None, inodes: Optional[int] = None,
                        ttl_ms: Optional[int] = None, labels: Optional[Mapping[str, str]] = None,
                        idle: Union[models.IdlePolicy, Nothing, None] = None,
-                       egress: Optional[models.EgressSpec] = None,
+                       egress: Optional[models.EgressSpec] = None, owner: Optional[str] = None,
+                       visibility: Optional[Literal["private", "tenant"]] = None,
+                       shared_with: Optional[Sequence[str]] = None,
                        options: Optional[Options] = None) -> models.SandboxInfo:
         """Give it other limits, another lifetime, idle policy or labels, while it runs or not. What is not named
         stays."""
         body = {"memory": memory, "pids": pids, "cpu_percent": cpu_percent, "io_bytes": io_bytes, "io_ops": io_ops,
-                "disk": disk, "inodes": inodes, "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress}
+                "disk": disk, "inodes": inodes, "ttl_ms": ttl_ms, "labels": labels, "idle": idle, "egress": egress,
+                "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["sandbox.change"], {"id": id}, {}, body, models.SandboxInfo, options)
 
     def sandbox_pause(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
@@ -283,17 +290,17 @@ class Api(Caller):
                     command: Optional[str] = None, cwd: Optional[str] = None,
                     user: Optional[Literal["agent", "root"]] = None, env: Optional[Mapping[str, str]] = None,
                     tty: Optional[bool] = None, background: Optional[bool] = None, stdin_open: Optional[bool] = None,
-                    stdin: Optional[str] = None, stdin_base64: Optional[str] = None, rows: Optional[int] = None,
-                    cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                    hold: Optional[bool] = None, stdin: Optional[str] = None, stdin_base64: Optional[str] = None,
+                    rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
                     files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
                     max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                     options: Optional[Options] = None) -> models.ExecInfo:
-        """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended or that
-        time is over."""
+        """Run a command; answered when it has started, or with `wait` (milliseconds) when it has ended, that time
+        is over, or `hold` holds it back."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "background": background, "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64,
-                "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files, "name": name,
-                "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "background": background, "stdin_open": stdin_open, "hold": hold, "stdin": stdin,
+                "stdin_base64": stdin_base64, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["exec.create"], {"id": id}, {"wait": wait}, body, models.ExecInfo, options)
 
     def exec_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.ExecInfo]:
@@ -306,12 +313,16 @@ class Api(Caller):
         return self._json(OPERATIONS["exec.read"], {"id": id, "eid": eid}, {"wait": wait}, None, models.ExecInfo,
                           options)
 
-    def exec_output(self, id: str, eid: str, *, stream: Optional[str] = None, from_: Optional[int] = None,
-                    follow: Optional[int] = None, options: Optional[Options] = None) -> Stream:
+    def exec_output(self, id: str, eid: str, *, stream: Optional[str] = None, from_: Optional[str] = None,
+                    follow: Optional[int] = None, hold: Optional[int] = None,
+                    options: Optional[Options] = None) -> Stream:
         """Bytes of stdout (or `stream`=stderr) from position `from`; with `follow`=1 until the command has ended.
-        410 when that position is no longer kept."""
+        With `stream`=both, both streams in frames until the end: 8 bytes (1 stdout, 2 stderr or 3 the end;
+        three zeros; the length, 32 bits, highest byte first) and the data, which at the end is the command as
+        JSON; `from` is then OUT,ERR. With `hold`=1 the command is held back instead of losing bytes that were
+        not read. 410 when that position is no longer kept."""
         return self.send(OPERATIONS["exec.output"], {"id": id, "eid": eid},
-                         {"stream": stream, "from": from_, "follow": follow}, None, options)
+                         {"stream": stream, "from": from_, "follow": follow, "hold": hold}, None, options)
 
     def exec_stdin(self, id: str, eid: str, content: Content, *, eof: Optional[int] = None, at: Optional[int] = None,
                    options: Optional[Options] = None) -> models.ExecStdinResult:
@@ -414,6 +425,13 @@ class Api(Caller):
         off if it cannot be completed."""
         return self.send(OPERATIONS["tree.manifest"], {"id": id}, {"path": path, "user": user}, None, options)
 
+    def sandbox_changes(self, id: str, *, user: Optional[str] = None, options: Optional[Options] = None) -> Stream:
+        """What was changed in its view of a directory (`binds` with `view`), one JSON object a line: {"side":
+        "before" or "after", "file": …}, the file as in a manifest. A changed file has both, a new one only
+        after, a removed one only before; a touched one has two that are alike. Cut off if it cannot be
+        completed."""
+        return self.send(OPERATIONS["sandbox.changes"], {"id": id}, {"user": user}, None, options)
+
     def file_watch(self, id: str, *, path: Optional[str] = None, user: Optional[str] = None,
                    recursive: Optional[int] = None, options: Optional[Options] = None) -> Stream:
         """Changes below a directory as events: `ready`, then `change` with what, path and directory; `lost` when
@@ -421,9 +439,12 @@ class Api(Caller):
         return self.send(OPERATIONS["file.watch"], {"id": id}, {"path": path, "user": user, "recursive": recursive},
                          None, options)
 
-    def volume_create(self, *, name: str, bytes: int, options: Optional[Options] = None) -> models.VolumeInfo:
+    def volume_create(self, *, name: str, bytes: int, owner: Optional[str] = None,
+                      visibility: Optional[Literal["private", "tenant"]] = None,
+                      shared_with: Optional[Sequence[str]] = None,
+                      options: Optional[Options] = None) -> models.VolumeInfo:
         """Make a volume: a tree of files that sandboxes can share and that outlives them."""
-        body = {"name": name, "bytes": bytes}
+        body = {"name": name, "bytes": bytes, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["volume.create"], {}, {}, body, models.VolumeInfo, options)
 
     def volume_list(self, *, options: Optional[Options] = None) -> Page[models.VolumeInfo]:
@@ -434,9 +455,12 @@ class Api(Caller):
         """One volume, by name or id, and how much of it is used."""
         return self._json(OPERATIONS["volume.read"], {"volume": volume}, {}, None, models.VolumeDetail, options)
 
-    def volume_change(self, volume: str, *, bytes: int, options: Optional[Options] = None) -> models.VolumeInfo:
-        """Give a volume another size."""
-        body = {"bytes": bytes}
+    def volume_change(self, volume: str, *, bytes: Optional[int] = None, owner: Optional[str] = None,
+                      visibility: Optional[Literal["private", "tenant"]] = None,
+                      shared_with: Optional[Sequence[str]] = None,
+                      options: Optional[Options] = None) -> models.VolumeInfo:
+        """Give a volume another size, owner, visibility or list of principals."""
+        body = {"bytes": bytes, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["volume.change"], {"volume": volume}, {}, body, models.VolumeInfo, options)
 
     def volume_delete(self, volume: str, *, options: Optional[Options] = None) -> models.VolumeInfo:
@@ -536,16 +560,16 @@ class Api(Caller):
                         cwd: Optional[str] = None, user: Optional[Literal["agent", "root"]] = None,
                         env: Optional[Mapping[str, str]] = None, tty: Optional[bool] = None,
                         background: Optional[bool] = None, stdin_open: Optional[bool] = None,
-                        stdin: Optional[str] = None, stdin_base64: Optional[str] = None, rows: Optional[int] = None,
-                        cols: Optional[int] = None, timeout_ms: Optional[int] = None,
+                        hold: Optional[bool] = None, stdin: Optional[str] = None, stdin_base64: Optional[str] = None,
+                        rows: Optional[int] = None, cols: Optional[int] = None, timeout_ms: Optional[int] = None,
                         files: Optional[Sequence[models.FileRule]] = None, name: Optional[str] = None,
                         max_controllers: Optional[int] = None, lease_ms: Optional[int] = None,
                         options: Optional[Options] = None) -> models.TerminalInfo:
         """Start a command with a terminal; a shell, unless `argv` or `command` says otherwise."""
         body = {"argv": argv, "command": command, "cwd": cwd, "user": user, "env": env, "tty": tty,
-                "background": background, "stdin_open": stdin_open, "stdin": stdin, "stdin_base64": stdin_base64,
-                "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files, "name": name,
-                "max_controllers": max_controllers, "lease_ms": lease_ms}
+                "background": background, "stdin_open": stdin_open, "hold": hold, "stdin": stdin,
+                "stdin_base64": stdin_base64, "rows": rows, "cols": cols, "timeout_ms": timeout_ms, "files": files,
+                "name": name, "max_controllers": max_controllers, "lease_ms": lease_ms}
         return self._json(OPERATIONS["terminal.create"], {"id": id}, {}, body, models.TerminalInfo, options)
 
     def terminal_list(self, id: str, *, options: Optional[Options] = None) -> Page[models.TerminalInfo]:
@@ -625,7 +649,10 @@ class Api(Caller):
                      files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                      egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                      sys: Optional[bool] = None, tier: Optional[Literal["T0", "T1", "T2", "T3", "T4", "vm"]] = None,
-                     warm: Optional[bool] = None, options: Optional[Options] = None) -> models.TemplateInfo:
+                     warm: Optional[bool] = None, owner: Optional[str] = None,
+                     visibility: Optional[Literal["private", "tenant"]] = None,
+                     shared_with: Optional[Sequence[str]] = None,
+                     options: Optional[Options] = None) -> models.TemplateInfo:
         """Make or change a template: the body is a wish for a sandbox, without `name`, `template` and `binds`.
         Sandboxes made of it before do not change."""
         body = {"name": name, "user": user, "memory": memory, "pids": pids, "cpu_percent": cpu_percent,
@@ -633,7 +660,7 @@ class Api(Caller):
                 "ttl_ms": ttl_ms, "env": env, "labels": labels, "storage": storage, "image": image,
                 "from_snapshot": from_snapshot, "template": template, "volumes": volumes, "binds": binds,
                 "files": files, "idle": idle, "egress": egress, "nesting": nesting, "sys": sys, "tier": tier,
-                "warm": warm}
+                "warm": warm, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["template.set"], {"template_name": template_name}, {}, body, models.TemplateInfo,
                           options)
 

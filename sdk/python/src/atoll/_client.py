@@ -10,7 +10,7 @@ from ._api import Api
 from ._errors import ConnectionFailed, RequestTimeout, Unavailable
 from ._model import parse_time
 from ._process import Patience
-from ._sandbox import LIFE_SECONDS, PAGE, Sandbox, User
+from ._sandbox import LIFE_SECONDS, PAGE, Sandbox, User, Visibility
 from ._sse import events
 from ._transport import Content, Options, Stream, Transport
 
@@ -49,16 +49,18 @@ class Sandboxes:
                files: Optional[Sequence[models.FileRule]] = None, idle: Optional[models.IdlePolicy] = None,
                egress: Optional[models.EgressSpec] = None, nesting: Optional[bool] = None,
                sys: Optional[bool] = None, tier: Optional[Tier] = None, template: Optional[str] = None,
-               warm: Optional[bool] = None,
+               warm: Optional[bool] = None, owner: Optional[str] = None, visibility: Optional[Visibility] = None,
+               shared_with: Optional[Sequence[str]] = None,
                idempotency_key: Optional[str] = None) -> Sandbox:
         """Makes one, which runs when this returns. Limits are bytes, times milliseconds; what is not said is as
-        the template says, if there is one."""
+        the template says, if there is one. `shared_with` names tokens of role agent that may use it."""
         return Sandbox(self._client, self._api.sandbox_create(
             name=name, image=image, user=user, storage=storage, memory=memory, pids=pids, cpu_percent=cpu_percent,
             io_bytes=io_bytes, io_ops=io_ops,
             disk=disk, inodes=inodes, nofile=nofile, ttl_ms=ttl_ms, env=env, labels=labels,
             from_snapshot=from_snapshot, volumes=volumes, binds=binds, files=files, idle=idle, egress=egress,
             nesting=nesting, sys=sys, tier=tier, template=template, warm=warm,
+            owner=owner, visibility=visibility, shared_with=shared_with,
             options=Options(timeout=LIFE_SECONDS, idempotency_key=idempotency_key)))
 
     def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
@@ -101,8 +103,10 @@ class Volumes:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def create(self, name: str, bytes: int) -> models.VolumeInfo:
-        return self._api.volume_create(name=name, bytes=bytes)
+    def create(self, name: str, bytes: int, *, owner: Optional[str] = None, visibility: Optional[Visibility] = None,
+               shared_with: Optional[Sequence[str]] = None) -> models.VolumeInfo:
+        return self._api.volume_create(name=name, bytes=bytes, owner=owner, visibility=visibility,
+                                       shared_with=shared_with)
 
     def list(self) -> List[models.VolumeInfo]:
         return self._api.volume_list().items
@@ -112,7 +116,13 @@ class Volumes:
         return self._api.volume_read(name)
 
     def resize(self, name: str, bytes: int) -> models.VolumeInfo:
-        return self._api.volume_change(name, bytes=bytes)
+        return self.update(name, bytes=bytes)
+
+    def update(self, name: str, *, bytes: Optional[int] = None,
+               owner: Optional[str] = None, visibility: Optional[Visibility] = None,
+               shared_with: Optional[Sequence[str]] = None) -> models.VolumeInfo:
+        """Another size or access; what is not named stays."""
+        return self._api.volume_change(name, bytes=bytes, owner=owner, visibility=visibility, shared_with=shared_with)
 
     def delete(self, name: str) -> models.VolumeInfo:
         return self._api.volume_delete(name)
@@ -150,7 +160,8 @@ class Templates:
             warm: Optional[bool] = None) -> models.TemplateInfo:
         """Makes or changes one; sandboxes made of it before stay as they are."""
         return self._api.template_set(
-            template, name=None, template=None, binds=None, image=image, user=user, storage=storage, memory=memory,
+            template, name=None, template=None, binds=None, owner=None, visibility=None, shared_with=None,
+            image=image, user=user, storage=storage, memory=memory,
             pids=pids, cpu_percent=cpu_percent, io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
             nofile=nofile, ttl_ms=ttl_ms, env=env,
             labels=labels, from_snapshot=from_snapshot, volumes=volumes, files=files, idle=idle, egress=egress,

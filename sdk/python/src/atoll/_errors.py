@@ -17,6 +17,8 @@ class ApiError(AtollError):
     def __init__(self, status: int, code: str, message: str, field: Optional[str] = None,
                  request_id: Optional[str] = None, retry_after: Optional[float] = None,
                  reason: Optional[str] = None) -> None:
+        if field and not message.startswith(field):
+            message = f"{field}: {message}"
         super().__init__(f"{message} ({code}{', request ' + request_id if request_id else ''})")
         self.status = status
         self.code = code

@@ -8,7 +8,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, Callable, Iterator, Literal, Optional, Union
+from typing import IO, TYPE_CHECKING, Any, Callable, Iterator, Literal, Optional, Tuple, Union
 
 from . import _tree
 from ._errors import ConnectionFailed
@@ -32,6 +32,13 @@ class Change:
     path: str
     directory: bool
     raw: Any
+
+
+def _lines(answer: Stream) -> Iterator[bytes]:
+    rest = b""
+    for data in answer:
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
 
 
 class Watch:
@@ -185,10 +192,15 @@ class Files:
 
     def manifest(self, path: RemotePath = ".", user: Optional[str] = None) -> Iterator[FileInfo]:
         """Everything below a directory, sorted, with the digests of regular files."""
-        rest = b""
         with self._api.tree_manifest(self._id, path=_text(path), user=user,
                                      options=Options(timeout=TREE_SECONDS)) as answer:
-            for data in answer:
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    yield FileInfo.from_json(json.loads(line))
+            for line in _lines(answer):
+                yield FileInfo.from_json(json.loads(line))
+
+    def changes(self, user: Optional[str] = None) -> Iterator[Tuple[str, FileInfo]]:
+        """What was changed in the view of a directory that the sandbox was made with (`binds` with `view`, as
+        `atoll run` does): ("before" or "after", file), both of a changed file. Conflict when it has no view."""
+        with self._api.sandbox_changes(self._id, user=user, options=Options(timeout=TREE_SECONDS)) as answer:
+            for line in _lines(answer):
+                entry = json.loads(line)
+                yield entry["side"], FileInfo.from_json(entry["file"])

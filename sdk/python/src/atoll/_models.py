@@ -187,6 +187,7 @@ class _BindMountRequired(TypedDict):
 
 class BindMount(_BindMountRequired, total=False):
     read_only: bool
+    view: bool
 
 
 class FileRule(TypedDict):
@@ -232,6 +233,8 @@ class SandboxInfoBind(Model):
     path: str = ""
     # Nothing in it can be changed
     read_only: bool = False
+    # What is changed in it stays in the sandbox
+    view: bool = False
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,7 @@ class EgressInfo(Model):
     packs: List[str] = field(default_factory=list)
     # Hosts whose TLS is opened, so that requests can be judged
     intercept: List[str] = field(default_factory=list)
-    # Hosts that may be spoken to in anything on port 443
+    # Hosts to which any bytes may be sent; port 443 unless said
     unchecked: List[str] = field(default_factory=list)
     # Credentials: "HOST => HEADER: VALUE" sets a header, in which {secret:NAME} or {basic:USER:NAME} stands for
     # a secret; "HOST => {secret:NAME}" replaces its placeholder. TLS to such a host is opened. Not in the node's
@@ -351,6 +354,13 @@ class SandboxInfo(Model):
     execs_running: int = 0
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     # When its state last changed
@@ -454,6 +464,8 @@ class ExecInfo(Model):
     started_at: Optional[datetime] = None
     # When it ended; null until then
     ended_at: Optional[datetime] = None
+    # HOST:PORT of what was denied to the sandbox while it ran; null in lists
+    blocked: List[str] = field(default_factory=list)
     # The first of standard output, when it was waited for; otherwise null
     output: Optional[str] = None
     # Likewise, of standard error
@@ -529,6 +541,13 @@ class VolumeInfo(Model):
     sandboxes: List[str] = field(default_factory=list)
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     _special: ClassVar[Special] = {
@@ -550,6 +569,13 @@ class VolumeDetail(Model):
     sandboxes: List[str] = field(default_factory=list)
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     # Bytes that are written
@@ -573,6 +599,13 @@ class SnapshotInfo(Model):
     bytes: int = 0
     # Who made it
     by: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     # When it was made
     created_at: Optional[datetime] = None
     _special: ClassVar[Special] = {
@@ -818,6 +851,9 @@ class TemplateInfoSpecBind(Model):
     path: str = ""
     # Nothing in it can be changed from here
     read_only: bool = False
+    # What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
+    # memory and a server started by root
+    view: bool = False
 
 
 @dataclass(frozen=True)
@@ -886,6 +922,13 @@ class TemplateInfoSpec(Model):
     warm: Optional[bool] = None
     # The sandbox whose files it has
     parent: str = ""
+    # Name of the token that owns it; the caller unless given. Only an operator may name another owner
+    owner: str = ""
+    # private (default): tokens of role agent reach it only as its owner or through shared_with; tenant: every
+    # token of the tenant does
+    visibility: str = ""
+    # Names of tokens of role agent that may use it like its owner
+    shared_with: List[str] = field(default_factory=list)
     _special: ClassVar[Special] = {
         "volumes": SandboxInfoVolume,
         "binds": TemplateInfoSpecBind,

@@ -1,22 +1,22 @@
 """Commands in a sandbox: started, waited for, read from any position, given input and signals.
 
 The server keeps what a command prints, by position, so a reader that lost its connection comes back and
-names the position it had: no byte twice, none missing. Where the position is no longer kept, Gone says so.
+names the position it had: no byte twice, none missing. A reader here holds the command back when it is slower
+than the command. Where a position is no longer kept all the same, Gone says so.
 
 Input has positions too. A piece whose answer was lost is sent again with its position, and the server leaves
 out what the command has of it.
 """
-import base64
 import codecs
 import json
+import threading
 import time
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Iterator, Literal, NamedTuple, Optional, Union, cast
+from typing import IO, TYPE_CHECKING, Dict, Iterator, List, Literal, NamedTuple, Optional, Tuple, Union, cast
 
-from ._errors import AtollError, CommandFailed, Conflict, ConnectionFailed, RequestTimeout, Unavailable
+from ._errors import AtollError, CommandFailed, Conflict, ConnectionFailed, Forbidden, RequestTimeout, Unavailable
 from ._models import ExecInfo, ExecStdinResult
-from ._sse import events
-from ._transport import PAUSE_FIRST, PAUSE_MAX, Content, Options
+from ._transport import PAUSE_FIRST, PAUSE_MAX, Content, Options, Stream
 
 if TYPE_CHECKING:
     from ._sandbox import Sandbox
@@ -27,6 +27,8 @@ STDIN_PIECE = 1 << 20
 STDIN_SECONDS = 600.0  # a command may read slowly
 STDIN_PATIENCE = 60.0  # with a server that is away while input is sent
 ENDED = ("exited", "lost")
+FRAME_END = 3  # 1 and 2 are stdout and stderr
+END_MAX = 8 << 20
 
 
 class Position(NamedTuple):
@@ -73,9 +75,19 @@ class ExecResult:
         return self.info.signal
 
     @property
+    def missing(self) -> int:
+        """Bytes of its output that were no longer kept when they were read; 0 for what exec() ran."""
+        return self.info.stdout_bytes + self.info.stderr_bytes - len(self.stdout) - len(self.stderr)
+
+    @property
     def lost(self) -> bool:
         """It ended with its sandbox or the machine; nobody knows how."""
         return self.info.state == "lost"
+
+    @property
+    def blocked(self) -> "list[str]":
+        """HOST:PORT of what was denied to the sandbox while the command ran; `atoll egress allow` allows one."""
+        return list(self.info.blocked or [])
 
     @property
     def ok(self) -> bool:
@@ -96,7 +108,10 @@ class ExecResult:
         how = ("was lost" if self.lost else "took too long" if self.timed_out
                else "was out of memory" if self.oom else f"exited with {self.exit_code}")
         last = self.error_text.strip().splitlines()[-1:]
-        raise CommandFailed(f"{' '.join(self.info.argv)[:200]} {how}" + "".join(": " + line[:500] for line in last))
+        why = "".join(": " + line[:500] for line in last)
+        if self.blocked:
+            why += f" (blocked: {', '.join(self.blocked)}; `atoll egress allow {self.info.sandbox} HOST` allows a host)"
+        raise CommandFailed(f"{' '.join(self.info.argv)[:200]} {how}{why}")
 
 
 def pieces(data: Union[str, Content]) -> Iterator[bytes]:
@@ -113,6 +128,26 @@ def pieces(data: Union[str, Content]) -> Iterator[bytes]:
     else:
         for one in data:
             yield from pieces(one)
+
+
+def frames(answer: Stream) -> Iterator[Tuple[int, bytes]]:
+    """Output as it comes: 1 or 2 with a piece of that stream, FRAME_END with the command; see exec.output."""
+    while True:
+        head = answer.read(8)
+        if len(head) < 8:
+            return  # the server went away
+        kind, left = head[0], int.from_bytes(head[4:], "big")
+        if not 1 <= kind <= FRAME_END or (kind == FRAME_END and left > END_MAX):
+            raise ConnectionFailed("the output has a frame that is unknown")
+        if kind == FRAME_END:
+            yield kind, answer.read(left)
+            return
+        while left:
+            data = answer.read_some(left)
+            if not data:
+                return
+            left -= len(data)
+            yield kind, data
 
 
 class Patience:
@@ -164,15 +199,19 @@ class Process:
     def wait(self, timeout: Optional[float] = None) -> ExecResult:
         """Waits until it has ended; RequestTimeout when that takes longer than so many seconds. It goes on then."""
         until = None if timeout is None else time.monotonic() + timeout
-        while not (self.ended and self.info.output is not None):
-            left = WAIT_MS if until is None else int((until - time.monotonic()) * 1000)
-            if left <= 0 and not self.ended:
-                raise RequestTimeout(f"{self.id} has not ended within {timeout} s")
-            wait = max(1, min(WAIT_MS, left))
-            self.info = self._api.exec_read(self.sandbox.id, self.id, wait=wait,
-                                            options=Options(timeout=wait / 1000 + WAIT_SLACK))
+        if not self.ended:
+            return self._collect(until)
+        if self.info.output is None:
+            self.info = self._api.exec_read(self.sandbox.id, self.id, wait=1)
         return ExecResult(self.info, self._whole("stdout", self.info.output, self.info.stdout_bytes),
                           self._whole("stderr", self.info.errors, self.info.stderr_bytes))
+
+    def _collect(self, until: Optional[float]) -> ExecResult:
+        """All that is kept and all that comes, as it comes, so that nothing of it has to be dropped."""
+        parts: Dict[str, List[bytes]] = {"stdout": [], "stderr": []}
+        for one in self._output(None, until=until):
+            parts[one.stream].append(one.data)
+        return ExecResult(self.info, b"".join(parts["stdout"]), b"".join(parts["stderr"]))
 
     def _whole(self, stream: Literal["stdout", "stderr"], text: Optional[str], size: int) -> bytes:
         # The text in the answer is cut at its limit, and bytes that are no UTF-8 are shown as U+FFFD.
@@ -183,44 +222,67 @@ class Process:
 
     def read(self, stream: Literal["stdout", "stderr"] = "stdout", from_: Optional[int] = None) -> bytes:
         """What is there of one stream, from a position or from the oldest byte kept."""
-        with self._api.exec_output(self.sandbox.id, self.id, stream=stream, from_=from_, follow=0) as answer:
+        place = None if from_ is None else str(from_)
+        with self._api.exec_output(self.sandbox.id, self.id, stream=stream, from_=place, follow=0) as answer:
             return answer.read()
 
-    def output(self, position: Optional[Position] = None, *, idle: float = 60.0,
-               patience: float = 60.0) -> Iterator[Output]:
+    def output(self, position: Optional[Position] = None, *, idle: float = 60.0, patience: float = 60.0,
+               hold: bool = True) -> Iterator[Output]:
         """What it prints, as it does, from a position on until it has ended; `info` then says how.
 
         A connection that breaks, or is silent for `idle` seconds, is made anew and the output goes on where
-        it was; ConnectionFailed when that does not help for `patience` seconds.
+        it was; ConnectionFailed when that does not help for `patience` seconds. With `hold` the command waits
+        while its output is not taken; without it, Gone says that the reader was too slow. A token that may not
+        run commands never holds one back.
         """
-        at, tries = position, Patience(patience)
+        return self._output(position, idle=idle, patience=patience, hold=hold)
+
+    def _output(self, at: Optional[Position], *, idle: float = 60.0, patience: float = 60.0, hold: bool = True,
+                until: Optional[float] = None) -> Iterator[Output]:
+        tries = Patience(patience)
         while True:
+            left = idle if until is None else min(idle, until - time.monotonic())
+            if left <= 0:
+                raise RequestTimeout(f"{self.id} has not ended in time")
             try:
-                for one in self._output_once(at, idle):
+                for one in self._output_once(at, left, hold):
                     tries.progress()
                     at = one.position
-                    yield one
+                    if one.data:
+                        yield one
+                    if until is not None and time.monotonic() > until:
+                        raise RequestTimeout(f"{self.id} has not ended in time")
                 if self.ended:
                     return
                 tries.wait(ConnectionFailed("the output ends again and again before the command"))
             except RequestTimeout:
+                if until is not None and time.monotonic() > until:
+                    raise
                 tries.progress()  # nothing was printed
+            except Forbidden:
+                if not hold:
+                    raise
+                hold = False
             except (ConnectionFailed, Unavailable) as e:
                 tries.wait(e)
 
-    def _output_once(self, at: Optional[Position], idle: float) -> Iterator[Output]:
-        headers = {"Accept": "text/event-stream"}
-        if at is not None:
-            headers["Last-Event-ID"] = f"{at.stdout},{at.stderr}"
-        options = Options(timeout=idle, headers=headers)
-        with self._api.exec_output(self.sandbox.id, self.id, options=options) as answer:
-            for event in events(answer):
-                if event.event == "exit":
-                    self.info = ExecInfo.from_json(json.loads(event.data))
+    def _output_once(self, at: Optional[Position], idle: float, hold: bool) -> Iterator[Output]:
+        place = None if at is None else f"{at.stdout},{at.stderr}"
+        with self._api.exec_output(self.sandbox.id, self.id, stream="both", from_=place, hold=1 if hold else None,
+                                   options=Options(timeout=idle)) as answer:
+            out, _, err = (answer.headers["Atoll-Position"] or "").partition(",")
+            position = Position(int(out), int(err))
+            yield Output("stdout", b"", position)
+            for kind, data in frames(answer):
+                if kind == FRAME_END:
+                    self.info = ExecInfo.from_json(json.loads(data))
                     return
-                out, _, err = event.id.partition(",")
-                stream: Literal["stdout", "stderr"] = "stderr" if event.event == "stderr" else "stdout"
-                yield Output(stream, base64.b64decode(event.data), Position(int(out), int(err)))
+                if kind == 1:
+                    position = position._replace(stdout=position.stdout + len(data))
+                    yield Output("stdout", data, position)
+                else:
+                    position = position._replace(stderr=position.stderr + len(data))
+                    yield Output("stderr", data, position)
 
     def lines(self) -> Iterator[str]:
         """Its standard output line by line, without line ends; standard error is passed over."""
@@ -281,6 +343,25 @@ class Process:
             self.write(data, eof=True)
         except Conflict:
             pass
+
+    def communicate(self, data: Union[str, Content]) -> ExecResult:
+        """Feeds it and collects what it prints at the same time, until it has ended."""
+        failed: List[BaseException] = []
+
+        def feed() -> None:
+            try:
+                self.feed(data)
+            except BaseException as e:  # of the caller's own iterator perhaps
+                failed.append(e)
+                self.kill()
+
+        feeder = threading.Thread(target=feed, daemon=True)
+        feeder.start()
+        result = self.wait()
+        feeder.join()
+        if failed:
+            raise failed[0]
+        return result
 
     def signal(self, signal: Union[str, int], tree: bool = False) -> None:
         """TERM, "SIGINT", 9…; to its process group, or with tree to everything that it started."""

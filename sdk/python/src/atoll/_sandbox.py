@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._client import Client
 
 User = Literal["agent", "root"]
+Visibility = Literal["private", "tenant"]
 Command = Union[str, Sequence[str]]
 LIFE_SECONDS = 120.0  # to start, stop, copy
 PAGE = 500  # of a list
@@ -72,23 +73,24 @@ class Sandbox:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         if given is None or (isinstance(given, (bytes, bytearray)) and len(given) <= STDIN_INLINE):
             process = self._exec(WAIT_MS, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files,
-                                 stdin=None if given is None else bytes(given))
+                                 stdin=None if given is None else bytes(given), hold=True)
+            result = process.wait()
         else:
             process = self._exec(0, command, cwd=cwd, user=user, env=env, timeout_ms=timeout_ms, files=files,
-                                 stdin_open=True)
-            process.feed(given)
-        result = process.wait()
+                                 stdin_open=True, hold=True)
+            result = process.communicate(given)
         return result.check() if check else result
 
     def _exec(self, wait: int, command: Command, *, cwd: Optional[str], user: Optional[User],
               env: Optional[Mapping[str, str]], timeout_ms: Optional[int],
               files: Optional[Sequence[models.FileRule]], tty: bool = False, stdin_open: bool = False,
               rows: Optional[int] = None, cols: Optional[int] = None, name: Optional[str] = None,
-              stdin: Optional[bytes] = None) -> Process:
+              stdin: Optional[bytes] = None, hold: bool = False) -> Process:
         line, argv = (command, None) if isinstance(command, str) else (None, list(command))
         info = self._api.exec_create(
             self.id, wait=wait or None, argv=argv, command=line, name=name, cwd=cwd, user=user, env=env,
-            tty=tty or None, stdin_open=stdin_open or None, rows=rows, cols=cols, timeout_ms=timeout_ms, files=files,
+            tty=tty or None, stdin_open=stdin_open or None, hold=hold or None, rows=rows, cols=cols,
+            timeout_ms=timeout_ms, files=files,
             stdin_base64=None if stdin is None else base64.b64encode(stdin).decode(),
             options=Options(timeout=wait / 1000 + self.client.timeout + WAIT_SLACK))
         return Process(self, info, input_at=0 if stdin is None else None)
@@ -151,12 +153,15 @@ class Sandbox:
                io_bytes: Optional[int] = None, io_ops: Optional[int] = None,
                disk: Optional[int] = None, inodes: Optional[int] = None, ttl_ms: Optional[int] = None,
                labels: Optional[Mapping[str, str]] = None, idle: Union[models.IdlePolicy, Nothing, None] = None,
-               egress: Optional[models.EgressSpec] = None) -> None:
-        """Other limits, lifetime, labels or idle policy, while it runs or not; what is not named stays. An idle
-        policy is taken back by `NOTHING`."""
+               egress: Optional[models.EgressSpec] = None, owner: Optional[str] = None,
+               visibility: Optional[Visibility] = None,
+               shared_with: Optional[Sequence[str]] = None) -> None:
+        """Other limits, lifetime, labels, idle policy or access, while it runs or not; what is not named stays. An
+        idle policy is taken back by `NOTHING`. `shared_with` names tokens of role agent."""
         self.info = self._api.sandbox_change(self.id, memory=memory, pids=pids, cpu_percent=cpu_percent,
                                              io_bytes=io_bytes, io_ops=io_ops, disk=disk, inodes=inodes,
-                                             ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress)
+                                             ttl_ms=ttl_ms, labels=labels, idle=idle, egress=egress,
+                                             owner=owner, visibility=visibility, shared_with=shared_with)
 
     def fork(self, *, name: Optional[str] = None, ttl_ms: Optional[int] = None,
              labels: Optional[Mapping[str, str]] = None) -> "Sandbox":

@@ -4,11 +4,12 @@ Methods raise an ApiError of the class that the answer stands for (NotFound, Con
 ConnectionFailed or RequestTimeout. Those that return bool are False instead, as clients of the original expect.
 """
 import json
+import os
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union, cast
 
-from atoll._errors import AtollError
+from atoll._errors import AtollError, Unauthenticated
 
 from ._loop import Loop, MessageHandler, TaskHandler
 from ._types import (AgentRecord, Attachment, Beat, Channel, Checkpoint, Claim, Comment, FileInfo, Graph, HubEvent,
@@ -21,12 +22,20 @@ Json = Dict[str, Any]
 
 class AgentClient:
     """`token` is the agent's own; with `key_id` requests are signed with it instead of carrying it. A hub with
-    auth = open needs neither. Safe to use from several threads."""
+    auth = open needs neither. By default the token is the password in the address (http://NAME:TOKEN@HOST), or
+    ATOLL_TOKEN; the address, where it is empty, is HUB_URL. Inside a sandbox that is an agent the address is
+    http://atoll.internal/hub. Safe to use from several threads."""
 
     def __init__(self, hub_url: str, agent_name: str, agent_type: str = "unknown", *, token: Optional[str] = None,
                  key_id: Optional[str] = None, timeout: float = 30.0, retries: int = 3, ca: Optional[str] = None,
                  autonomy_mode: Optional[str] = None, capabilities: Optional[Sequence[str]] = None) -> None:
-        self.hub_url, self.agent_name, self.agent_type = hub_url.rstrip("/"), agent_name, agent_type
+        hub_url = (hub_url or os.environ.get("HUB_URL", "")).rstrip("/")
+        self.agent_name, self.agent_type = agent_name, agent_type
+        scheme, _, rest = hub_url.rpartition("://")
+        netloc, slash, path = rest.partition("/")
+        # Without the password, for it stands in messages.
+        self.hub_url = hub_url if scheme not in ("http", "https") else (
+            f"{scheme}://{netloc.rpartition('@')[2]}{slash}{path}")
         self.autonomy_mode = autonomy_mode
         self.capabilities = None if capabilities is None else list(capabilities)
         self.timeout = timeout
@@ -57,11 +66,19 @@ class AgentClient:
 
     def ensure_registered(self, metadata: Optional[Mapping[str, Any]] = None) -> bool:
         try:
-            if not self.heartbeat():
-                self.register(metadata)
+            self._join(metadata)
             return True
         except AtollError:
             return False
+
+    def _join(self, metadata: Optional[Mapping[str, Any]]) -> None:
+        """As ensure_registered; raises what went wrong."""
+        try:
+            self.beat()
+        except Unauthenticated:
+            raise
+        except AtollError:
+            self.register(metadata)
 
     def unregister(self) -> bool:
         try:
@@ -87,7 +104,12 @@ class AgentClient:
 
         def run() -> None:
             while not still.is_set():
-                self.heartbeat()
+                try:
+                    self.beat()
+                except Unauthenticated:
+                    return  # the token is not valid any more; asking again does not make it so
+                except AtollError:
+                    pass
                 still.wait(interval)
         self._beating = threading.Thread(target=run, name="spokes-heartbeat", daemon=True)
         self._beating.start()
@@ -404,7 +426,8 @@ class AgentClient:
 
     def move_task(self, project_id: str, task_id: str, status: str, *, blocked_reason: Optional[str] = None,
                   blocked_by: Union[None, str, Sequence[str]] = None, note: Optional[str] = None) -> Json:
-        """As transition_task; raises with the reason when it is refused."""
+        """As transition_task; raises with the reason when it is refused. The move of an agent in advisory mode is
+        proposed to people: {"ok": false, "status": "proposed", "proposal_id": …}."""
         return cast(Json, self._wire.call("PATCH", "/projects/{project}/tasks/{task}", {
             "status": status, "agent": self.agent_name, "blocked_reason": blocked_reason, "blocked_by": blocked_by,
             "note": note}, once=True, project=project_id, task=task_id))
@@ -412,8 +435,9 @@ class AgentClient:
     def transition_task(self, project_id: str, task_id: str, new_status: str, blocked_reason: Optional[str] = None,
                         blocked_by: Union[None, str, Sequence[str]] = None) -> bool:
         try:
-            self.move_task(project_id, task_id, new_status, blocked_reason=blocked_reason, blocked_by=blocked_by)
-            return True
+            moved = self.move_task(project_id, task_id, new_status, blocked_reason=blocked_reason,
+                                   blocked_by=blocked_by)
+            return "proposal_id" not in moved
         except AtollError:
             return False
 
@@ -481,7 +505,9 @@ class AgentClient:
                             after_revocation: str = "resume",
                             on_error: Optional[Callable[[Exception], object]] = None) -> None:
         """Until stop_event is set: heartbeats, messages to `handler`, tasks to `task_handler` (of `projects`, or of
-        all that this agent has joined), checkpoints when due, revocations as they come. See spokes/_loop.py."""
+        all that this agent has joined), checkpoints when due, revocations as they come. RuntimeError, with its
+        cause, when the agent cannot be registered or the hub does not accept the token any more. See
+        spokes/_loop.py."""
         Loop(self, handler, task_handler, None if projects is None else list(projects), poll_interval,
              heartbeat_interval, stop_event, None if metadata is None else dict(metadata), auto_ack, journal,
              on_revoked, after_revocation, on_error).run()

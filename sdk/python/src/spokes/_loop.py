@@ -11,6 +11,8 @@ again after a growing pause.
 
 When the agent is revoked, the work in hand is told so (Work.stop), nothing new is begun, `on_revoked` may save what
 there is, the revocation is acknowledged, the agent registers anew and goes on; or, with after_revocation="stop", ends.
+
+A token that the hub does not accept any more (401) ends the loop with a RuntimeError: no later request would succeed.
 """
 import collections
 import os
@@ -19,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from atoll._errors import (AtollError, Conflict, ConnectionFailed, Forbidden, InvalidRequest, NotFound, RequestTimeout,
-                           Unavailable)
+                           Unauthenticated, Unavailable)
 
 from ._types import Beat, Message, Revocation, Task
 
@@ -116,6 +118,7 @@ class Loop:
         self.handled = Journal(journal)
         self.on_revoked, self.after, self.on_error = on_revoked, after_revocation, on_error
         self.revoked = threading.Event()
+        self.refused: Optional[Unauthenticated] = None  # the token is not valid any more
         self.interrupt = threading.Event()  # of the work in hand: revoked, or the loop is to end
         self.work: Optional[Work] = None
         self.failed: Dict[str, Tuple[float, float]] = {}  # message: (when again, pause)
@@ -124,19 +127,25 @@ class Loop:
         self.left: Dict[str, str] = {}  # tasks that were begun: when they last changed then
 
     def run(self) -> None:
-        if not self.client.ensure_registered(self.metadata):
-            raise RuntimeError(f"cannot register {self.client.agent_name} at {self.client.hub_url}")
+        try:
+            self.client._join(self.metadata)
+        except AtollError as error:
+            raise RuntimeError(f"cannot register {self.client.agent_name} at {self.client.hub_url}: "
+                               f"{error}") from error
         ended = threading.Event()
         heart = threading.Thread(target=self._heartbeats, args=(ended,), name="spokes-heartbeat", daemon=True)
         heart.start()
         try:
-            while not self.stop.is_set():
+            while not self._ending():
                 if self.revoked.is_set() and not self._revocation():
                     return
                 self._attempt(self._messages)
-                if not self.revoked.is_set() and not self.stop.is_set():
+                if not self._busy():
                     self._attempt(self._tasks)
                 self._rest(self.poll)
+            if self.refused is not None:
+                raise RuntimeError(f"{self.client.hub_url} does not accept the token of {self.client.agent_name}: "
+                                   f"{self.refused}") from self.refused
         finally:
             ended.set()
             self.interrupt.set()
@@ -145,7 +154,13 @@ class Loop:
 
     # ---- both threads ----
 
+    def _ending(self) -> bool:
+        return self.stop.is_set() or self.refused is not None
+
     def _failed(self, error: Exception) -> None:
+        if isinstance(error, Unauthenticated):
+            self.refused = error
+            self.interrupt.set()
         if self.on_error:
             self.on_error(error)
 
@@ -159,7 +174,7 @@ class Loop:
     def _rest(self, seconds: float) -> None:
         """Until then, or until there is something to see to."""
         end = time.monotonic() + seconds
-        while not self.stop.is_set() and not self.revoked.is_set():
+        while not self._busy():
             left = end - time.monotonic()
             if left <= 0:
                 return
@@ -170,6 +185,8 @@ class Loop:
     def _heartbeats(self, ended: threading.Event) -> None:
         while True:
             self._attempt(self._heartbeat)
+            if self.refused is not None:
+                return
             end = time.monotonic() + self.beat
             while (left := end - time.monotonic()) > 0:
                 if self.stop.is_set():
@@ -207,7 +224,7 @@ class Loop:
         except Exception as error:  # it stays pending; once more, later
             self._failed(error)
             self.stop.wait(self.poll)
-            return not self.stop.is_set()
+            return not self._ending()
         self.interrupt.clear()
         self.revoked.clear()
         self.left.clear()
@@ -222,7 +239,7 @@ class Loop:
         if self.handler is None:
             return
         for message in self.client.get_messages(unread_only=True):
-            if self.stop.is_set() or self.revoked.is_set():
+            if self._busy():
                 return
             if message["id"] not in self.handled:
                 if not self._due(message):
@@ -255,7 +272,7 @@ class Loop:
                     self._own(project)
 
     def _busy(self) -> bool:
-        return self.stop.is_set() or self.revoked.is_set()
+        return self._ending() or self.revoked.is_set()
 
     def _claim(self, project: str, task: str) -> bool:
         try:
@@ -280,9 +297,11 @@ class Loop:
         client, handler = self.client, self.task_handler
         if handler is None:
             return
-        if status == "ready":
-            client.move_task(project, task_id, "in_progress")
+        proposed = status == "ready" and "proposal_id" in client.move_task(project, task_id, "in_progress")
         task = client.get_task(project, task_id)
+        if proposed and task["status"] == "ready":
+            self.left[task_id] = task["updated_at"]  # people decide; once they approve, it has changed
+            return
         self.left[task_id] = task["updated_at"]  # begun again only when something has happened to it
         self.work, reason = Work(client, project, task, self.interrupt), ""
         try:

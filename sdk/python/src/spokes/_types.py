@@ -197,6 +197,7 @@ class Proposal(TypedDict):
     project: str
     task_id: str
     title: str
+    status: Optional[str]  # the column to move the task to; None: a claim
     created_at: str
     expires_at: str
     decided_at: Optional[str]

@@ -10,10 +10,11 @@ what was sent once is refused when sent again. Every attempt is signed anew.
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import time
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Type
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from atoll import _errors as errors
 from atoll._endpoint import parse_address
@@ -24,6 +25,7 @@ from atoll._sse import events as parse_events
 from atoll._transport import VERSION, Stream, Transport
 
 ERROR_MAX = 1 << 20
+INSIDE = "atoll.internal"  # the hub as programs in a sandbox reach it: the server knows who they are, without a token
 BY_STATUS: Dict[int, Type[ApiError]] = {
     400: errors.InvalidRequest,
     401: errors.Unauthenticated,
@@ -34,6 +36,7 @@ BY_STATUS: Dict[int, Type[ApiError]] = {
     410: errors.Gone,
     413: errors.TooLarge,
     415: errors.InvalidRequest,
+    421: errors.Forbidden,
     416: errors.RangeNotSatisfiable,
     422: errors.InvalidRequest,
     429: errors.RateLimited,
@@ -72,8 +75,13 @@ class Wire:
 
     def __init__(self, url: str, token: Optional[str], key_id: Optional[str], timeout: float, retries: int,
                  ca: Optional[str]) -> None:
-        endpoint = parse_address(url.rstrip("/"))
-        endpoint.token, endpoint.ca = token, ca
+        parts = urlsplit(url.rstrip("/"))
+        self.base = parts.path if parts.scheme in ("http", "https") else ""
+        bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.scheme in ("http", "https") else url
+        endpoint = parse_address(bare)
+        own = token or (unquote(parts.password) if parts.password else None) or os.environ.get("ATOLL_TOKEN")
+        endpoint.token, endpoint.ca = (None if endpoint.host == INSIDE else own), ca
+        token = endpoint.token
         if key_id is not None and not token:
             raise AtollError("key_id names a token to sign with: give that token too")
         self.key_id = key_id
@@ -108,14 +116,14 @@ class Wire:
                 raise AtollError(f"{name} must not be empty")
             path = path.replace("{" + name + "}", quote(value, safe="/" if name == "filename" else ""))
         pairs = {k: v for k, v in (query or {}).items() if v is not None}
-        target = path + ("?" + urlencode(pairs, doseq=True) if pairs else "")
+        target = self.base + path + ("?" + urlencode(pairs, doseq=True) if pairs else "")
         send = {"Host": self.transport.endpoint.authority, "User-Agent": "atoll-spokes/" + VERSION,
                 "Accept": "application/json", **(headers or {})}
         if key is not None:
             send["Idempotency-Key"] = key
         sign = None
         if self.key_id is not None:
-            sign = self._signer(method, target, body or b"")
+            sign = self._signer(method, target[len(self.base):], body or b"")
         elif self.transport.endpoint.token:
             send["Authorization"] = "Bearer " + self.transport.endpoint.token
         answer = self.transport.request(method, target, send, body,
