@@ -689,7 +689,7 @@ def test_who_may_connect(start_server):
         peer = Peer(server, agent, secret, metadata=meta)
         assert peer.end() == (grpc.StatusCode.UNAUTHENTICATED, why), meta
         peer.close()
-    for _ in range(8):
+    for _ in range(11):
         peer = Peer(server, "a1", "wrong")
         status = peer.end()[0]
         peer.close()

@@ -68,7 +68,8 @@ def test_the_dashboard_lists_and_removes_them(server, page, client, width, heigh
     page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
     try:
         server.post(f"{AGENTS}/{client.agent}/commands?wait=10000", {"command": "echo", "args": ["seen"]})
-        server.post(f"{AGENTS}/{client.agent}/commands", {"command": "sleep", "args": ["60"]})
+        commands = f"{AGENTS}/{client.agent}/commands"
+        sleeps = server.post(commands, {"command": "sleep", "args": ["60"]}).json()["command_id"]
         go(page, "sandboxes")
         go(page, "linked")
         for text in (client.agent, "1 run, 2 kept", "sleep 60", os.uname().nodename):
@@ -77,6 +78,8 @@ def test_the_dashboard_lists_and_removes_them(server, page, client, width, heigh
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), "the page does not scroll sideways"
         button = f"document.querySelector('[aria-label=\"Remove {client.agent}\"]').getBoundingClientRect()"
         assert page.run(f"{button}.right <= innerWidth"), "and what removes an agent is in sight"
+        server.post(f"{commands}/{sleeps}/signal", {"signal": "KILL"})  # it would outlive the client
+        harness.wait_until(lambda: server.get(f"{commands}/{sleeps}").json()["state"] != "running", 10, "its end")
         assert client.stop() == 0
         says(page, "Disconnected")  # told by its event, without a reload
         page.run(f"document.querySelector('[aria-label=\"Remove {client.agent}\"]').click(); null")
