@@ -333,6 +333,7 @@ static int make_box(struct creating *creating, struct err *err)
     creating->op = (struct box_op){ .tenant = call->who.tenant,
                                     .by = call->who.id,
                                     .reach = call_reach(call),
+                                    .role = role_name(call->who.role),
                                     .prepare = box_prepare,
                                     .record = box_record,
                                     .done = box_made };
@@ -391,6 +392,7 @@ static int need_volume(struct creating *creating, const char *name, struct err *
     struct disk_want want = { .kind = DISK_VOLUME,
                               .tenant = call->who.tenant,
                               .by = call->who.id,
+                              .role = role_name(call->who.role),
                               .name = name,
                               .bytes = AGENTBOX_VOLUME_BYTES };
     if (may_own(call, &want.access, err) < 0)

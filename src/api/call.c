@@ -117,9 +117,14 @@ static const char *vm_word(const struct err *err)
     static const struct {
         enum err_code code;
         const char *word;
-    } words[] = { { ERR_INVALID, "VALIDATION_ERROR" },        { ERR_NOT_FOUND, "VM_NOT_FOUND" },
-                  { ERR_CONFLICT, "VM_NOT_RUNNING" },         { ERR_FORBIDDEN, "FORBIDDEN" },
-                  { ERR_UNAUTHENTICATED, "UNAUTHENTICATED" }, { ERR_RATE, "RATE_LIMITED" } };
+    } words[] = { { ERR_INVALID, "VALIDATION_ERROR" },
+                  { ERR_NOT_FOUND, "VM_NOT_FOUND" },
+                  { ERR_CONFLICT, "VM_NOT_RUNNING" },
+                  { ERR_FORBIDDEN, "FORBIDDEN" },
+                  { ERR_UNAUTHENTICATED, "UNAUTHENTICATED" },
+                  { ERR_RATE, "RATE_LIMITED" },
+                  { ERR_QUOTA, "QUOTA_EXCEEDED" },
+                  { ERR_CAPACITY, "INSUFFICIENT_RESOURCES" } };
 
     if (err->field[0] >= 'A' && err->field[0] <= 'Z')
         return err->field;

@@ -187,6 +187,7 @@ static struct changing *changing_new(struct call *call)
     *changing = (struct changing){ .op = { .tenant = call->who.tenant,
                                            .by = call->who.id,
                                            .reach = call_reach(call),
+                                           .role = role_name(call->who.role),
                                            .prepare = prepare_change,
                                            .record = record,
                                            .done = done },

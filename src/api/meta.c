@@ -218,6 +218,7 @@ static int metrics_get(struct call *call, struct err *err)
         return err_set(err, ERR_NOT_FOUND, "metrics are switched off (metrics_enabled = false)");
     call->content_type = "text/plain; version=0.0.4; charset=utf-8";
     metric_text(&call->reply);
+    agentic_metrics(call->api, &call->reply);
     return 0;
 }
 

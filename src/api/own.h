@@ -143,6 +143,9 @@ void refusals_free(struct refusals *refusals);
 must_use bool refusals_row(struct refusals *refusals, struct call *call, const struct err *err,
                            struct audit *out);
 
+/* agentic_metrics.c: what agentic's dashboards and alerts read, as Prometheus text. */
+void agentic_metrics(const struct api *api, struct buf *out);
+
 /* backup.c: removes what an earlier life left there, and goes on watching. */
 void backups_init(struct api *api);
 void backups_free(struct api *api);

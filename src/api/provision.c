@@ -22,7 +22,7 @@ struct task {
     struct arena arena;
     const struct api *api;
     char id[UUID_SIZE], box[ID_SIZE];
-    const char *name, *tenant, *by, *object;
+    const char *name, *tenant, *by, *role, *object;
     const char *done_event, *failed_event, *reason;
     bool hard;
     int64_t patience_ms; /* of waiting for commands */
@@ -76,9 +76,11 @@ static struct box *task_box(struct task *task)
 static void step(struct task *task, void (*done)(struct box_op *op, const struct err *err))
 {
     /* What creates is for admins alone (agent.reprovision). */
-    task->op = (struct box_op){
-        .tenant = task->tenant, .by = task->by, .reach = reach_all(task->tenant), .done = done
-    };
+    task->op = (struct box_op){ .tenant = task->tenant,
+                                .by = task->by,
+                                .role = task->role,
+                                .reach = reach_all(task->tenant),
+                                .done = done };
 }
 
 /* ---- restart ---- */
@@ -214,6 +216,7 @@ static struct beginning *begin(struct call *call, const struct sandbox_view *vie
     task->name = arena_strdup(&task->arena, vm_name(view));
     task->tenant = arena_strdup(&task->arena, call->who.tenant);
     task->by = arena_strdup(&task->arena, call->who.id);
+    task->role = role_name(call->who.role);
     task->object = arena_printf(&task->arena, "vm/%s", task->name);
     call->object = arena_strdup(&call->arena, task->object);
     return beginning;
@@ -310,7 +313,9 @@ static int find_ours(struct call *call, struct sandbox_view *view, struct err *e
     /* Found out now, not when the old one is gone. */
     if (view->image && image_find(call->api->boxes, call->who.tenant, view->image, &image, err) < 0)
         return -1;
-    return 0;
+    struct sandbox_spec spec;
+    box_wish(target.box, &call->arena, &spec);
+    return boxes_admit(call->api->boxes, &spec, target.box, call_op(call), err);
 }
 
 static int agent_reprovision(struct call *call, struct err *err)

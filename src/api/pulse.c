@@ -85,6 +85,7 @@ static void heard(struct box_op *op, const struct err *err)
             .load_avg = { -1 },
             .memory_used = (int64_t)ask->usage.memory,
             .memory_total = view.memory,
+            .disk_used = (int64_t)ask->usage.disk,
             .disk_total = view.disk,
             .uptime_s = MAX(clock_wall_ms() - view.changed_at, 0) / 1000,
         };

@@ -38,6 +38,8 @@
     X(container_routes)                                                                            \
     X(operation_routes)                                                                            \
     X(port_routes)                                                                                 \
+    X(crash_routes)                                                                                \
+    X(quota_routes)                                                                                \
     X(template_routes)                                                                             \
     X(process_routes)                                                                              \
     X(egress_routes)                                                                               \

@@ -53,6 +53,7 @@ static struct pending *pending_new(struct call *call)
     pending->op = (struct box_op){ .tenant = call->who.tenant,
                                    .by = call->who.id,
                                    .reach = call_reach(call),
+                                   .role = role_name(call->who.role),
                                    .prepare = pending_prepare,
                                    .record = pending_record,
                                    .done = pending_done };
@@ -286,7 +287,8 @@ static void stats_done(struct box_op *op, const struct err *err)
                                .memory = (int64_t)usage->memory,
                                .memory_peak = (int64_t)usage->memory_peak,
                                .pids = (int64_t)usage->pids,
-                               .oom_kills = (int64_t)usage->oom_kills };
+                               .oom_kills = (int64_t)usage->oom_kills,
+                               .disk = (int64_t)usage->disk };
     struct io_use io = { (int64_t)usage->io_read, (int64_t)usage->io_written };
 
     if (usage->io_read != UINT64_MAX)

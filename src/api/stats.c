@@ -110,6 +110,7 @@ static void put(struct watcher *watcher)
     json_kv_int(json, "memory_peak", (int64_t)usage->memory_peak);
     json_kv_int(json, "pids", (int64_t)usage->pids);
     json_kv_int(json, "oom_kills", (int64_t)usage->oom_kills);
+    json_kv_int(json, "disk", (int64_t)usage->disk);
     json_key(json, "io");
     if (usage->io_read == UINT64_MAX) {
         json_put_null(json);

@@ -75,7 +75,8 @@ static struct agent_view view_of_box(const struct box *box)
                                 .status = status_of(&view),
                                 .connected_at = view.created_at,
                                 .last_heartbeat = runs ? clock_wall_ms() : view.changed_at,
-                                .runtime = "sandbox" };
+                                .runtime = "sandbox",
+                                .crash_loop = view.crash_loop };
 }
 
 void target_view(const struct target *target, struct agent_view *out)

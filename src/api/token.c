@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "box/quota.h"
 
 #define TTL_MAX_MS (3650ll * 24 * 3600 * 1000)
 
@@ -149,7 +150,10 @@ static int wish_to_row(struct call *call, const struct token_wish *wish, struct 
 
 static void token_added(struct call *call)
 {
-    auth_token_added(call->api->auth, call->state);
+    const struct token_row *row = call->state;
+
+    auth_token_added(call->api->auth, row);
+    quota_tenant(call->api->boxes, row->tenant);
 }
 
 static int token_event(struct call *call, const char *type, const struct token_row *row,

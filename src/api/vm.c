@@ -56,6 +56,8 @@ const char *vm_state(const struct sandbox_view *view)
                   { "stopped", "stopped" },
                   { "failed", "crashed" } };
 
+    if (view->crashed)
+        return "crashed";
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strcmp(view->state, words[i].ours) == 0)
             return words[i].theirs;
@@ -215,6 +217,7 @@ struct making {
     struct box_op op;
     const struct api *api;
     bool stops; /* it was not wanted to run */
+    const char *role;
     char id[UUID_SIZE], name[SANDBOX_NAME_MAX + 1], tenant[TENANT_MAX + 1], by[ID_SIZE];
     struct principal who;
 };
@@ -224,7 +227,9 @@ static void made(struct box_op *op, const struct err *err);
 static int stop_made(struct making *making, struct box *box, struct err *err)
 {
     making->stops = false;
-    making->op = (struct box_op){ .tenant = making->tenant, .by = making->by, .done = made };
+    making->op = (struct box_op){
+        .tenant = making->tenant, .by = making->by, .role = making->role, .done = made
+    };
     return box_stop(box, &making->op, err);
 }
 
@@ -324,6 +329,11 @@ static int vm_post(struct call *call, struct err *err)
 
     if (call_decode_patch(call, &wish, &present, err) < 0 || check_wish(call, &wish, err) < 0)
         return -1;
+    const struct sandbox_spec spec = { .cpu_percent = (wish.vcpus ? wish.vcpus : 4) * 100,
+                                       .memory = (wish.memory_mb ? wish.memory_mb : 8192) << 20,
+                                       .disk = (wish.disk_gb ? wish.disk_gb : 50) << 30 };
+    if (boxes_admit(call->api->boxes, &spec, NULL, call_op(call), err) < 0)
+        return -1; /* now, rather than as the end of an operation */
     struct making *making = xnew(struct making);
     ordering->start = (struct operation_start){
         .operation = operation_new(call, "vm_create", wish.name),
@@ -337,17 +347,16 @@ static int vm_post(struct call *call, struct err *err)
     snprintf(making->name, sizeof(making->name), "%s", wish.name);
     snprintf(making->tenant, sizeof(making->tenant), "%s", call->who.tenant);
     snprintf(making->by, sizeof(making->by), "%s", call->who.id);
+    making->role = role_name(call->who.role);
     making->who = call->who;
     making->op = (struct box_op){ .tenant = making->tenant,
                                   .by = making->by,
+                                  .role = making->role,
                                   .reach = principal_reach(&making->who),
                                   .done = made };
     ordering->making = making;
-    ordering->spec =
-        (struct sandbox_spec){ .name = making->name,
-                               .cpu_percent = (wish.vcpus ? wish.vcpus : 4) * 100,
-                               .memory = (wish.memory_mb ? wish.memory_mb : 8192) << 20,
-                               .disk = (wish.disk_gb ? wish.disk_gb : 50) << 30 };
+    ordering->spec = spec;
+    ordering->spec.name = making->name;
     call->object = arena_printf(&call->arena, "vm/%s", wish.name);
     json_open(&json, '{');
     json_key(&json, "operation");
@@ -456,6 +465,7 @@ static void kept(struct box_op *op, const struct err *failed)
     changing->snapshot = arena_strdup(&call->arena, op->disk->id);
     changing->op = (struct box_op){ .tenant = call->who.tenant,
                                     .by = call->who.id,
+                                    .role = role_name(call->who.role),
                                     .prepare = changing_prepare,
                                     .record = changing_record,
                                     .done = changing_done };
@@ -472,7 +482,10 @@ static int keep_files(struct changing *changing, struct box *box, const char *id
     struct call *call = changing->call;
 
     changing->id = arena_strdup(&call->arena, id);
-    changing->op = (struct box_op){ .tenant = call->who.tenant, .by = call->who.id, .done = kept };
+    changing->op = (struct box_op){ .tenant = call->who.tenant,
+                                    .by = call->who.id,
+                                    .role = role_name(call->who.role),
+                                    .done = kept };
     return box_snapshot(box,
                         arena_printf(&call->arena, "%.*s-disk", DISK_NAME_MAX - 5, changing->name),
                         &changing->op, err);
@@ -497,6 +510,7 @@ int vm_change(struct call *call, struct box *box, const struct vm_change *wish, 
     box_view(box, &view);
     *changing = (struct changing){ .op = { .tenant = call->who.tenant,
                                            .by = call->who.id,
+                                           .role = role_name(call->who.role),
                                            .prepare = changing_prepare,
                                            .record = changing_record,
                                            .done = changing_done },

@@ -29,7 +29,11 @@ static struct disk_call *disk_call_new(struct call *call, const char *event)
 
     wait->call = call;
     wait->op = (struct disk_op){
-        .record = disk_record, .done = disk_done, .tenant = call->who.tenant, .event = event
+        .record = disk_record,
+        .done = disk_done,
+        .tenant = call->who.tenant,
+        .event = event,
+        .role = role_name(call->who.role),
     };
     return wait;
 }
@@ -115,6 +119,7 @@ static int volume_post(struct call *call, struct err *err)
     struct disk_want want = { .kind = DISK_VOLUME,
                               .tenant = call->who.tenant,
                               .by = call->who.id,
+                              .role = role_name(call->who.role),
                               .name = wish.name,
                               .bytes = wish.bytes,
                               .access = wish.access };

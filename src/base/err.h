@@ -29,6 +29,8 @@ enum err_code {
     ERR_RATE,        /* too often; retry later */
     ERR_MISDIRECTED, /* Host is not one of ours */
     ERR_BUDGET,      /* the money or tokens are used up */
+    ERR_QUOTA,       /* a quota allows no more; something has to be deleted, or the quota raised */
+    ERR_CAPACITY,    /* the machine has no more */
     ERR_TIMEOUT,
     ERR_UNAVAILABLE, /* cannot now; retry later */
     ERR_NO_SPACE,    /* the disk is full */

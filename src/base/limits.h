@@ -82,8 +82,8 @@
 #define LOGIN_CODES_MAX 1000    /* login links that nobody has used yet */
 #define LOGIN_LINK_MS (10ll * 60 * 1000)
 #define LOGIN_SESSION_MS (12ll * 3600 * 1000)
-#define RATE_PER_SECOND 2000 /* per principal, unless configured */
-#define RATE_BURST 4000
+#define RATE_PER_SECOND 20000 /* per principal, unless configured */
+#define RATE_BURST 40000
 #define REFUSALS_AUDITED_PER_MIN 120 /* per peer; the rest are counted in one row */
 #define REFUSALS_AUDITED_MAX 1200    /* of all peers, per minute; likewise */
 
@@ -131,6 +131,9 @@
 #define STATS_EVERY_MIN_MS 500 /* …and within these */
 #define STATS_EVERY_MAX_MS 60000
 
+#define AGENT_SERIES_MAX 1000 /* agents with figures of their own in /metrics */
+#define AGENT_SAMPLES_MS 5000 /* between two measurements of them */
+
 /* Supervision */
 #define API_RESTART_MIN_MS 50 /* first restart after a crash */
 #define API_RESTART_MAX_MS 5000
@@ -174,7 +177,7 @@
 #define CONF_LIST_MAX 32
 
 /* Sandboxes */
-#define SANDBOXES_MAX 200 /* not deleted, unless configured */
+#define SANDBOXES_MAX 8192 /* not deleted, unless configured */
 #define SANDBOX_MEMORY_MIN (16ll << 20)
 #define SANDBOX_MEMORY_MAX (4ll << 40)
 #define SANDBOX_PIDS_MIN 8
@@ -185,6 +188,13 @@
 #define SANDBOX_IO_OPS_MAX 10000000
 #define SANDBOX_DISK_MIN (1ll << 20)
 #define SANDBOX_DISK_MAX (4ll << 40)
+#define QUOTAS_MAX 256 /* rows of a tenant */
+#define QUOTA_SUBJECT_MAX 128
+#define QUOTA_FREE_MEMORY (8ll << 30) /* up to these the machine is not asked for a limit… */
+#define QUOTA_FREE_CPU 800            /* …of processors, in percent of one… */
+#define QUOTA_FREE_DISK (64ll << 30)  /* …and of a disk */
+#define QUOTA_EVENT_MS 60000          /* between two events about the same refusal */
+#define QUOTA_REFUSALS 64             /* refusals that are remembered for this */
 #define POOLS_MAX 16
 #define TEMPLATES_MAX 256 /* of a tenant */
 #define POOL_SIZE_MAX 64
@@ -336,6 +346,7 @@
 #define CRASH_WINDOW_MS 600000
 #define CRASH_SHORT_MS 60000
 #define CRASH_HEALTHY_MS 300000
+#define CRASHES_KEPT 100 /* of a sandbox; the oldest makes room */
 
 /* The hub */
 #define HUB_ID_PREFIX_MIN 8 /* of an id that a command or a path abbreviates */

@@ -175,7 +175,7 @@ static int load_box(struct boxes *boxes, struct query *q, struct err *err)
     snprintf(box->reason, sizeof(box->reason), "%.*s", STR_FMT(query_col_str(q, 4)));
     snprintf(box->by, sizeof(box->by), "%.*s", STR_FMT(query_col_str(q, 6)));
     box->created_ms = query_col_i64(q, 7);
-    box->changed_ms = query_col_i64(q, 8);
+    box->changed_ms = box->up_ms = query_col_i64(q, 8);
     box->expires_ms = query_col_i64(q, 9);
     box->disk = (uint64_t)query_col_i64(q, 10);
     box->asleep = query_col_i64(q, 11) != 0;
@@ -237,7 +237,8 @@ int boxes_load(struct boxes *boxes, struct db *db, struct err *err)
         if (load_box(boxes, q, err) < 0)
             return -1;
     if (rc < 0 || disks_load(boxes, db, err) < 0 || images_load(boxes, db, err) < 0 ||
-        pools_load(boxes, db, err) < 0 || templates_load(boxes, db, err) < 0)
+        pools_load(boxes, db, err) < 0 || templates_load(boxes, db, err) < 0 ||
+        quotas_load(boxes, db, err) < 0 || crashes_load(boxes, db, err) < 0)
         return -1;
     list_each (pos, &boxes->all)
         if (load_execs(list_entry(pos, struct box, node), db, err) < 0)

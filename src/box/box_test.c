@@ -54,7 +54,7 @@ TEST(the_limit_counts_all_that_are_not_deleted)
     for (int i = 0; i < 3; i++)
         box = made();
     CHECK(boxes_create(boxes, &spec, &caller.op, &err) < 0);
-    CHECK_INT(err.code, ERR_RATE);
+    CHECK_INT(err.code, ERR_QUOTA);
     CHECK_OK(box_delete(box, &caller.op, &err), &err);
     answer_with(&asked[asked_count - 1], 0, false);
     settle();

@@ -36,6 +36,8 @@ struct boxes *boxes_new(const struct boxes_options *options)
     list_init(&boxes->disks);
     list_init(&boxes->pools);
     list_init(&boxes->templates);
+    list_init(&boxes->quotas);
+    boxes->machine = options->machine;
     boxes->pool_default = options->pool_default;
     list_init(&boxes->drops);
     list_init(&boxes->aside);
@@ -61,6 +63,9 @@ void boxes_free(struct boxes *boxes)
     disks_free(boxes);
     pools_free(boxes);
     templates_free(boxes);
+    quotas_free(boxes);
+    if (boxes->machine.meminfo > 0)
+        close(boxes->machine.meminfo);
     map_free(&boxes->by_id);
     map_free(&boxes->listed);
     ends_close(boxes);
@@ -236,6 +241,9 @@ void box_view(const struct box *box, struct sandbox_view *out)
                                   .name = spec->name,
                                   .state = sandbox_state_name(box->state),
                                   .reason = box->reason[0] ? box->reason : NULL,
+                                  .crashed = !sandbox_lives(box->state) && box->crashed_ms &&
+                                             box->crashed_ms == box->changed_ms,
+                                  .crash_loop = box_in_crash_loop(box),
                                   .user = spec->user,
                                   .by = box->by,
                                   .memory = spec->memory,
@@ -276,10 +284,13 @@ void box_move(struct box *box, enum sandbox_state to)
 {
     if (!sandbox_may(box->state, to))
         abort(); /* every way here has checked */
+    bool starts = to == SANDBOX_RUNNING && box->state != SANDBOX_PAUSED;
     box->state = to;
     if (to != SANDBOX_RUNNING && to != SANDBOX_PAUSED)
         trusted_ended(box);
     box->changed_ms = clock_wall_ms();
+    if (starts)
+        box->up_ms = box->changed_ms;
 }
 
 void boxes_heard(struct boxes *boxes, const struct wire_msg *msg, const int *fds, unsigned count)
@@ -309,34 +320,69 @@ static void told(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_M
         ask->op->done(ask->op, &err);
         return;
     }
-    if (msg->verb == WIRE_BOX_STAT)
-        *(struct box_usage *)ask->out = msg->usage;
-    else
-        *(struct box_applied *)ask->out = msg->applied;
+    *(struct box_applied *)ask->out = msg->applied;
     ask->op->done(ask->op, NULL);
 }
 
-static int question(struct box *box, uint16_t verb, void *out, struct box_op *op, struct err *err)
+static int question(struct box *box, uint16_t verb,
+                    void (*answered)(struct ask *, const struct wire_msg *, int[WIRE_FDS_MAX]),
+                    void *out, struct box_op *op, struct err *err)
 {
     if (box->state != SANDBOX_RUNNING && box->state != SANDBOX_PAUSED)
         return err_set(err, ERR_CONFLICT, "sandbox %s is %s", box->id,
                        sandbox_state_name(box->state));
     struct ask *ask = ask_new(verb, box->id);
-    ask->answered = told;
+    ask->answered = answered;
+    ask->boxes = box->boxes;
     ask->op = op;
     ask->out = out;
     ask_send(box->boxes, ask);
     return 0;
 }
 
+/* A disk counts what has reached it; until then what was written is dirty memory of the sandbox. */
+static void told_disk(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct box_usage *usage = ask->out;
+
+    (void)fds;
+    usage->disk = usage->dirty + (msg && !msg->status ? msg->disk_usage.used : 0);
+    ask->op->done(ask->op, NULL);
+}
+
+static void told_usage(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX])
+{
+    struct box_usage *usage = ask->out;
+    struct box *box;
+
+    if (!msg || msg->status) {
+        told(ask, msg, fds);
+        return;
+    }
+    *usage = msg->usage;
+    box = map_get(&ask->boxes->by_id, str_of(ask->msg.name.id));
+    if (box && box->disk) {
+        struct ask *more = ask_new(WIRE_DISK_STAT, NULL);
+
+        more->msg.disk.id = box->disk;
+        more->answered = told_disk;
+        more->op = ask->op;
+        more->out = usage;
+        ask_send(box->boxes, more);
+        return;
+    }
+    usage->disk = usage->shmem;
+    ask->op->done(ask->op, NULL);
+}
+
 int box_stats(struct box *box, struct box_usage *out, struct box_op *op, struct err *err)
 {
-    return question(box, WIRE_BOX_STAT, out, op, err);
+    return question(box, WIRE_BOX_STAT, told_usage, out, op, err);
 }
 
 int box_applied(struct box *box, struct box_applied *out, struct box_op *op, struct err *err)
 {
-    return question(box, WIRE_BOX_APPLIED, out, op, err);
+    return question(box, WIRE_BOX_APPLIED, told, out, op, err);
 }
 
 void boxes_drain(struct boxes *boxes)

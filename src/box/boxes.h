@@ -24,6 +24,13 @@ struct box;
 struct box_exec;
 struct disk;
 
+/* What the machine has for sandboxes, measured at the start; by enum quota_of. */
+struct boxes_machine {
+    int64_t has[4];    /* 0: unknown, and not checked */
+    int64_t factor[4]; /* how often that may be promised; 0: not checked */
+    int meminfo;       /* /proc/meminfo, owned; -1 */
+};
+
 struct boxes_options {
     struct loop *loop;
     struct store *store;
@@ -31,7 +38,8 @@ struct boxes_options {
     unsigned sandboxes_max; /* not deleted ones */
     bool degraded;          /* limits that were asked for need not hold (allow_degraded) */
     int64_t aside_keep_ms;  /* how long disks that no row names are kept; 0: until somebody says */
-    unsigned pool_default;  /* warm ones in the default pool, unless somebody said otherwise */
+    struct boxes_machine machine; /* takes the descriptor */
+    unsigned pool_default; /* warm ones in the default pool, unless somebody said otherwise */
     /* To the warden: 0, or -1 with errno. */
     int (*send)(void *ctx, const struct wire_msg *msg);
     void *ctx;
@@ -55,6 +63,7 @@ struct box_op {
     const char *tenant, *by; /* borrowed until the end */
     /* What the caller may name and own; for boxes_create, box_fork and box_rollback. */
     struct reach reach;
+    const char *role; /* of whoever asks, for quotas; NULL: the server itself */
     /* Just before the change is stored, what `record` will need can be composed; may be NULL. */
     void (*prepare)(struct box_op *op);
     /* On the writer thread, in the transaction that stores the change; may be NULL. */
@@ -100,6 +109,17 @@ unsigned boxes_living(const struct boxes *boxes);
 /* The next sandbox within reach, oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after);
 void box_view(const struct box *box, struct sandbox_view *out);
+
+/* One time that process 1 of a sandbox died by itself. */
+struct crash_view {
+    int64_t at, uptime_ms;
+    const char *reason;
+};
+extern const struct field crash_fields[];
+/* The newest CRASHES_KEPT of a sandbox, newest first. */
+must_use int crashes_each(struct db *db, const char *tenant, const char *sandbox,
+                          void (*fn)(void *ctx, const struct crash_view *view), void *ctx,
+                          struct err *err);
 /* What it was made with and has become since, for another like it; all of it in the arena. */
 void box_wish(const struct box *box, struct arena *arena, struct sandbox_spec *out);
 /* enum box_lost, as the warden said when it was made; 0 after a restart. */
@@ -107,11 +127,17 @@ uint32_t box_without(const struct box *box);
 
 /*
  * Each: 0 when under way (op->done follows), -1 when refused at once. `spec` is copied.
- * ERR_RATE: there are sandboxes_max already. ERR_CONFLICT: the name is taken, or the state does not
+ * ERR_QUOTA, ERR_CAPACITY: see quota.h. ERR_CONFLICT: the name is taken, or the state does not
  * fit.
  */
 must_use int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct box_op *op,
                           struct err *err);
+/*
+ * Would quotas and the machine allow the limits of such a sandbox now, perhaps instead of one that
+ * is there? How many sandboxes there are is checked when it is created.
+ */
+must_use int boxes_admit(struct boxes *boxes, const struct sandbox_spec *spec,
+                         const struct box *instead, const struct box_op *op, struct err *err);
 must_use int box_pause(struct box *box, struct box_op *op, struct err *err);
 must_use int box_resume(struct box *box, struct box_op *op, struct err *err);
 /* Refused where it would lose its files (storage memory). */

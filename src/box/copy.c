@@ -213,7 +213,7 @@ static void snapshot_copied(struct box *box, struct disk *disk, const struct err
 int box_snapshot(struct box *box, const char *name, struct box_op *op, struct err *err)
 {
     autoarena struct arena arena = { 0 };
-    struct disk_want want = { .kind = DISK_SNAPSHOT, .by = op->by, .name = name };
+    struct disk_want want = { .kind = DISK_SNAPSHOT, .by = op->by, .role = op->role, .name = name };
 
     if (name_check(name, "sn", "name", err) < 0 || may_copy(box, "being copied", err) < 0)
         return -1;
@@ -262,7 +262,7 @@ int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op, s
     spec.binds.count = 0; /* their tickets were good once */
     if (may_copy(box, "being copied", err) < 0)
         return -1;
-    if (wish_check(box->boxes, &spec, op->reach, err) < 0) {
+    if (wish_check(box->boxes, &spec, op, err) < 0) {
         box->busy = NULL;
         return -1;
     }
@@ -303,9 +303,11 @@ static void start_again(struct box *box)
     struct err err = { 0 };
 
     box->copy.outer = box->op;
-    box->copy.start = (struct box_op){
-        .tenant = box->op->tenant, .by = box->op->by, .done = started_again, .box = box
-    };
+    box->copy.start = (struct box_op){ .tenant = box->op->tenant,
+                                       .by = box->op->by,
+                                       .role = box->op->role,
+                                       .done = started_again,
+                                       .box = box };
     box->op = NULL;
     box->busy = NULL;
     if (box_start(box, &box->copy.start, &err) < 0)

@@ -375,7 +375,7 @@ int disk_make(struct boxes *boxes, const struct disk_want *want, struct disk_op 
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
     if (!disks_work(boxes))
         return disks_refuse(boxes, err);
-    if (want->name && check_name(boxes, want, err) < 0)
+    if ((want->name && check_name(boxes, want, err) < 0) || quota_disk(boxes, want, NULL, err) < 0)
         return -1;
     struct disk_job *job = job_new(boxes, NULL, NULL);
     struct arena *arena = &job->arena;
@@ -521,11 +521,16 @@ int disk_change(struct disk *disk, int64_t bytes, const struct access *access, s
                 struct err *err)
 {
     struct disk_wish wish = { .id = disk->number, .bytes = (uint64_t)bytes };
+    const struct disk_want want = {
+        .kind = disk->kind, .tenant = disk->tenant, .by = disk->by, .role = op->role, .bytes = bytes
+    };
 
     if (bytes && !disk_wish_ok(&wish))
         return err_set(err, ERR_INVALID, "a size that no disk can have");
     if (disk->boxes->stopping)
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    if (bytes && quota_disk(disk->boxes, &want, disk, err) < 0)
+        return -1;
     struct disk_job *job = job_new(disk->boxes, disk, op);
     if (access)
         job->access = access_copy(&job->arena, access);

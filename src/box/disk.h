@@ -50,11 +50,13 @@ struct disk_op {
     void (*stored)(struct disk_op *op);
     struct disk *disk;
     const char *tenant, *event; /* an event of this type about the disk; NULL: none */
+    const char *role;           /* of whoever asks for another size; NULL: the server itself */
 };
 
 struct disk_want {
     enum disk_kind kind;
     const char *tenant, *by;
+    const char *role;                  /* of whoever asks, for quotas; NULL: the server itself */
     const char *name, *sandbox, *spec; /* NULL: none */
     struct access access;              /* of a volume or a snapshot */
     int64_t bytes;                     /* 0: as much as there is */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "box/own.h"
+#include "model/tally.h"
 
 METRIC_COUNTER(execs_total, "atoll_execs_total", "Commands in sandboxes", "what", "started",
                "refused", "exited", "lost");
@@ -465,6 +466,7 @@ void exec_exited(struct box_exec *exec, const struct init_exited *end)
     exec->end = *end;
     leave(exec, EXEC_EXITED);
     exec_counted(EXECS_EXITED);
+    tally_command_ended(end->code == 0, exec->ended_ms - exec->started_ms);
     if (end_keep(exec)) { /* nobody waits for the store any more */
         tell_end(exec);
         if (exec->held)
@@ -488,6 +490,7 @@ void exec_lost(struct box_exec *exec)
     exec_store_start(exec);
     leave(exec, EXEC_LOST);
     exec_counted(EXECS_LOST);
+    tally_command_ended(false, exec->ended_ms - exec->started_ms);
     exec_store_end(exec);
 }
 

@@ -123,7 +123,11 @@ void box_died(struct boxes *boxes, const struct box_died *news)
         snprintf(reason, sizeof(reason), "its process 1 was killed by signal %d", news->signal);
     else
         snprintf(reason, sizeof(reason), "its process 1 ended (%d)", news->code);
+    bool somebodys = !box->pool && !box->helper;
+    int64_t up_ms = box->up_ms;
     box_lost(box, reason);
+    if (somebodys)
+        box_crashed(box, up_ms);
 }
 
 /* ---- changes ---- */

@@ -538,11 +538,6 @@ static int check_room(struct boxes *boxes, const struct sandbox_spec *spec, cons
 {
     if (boxes->stopping)
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
-    if (boxes->count >= boxes->max)
-        return err_set(err, ERR_RATE,
-                       "there are %u sandboxes, and the setting sandboxes_max allows no more; "
-                       "delete some",
-                       boxes->count);
     list_each (pos, &boxes->all) {
         const struct box *box = list_entry(pos, struct box, node);
 
@@ -571,14 +566,18 @@ int wish_fits(const struct sandbox_spec *spec, struct err *err)
     return sandbox_spec_settle(&settled, err) < 0 ? -1 : fill_wish(&settled, 0, &wish, err);
 }
 
-int wish_check(struct boxes *boxes, struct sandbox_spec *spec, struct reach reach, struct err *err)
+int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const struct box_op *op,
+               struct err *err)
 {
+    struct reach reach = op->reach;
+
     if (!reach.tenant) /* a caller that says nothing about itself reaches nothing */
         return err_set(err, ERR_INTERNAL, "a sandbox is to be made without a reach");
     if (!spec->storage)
         spec->storage = disks_storage(boxes);
     if (image_apply(boxes, spec, reach.tenant, err) < 0 || sandbox_spec_settle(spec, err) < 0 ||
-        check_room(boxes, spec, reach.tenant, err) < 0 || wish_fits(spec, err) < 0)
+        check_room(boxes, spec, reach.tenant, err) < 0 || wish_fits(spec, err) < 0 ||
+        quota_sandbox(boxes, spec, op, err) < 0)
         return -1;
     if (sandbox_on_disk(spec) && !disks_work(boxes)) {
         (void)disks_refuse(boxes, err);
@@ -787,7 +786,7 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
     if (settled.from_snapshot &&
         take_snapshot(boxes, op->reach, &settled, &arena, &snapshot, err) < 0)
         return -1;
-    if (wish_check(boxes, &settled, op->reach, err) < 0)
+    if (wish_check(boxes, &settled, op, err) < 0)
         return -1;
     wish_own(&settled, op->reach);
     struct box *box = snapshot ? NULL : pool_take(boxes, &settled, op->tenant, must);
@@ -877,6 +876,8 @@ int box_start(struct box *box, struct box_op *op, struct err *err)
             box->id);
     if (!disk || disk->state == DISK_LOST)
         return err_set(err, ERR_CONFLICT, "the disk of sandbox %s is gone", box->id);
+    if (quota_change(box, &box->spec, true, false, op ? op->role : NULL, err) < 0)
+        return -1;
     box->spec.binds.count = 0; /* their tickets were good once */
     if (box_may_begin(box, SANDBOX_RUNNING, "being started", err) < 0)
         return -1;

@@ -60,9 +60,9 @@ TEST(it_is_kept_over_a_restart)
     down();
     up(false);
     load_and_start();
-    CHECK_OK(
-        boxes_find(boxes, reach_all("default"), boxes_next(boxes, "default", NULL)->id, &box, &err),
-        &err);
+    CHECK_OK(boxes_find(boxes, reach_all("default"),
+                        boxes_next(boxes, reach_all("default"), NULL)->id, &box, &err),
+             &err);
     exec = box_exec_next(box, NULL);
     struct exec_view view;
     box_exec_view(exec, &view);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/crash.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "box/boxes.h"
@@ -21,6 +22,7 @@ struct ask {
     int64_t due_ms; /* once it was sent */
     /* msg NULL: no answer came. The callee takes the descriptors that it sets to -1. */
     void (*answered)(struct ask *ask, const struct wire_msg *msg, int fds[WIRE_FDS_MAX]);
+    struct boxes *boxes; /* where an answer looks for its sandbox */
     struct box *box;
     struct box_op *op;
     void *out;
@@ -119,6 +121,16 @@ struct boxes {
     unsigned pool_default, warm_count;
     bool pool_default_set; /* the default pool was set, in the store or since */
     struct list templates; /* by name (template.c) */
+    /* quota.c, admit.c */
+    struct list quotas; /* by subject */
+    struct boxes_machine machine;
+    char first_tenant[BOX_TENANT_MAX + 1];
+    bool shared; /* there are several tenants */
+    struct {
+        uint64_t key;
+        int64_t until_ms;
+    } refusals[QUOTA_REFUSALS]; /* that an event tells of already */
+    unsigned refusal_next;
     bool pools_on;
 };
 
@@ -155,6 +167,9 @@ struct box {
     uint32_t slot;
     uint32_t must, lost; /* enum box_lost: may not be without, is without */
     int64_t created_ms, changed_ms, expires_ms;
+    int64_t up_ms;      /* since when its process 1 runs */
+    int64_t crashed_ms; /* when that died by itself; it is crashed while changed_ms is the same */
+    struct crash crash;
     const char *busy; /* what is being done to it, or NULL */
     bool died;        /* while BUSY_CHANGED: `death` says how */
     struct box_died death;
@@ -292,7 +307,7 @@ void box_move(struct box *box, enum sandbox_state to);
 struct field_list files_copy(struct arena *arena, struct field_list from);
 void wish_copy(struct arena *arena, struct sandbox_spec *to, const struct sandbox_spec *from);
 /* Everything that can be said about a wish before anything is done; fills defaults in. */
-must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, struct reach reach,
+must_use int wish_check(struct boxes *boxes, struct sandbox_spec *spec, const struct box_op *op,
                         struct err *err);
 /* A caller that does not reach the whole tenant owns what it makes. */
 void wish_own(struct sandbox_spec *spec, struct reach reach);
@@ -370,6 +385,34 @@ const struct field_pair *trusted_env(const struct box *box);
 
 void copy_init(struct box *box);
 void copy_free(struct box *box);
+
+/* ---- crashes.c ---- */
+
+/* Its process 1, which had run since `up_ms`, died by itself; box_lost was called. */
+void box_crashed(struct box *box, int64_t up_ms);
+bool box_in_crash_loop(const struct box *box);
+must_use int crashes_load(struct boxes *boxes, struct db *db, struct err *err);
+
+/* ---- quota.c, admit.c ---- */
+
+struct quota_ask {
+    const char *tenant, *by, *role; /* role NULL: no ceiling of a role */
+    const struct field_pair *labels;
+    const struct box *box;    /* that is changed; its own use is not counted; NULL: a new one */
+    const struct disk *disk;  /* likewise */
+    bool relabeled;           /* its labels change, so that it may come into another group */
+    int64_t want[4], have[4]; /* by enum quota_of */
+};
+must_use int quota_admit(struct boxes *boxes, const struct quota_ask *ask, struct err *err);
+/* A new sandbox; a change of one, which is or will be up; a volume or snapshot (NULL: new). */
+must_use int quota_sandbox(struct boxes *boxes, const struct sandbox_spec *spec,
+                           const struct box_op *op, struct err *err);
+must_use int quota_change(struct box *box, const struct sandbox_spec *spec, bool up, bool relabeled,
+                          const char *role, struct err *err);
+must_use int quota_disk(struct boxes *boxes, const struct disk_want *want, const struct disk *disk,
+                        struct err *err);
+must_use int quotas_load(struct boxes *boxes, struct db *db, struct err *err);
+void quotas_free(struct boxes *boxes);
 
 /* ---- template.c ---- */
 

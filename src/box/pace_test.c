@@ -138,7 +138,7 @@ static void kill_and_return(struct source *source, struct holder *holders, const
         sizeof(struct init_ready), NULL);
     say(INIT_LISTED, 0, &row, sizeof(row), NULL);
     turn(5);
-    source->exec = box_exec_next(boxes_next(boxes, "default", NULL), NULL);
+    source->exec = box_exec_next(boxes_next(boxes, reach_all("default"), NULL), NULL);
     CHECK(source->exec != NULL);
     hear(source);
 }

@@ -247,6 +247,9 @@ int box_patch(struct box *box, const struct sandbox_patch *patch, uint64_t prese
         return box_refuse(box, err);
     if (box->boxes->stopping)
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    if (quota_change(box, &spec, sandbox_lives(box->state), present >> PATCH_LABELS & 1, op->role,
+                     err) < 0)
+        return -1;
     struct patching *p = xnew(struct patching);
     *p = (struct patching){ .box = box, .op = op, .patch = *patch, .present = present };
     wish_copy(&p->arena, &p->spec, &spec);

@@ -167,11 +167,13 @@ int row_sandbox_switch(struct change *change, struct db *db, struct err *err)
 int row_sandbox_delete(struct change *change, struct db *db, struct err *err)
 {
     autoquery struct query *execs = db_query(db, "DELETE FROM exec WHERE sandbox = $1");
+    autoquery struct query *crashes = db_query(db, "DELETE FROM crash WHERE sandbox = $1");
     autoquery struct query *q = db_query(db, "DELETE FROM sandbox WHERE id = $1");
 
     query_text(execs, 1, change->id);
+    query_text(crashes, 1, change->id);
     query_text(q, 1, change->id);
-    if (query_run(execs, err) < 0 || query_run(q, err) < 0)
+    if (query_run(execs, err) < 0 || query_run(crashes, err) < 0 || query_run(q, err) < 0)
         return err_wrap(err, "delete sandbox %s", change->id);
     return change->disk ? disk_row_drop(db, (uint64_t)change->disk, err) : 0;
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "box/own.h"
+#include "model/tally.h"
 
 #define ARGS_INLINE (INIT_PAYLOAD_MAX - sizeof(struct init_exec))
 
@@ -452,6 +453,7 @@ void exec_started(struct box_exec *exec, const struct init_started *answer)
     exec->pid = answer->pid;
     exec->state = EXEC_RUNNING;
     exec_counted(EXECS_STARTED);
+    tally_command_started();
     struct box_op *op = exec->starting;
     struct audit row;
     if (op && op->prepare)

@@ -36,6 +36,7 @@ extern const struct command cmd_serve, cmd_doctor, cmd_health, cmd_version, cmd_
     cmd_task_refuse, cmd_board, cmd_lease_take, cmd_lease_ls, cmd_lease_renew, cmd_lease_release,
     cmd_server_stop, cmd_health_watchdog, cmd_audit_path, cmd_ask_respond, cmd_completion, cmd_help,
     cmd_docs, cmd_disk_ls, cmd_disk_rm, cmd_keep_server;
+extern const struct command cmd_quota_set, cmd_quota_ls, cmd_quota_rm, cmd_crashes;
 
 /*
  * The commands that need more than the client has: a database, the tables of routes, other roles.
@@ -90,6 +91,7 @@ const struct command *const commands[] = {
     &cmd_image_show,
     &cmd_image_rm,
     &cmd_snapshot_create,
+    &cmd_crashes,
     &cmd_snapshot_ls,
     &cmd_snapshot_rm,
     &cmd_volume_create,
@@ -99,6 +101,9 @@ const struct command *const commands[] = {
     &cmd_volume_rm,
     &cmd_disk_ls,
     &cmd_disk_rm,
+    &cmd_quota_set,
+    &cmd_quota_ls,
+    &cmd_quota_rm,
     &cmd_template_set,
     &cmd_template_ls,
     &cmd_template_show,

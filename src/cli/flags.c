@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/near.h"
 #include "cli/cli.h"
 #include "conf/conf.h"
-#include "conf/near.h"
 
 const struct cli_flag cli_globals[] = {
     { "addr", "URL", "The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH (ATOLL_ADDR)" },

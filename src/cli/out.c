@@ -92,8 +92,10 @@ static void put_list(struct buf *out, const struct json *list)
 
 static bool is_size(const char *key)
 {
-    static const char *const keys[] = { "memory", "memory_peak", "memory_limit",
-                                        "disk",   "bytes",       "used" };
+    static const char *const keys[] = { "memory",      "memory_peak", "memory_limit",
+                                        "disk",        "bytes",       "used",
+                                        "used_memory", "used_disk",   "sandbox_memory",
+                                        "sandbox_disk" };
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (strcmp(key, keys[i]) == 0)

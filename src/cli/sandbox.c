@@ -9,8 +9,8 @@
 
 /* ---- the wish ---- */
 
-static int put_size(struct cli *cli, struct json_out *json, const char *flag, const char *field,
-                    struct err *err)
+int sandbox_put_size(struct cli *cli, struct json_out *json, const char *flag, const char *field,
+                     struct err *err)
 {
     uint64_t bytes;
 
@@ -25,7 +25,7 @@ static int put_size(struct cli *cli, struct json_out *json, const char *flag, co
 
 static int put_bytes(struct cli *cli, struct json_out *json, const char *flag, struct err *err)
 {
-    return put_size(cli, json, flag, flag, err);
+    return sandbox_put_size(cli, json, flag, flag, err);
 }
 
 static int put_count(struct cli *cli, struct json_out *json, const char *flag, const char *field,
@@ -46,7 +46,7 @@ static int put_rates(struct cli *cli, struct json_out *json, struct err *err)
 {
     int64_t ops;
 
-    if (put_size(cli, json, "io-bytes", "io_bytes", err) < 0)
+    if (sandbox_put_size(cli, json, "io-bytes", "io_bytes", err) < 0)
         return -1;
     if (!cli_has(cli, "io-ops"))
         return 0;
@@ -447,7 +447,8 @@ static int show_run(struct cli *cli, struct err *err)
     if (!cli->json)
         cli_details(
             cli, reply,
-            "id,name,state,reason,asleep,tier,storage,image,template,user,memory,pids,cpu_percent,"
+            "id,name,state,reason,crashed,crash_loop,asleep,tier,storage,image,template,user,"
+            "memory,pids,cpu_percent,"
             "io_"
             "bytes,"
             "io_ops,disk,"
@@ -490,7 +491,7 @@ const struct command cmd_stats = {
     .help = "Show what a sandbox uses now.",
     .traits = CMD_REMOTE,
     .view = { .path = "/api/v1/sandboxes/{}/stats",
-              .lines = "cpu_us,memory,memory_peak,pids,oom_kills,io" },
+              .lines = "cpu_us,memory,memory_peak,disk,pids,oom_kills,io" },
     .run = cli_view,
 };
 

@@ -9,6 +9,9 @@
     {                                                                                              \
         "rw", "PATH", "Likewise, and write; /tmp is open always; may repeat"                       \
     }
+/* A flag such as 512M as a number of bytes; nothing without the flag. */
+must_use int sandbox_put_size(struct cli *cli, struct json_out *json, const char *flag,
+                              const char *field, struct err *err);
 must_use int sandbox_put_files(struct cli *cli, struct json_out *json, struct err *err);
 
 /* The flags that describe a sandbox. */

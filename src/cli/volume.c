@@ -190,6 +190,26 @@ static int snapshot_ls_run(struct cli *cli, struct err *err)
     return cli_table(cli, json_get(reply, "items"), "id,name,sandbox,state,>bytes,created_at");
 }
 
+static int crashes_run(struct cli *cli, struct err *err)
+{
+    const struct json *reply;
+
+    if (cli_get(cli, &reply, err, "/api/v1/sandboxes/%s/crashes", cli_escape(cli, cli->args[0])) <
+        0)
+        return err_wrap(err, "list crashes");
+    return cli_table(cli, json_get(reply, "items"), "at,uptime_ms,reason");
+}
+
+const struct command cmd_crashes = {
+    .name = "crashes",
+    .args = "ID|NAME",
+    .help = "List when and how process 1 of a sandbox died by itself, newest first.",
+    .more = "`show` says with `crash_loop` whether it keeps crashing: 5 times within 10 minutes, "
+            "after less than 60 s each. Nothing is rebuilt without being asked for.",
+    .traits = CMD_REMOTE,
+    .run = crashes_run,
+};
+
 const struct command cmd_snapshot_ls = {
     .name = "snapshot ls",
     .args = "[ID|NAME]",

@@ -37,14 +37,23 @@ const struct conf_key conf_table[] = {
     { "allow_degraded", CONF_LIST, "", NULL, NULL, false, "FEATURE",
       "Features of the machine, as named by `atoll doctor`, that may be missing. Otherwise "
       "serving without them is refused." },
-    { "rate_per_second", CONF_INT, "2000", NULL, "1..1000000", true, "N",
+    { "rate_per_second", CONF_INT, "20000", NULL, "1..1000000", true, "N",
       "Requests each principal may make per second, on average." },
-    { "rate_burst", CONF_INT, "4000", NULL, "1..1000000", true, "N",
+    { "rate_burst", CONF_INT, "40000", NULL, "1..1000000", true, "N",
       "Requests each principal may make at once after a pause." },
     { "event_keep", CONF_MS, "7d", NULL, "1m..3650d", true, "TIME",
       "How long events stay available for replay." },
-    { "sandboxes_max", CONF_INT, "200", NULL, "1..8192", false, "N",
-      "Sandboxes at once, stopped ones included." },
+    { "sandboxes_max", CONF_INT, "8192", NULL, "1..8192", false, "N",
+      "Sandboxes at once, stopped ones included. While there are several tenants, one of them gets no "
+      "more than it leaves for the others, unless `atoll quota set tenant:NAME` says otherwise." },
+    { "overcommit_memory", CONF_INT, "4", NULL, "0..1000", false, "N",
+      "Memory limits above 8 GiB may add up to this many times the memory of the machine; 0: any "
+      "limit is accepted. Smaller limits are not counted." },
+    { "overcommit_cpu", CONF_INT, "16", NULL, "0..1000", false, "N",
+      "Likewise for limits above 8 processors." },
+    { "overcommit_disk", CONF_INT, "4", NULL, "0..1000", false, "N",
+      "Likewise for disks, volumes and snapshots above 64 GiB, and the file system of the state "
+      "directory." },
     { "disks_size", CONF_BYTES, "0", NULL, "0..65536G", false, "SIZE",
       "Size of the file that holds the disks of all sandboxes, at least 1G; it takes up only what is "
       "written. It counts when the file is made, with the first disk; 0: most of what is free then." },

@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "conf/near.h"
+#include "base/near.h"
 
 const struct conf_key *conf_find(struct str name)
 {

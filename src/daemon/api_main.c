@@ -29,8 +29,10 @@
 #include "base/seal.h"
 #include "base/signals.h"
 #include "box/boxes.h"
+#include "box/quota.h"
 #include "daemon/daemon.h"
 #include "daemon/jail.h"
+#include "daemon/machine.h"
 #include "daemon/settings.h"
 #include "gate/gate.h"
 #include "http/assets.h"
@@ -69,6 +71,7 @@ static struct server {
     struct bus *bus;
     struct auth *auth;
     struct boxes *boxes;
+    struct boxes_machine machine;
     struct links *links;
     struct gate *gate;
     struct hub *hub;
@@ -627,6 +630,8 @@ static void boot_done(struct store_job *job)
 static void on_event(void *ctx, const struct event *event)
 {
     (void)ctx;
+    if (server.boxes)
+        quota_tenant(server.boxes, event->tenant);
     if (server.gate)
         gate_heard(server.gate, event); /* what is new is guarded before anybody knows of it */
     if (server.hub)
@@ -665,6 +670,7 @@ static int build_boxes(struct err *err)
                                            .sandboxes_max = (unsigned)number("sandboxes_max"),
                                            .degraded = may_lose("cgroups"),
                                            .aside_keep_ms = number("disks_aside_keep"),
+                                           .machine = server.machine,
                                            .pool_default = (unsigned)number("pool_default"),
                                            .send = ask_warden });
     return 0;
@@ -834,6 +840,7 @@ static int prepare(struct err *err)
     if (fchdir(API_FD_DATA) < 0)
         return err_sys(err, "enter the data directory");
     store_beneath_cwd();
+    machine_measure(&server.machine, server.settings.conf);
     return greet(err);
 }
 

@@ -22,6 +22,8 @@
 #include "http/ws_own.h"
 
 METRIC_GAUGE(open_now, "atoll_ws_connections", "Open WebSockets");
+METRIC_GAUGE(agentic_open, "agentic_ws_connections_current", "Open WebSockets");
+METRIC_COUNTER(agentic_total, "agentic_ws_connections_total", "WebSockets opened");
 METRIC_COUNTER(messages_total, "atoll_ws_messages_total", "WebSocket messages", "direction", "in",
                "out");
 METRIC_COUNTER(failed_total, "atoll_ws_failed_total",
@@ -119,6 +121,7 @@ static void finish(struct ws *ws)
             http_reply_end(req, NULL, 0);
     }
     metric_add(&open_now, 0, -1);
+    metric_add(&agentic_open, 0, -1);
     wslay_frame_context_free(ws->frames);
     buf_free(&ws->held);
     buf_free(&ws->message);
@@ -543,6 +546,8 @@ int ws_accept(struct http_req *req, const char *protocol, const struct ws_ops *o
         return err_set(err, ERR_UNAVAILABLE, "no memory for a WebSocket");
     }
     metric_add(&open_now, 0, 1);
+    metric_add(&agentic_open, 0, 1);
+    metric_add(&agentic_total, 0, 1);
     req->app = ws;
     req->on_gone = on_gone;
     req->on_drain = on_drain;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "link/own.h"
+#include "model/tally.h"
 
 METRIC_COUNTER(output_bytes, "atoll_link_output_bytes_total", "Output of commands of linked agents",
                "what", "new", "again", "missing");
@@ -283,6 +284,7 @@ int linked_run(struct linked *agent, const struct command_wish *wish, struct lin
     command->started_ms = clock_wall_ms();
     op->command = command;
     link_store_new(command, op);
+    tally_command_started();
     return 0;
 }
 
@@ -370,6 +372,7 @@ void command_end(struct link_command *command, enum command_state state, int64_t
     command->ended_ms = clock_wall_ms();
     free(command->error);
     command->error = error && error[0] ? xstrdup(error) : NULL;
+    tally_command_ended(state == COMMAND_EXITED && exit_code == 0, duration_ms);
     link_store_end(command);
 }
 

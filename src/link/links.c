@@ -293,6 +293,11 @@ int links_find(struct links *links, struct reach reach, const char *id, struct l
     return 0;
 }
 
+const char *linked_tenant(const struct linked *agent)
+{
+    return agent->tenant;
+}
+
 struct linked *links_next(struct links *links, struct reach reach, struct linked *after)
 {
     struct list *pos = after ? after->node.next : links->agents.next;

@@ -81,6 +81,7 @@ void links_close(struct link_peer *peer);
 must_use int links_find(struct links *links, struct reach reach, const char *id,
                         struct linked **out, struct err *err);
 struct linked *links_next(struct links *links, struct reach reach, struct linked *after);
+const char *linked_tenant(const struct linked *agent);
 /*
  * Changes who reaches an agent, connected or not: the row in a write job, then after the commit
  * what is in memory. *access begins as what is given, and becomes all of it. ERR_NOT_FOUND.

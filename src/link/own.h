@@ -1,9 +1,9 @@
 /* own - what the files of the link room share among themselves. */
 #pragma once
 
+#include "base/crash.h"
 #include "base/map.h"
 #include "box/spool.h"
-#include "link/crash.h"
 #include "link/links.h"
 
 #define V1(name) Agentic__Sandbox__V1__##name

@@ -6,7 +6,7 @@
 #define DAY_MS (24ll * 3600 * 1000)
 
 const struct field sandbox_patch_fields[] = {
-    [PATCH_MEMORY] = FIELD(sandbox_patch, memory, F_INT, 0, .min = SANDBOX_MEMORY_MIN,
+    [PATCH_MEMORY] = FIELD(sandbox_patch, memory, F_INT, F_BYTES, .min = SANDBOX_MEMORY_MIN,
                            .max = SANDBOX_MEMORY_MAX, .help = "Bytes of memory"),
     [PATCH_PIDS] = FIELD(sandbox_patch, pids, F_INT, 0, .min = SANDBOX_PIDS_MIN,
                          .max = SANDBOX_PIDS_MAX, .help = "Processes and threads at once"),
@@ -19,7 +19,7 @@ const struct field sandbox_patch_fields[] = {
         FIELD(sandbox_patch, io_ops, F_INT, 0, .min = 0, .max = SANDBOX_IO_OPS_MAX,
               .help = "Operations a second of each disk, each way, at least 10; 0 for no limit"),
     [PATCH_DISK] =
-        FIELD(sandbox_patch, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
+        FIELD(sandbox_patch, disk, F_INT, F_BYTES, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
               .help = "Bytes of everything written inside; below what is used, nothing "
                       "can be written until enough is removed"),
     [PATCH_INODES] = FIELD(sandbox_patch, inodes, F_INT, 0, .min = 1024, .max = 1 << 24,

@@ -8,9 +8,13 @@
 #include "model/field.h"
 
 #include <assert.h>
+#include <limits.h>
+#include <string.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/near.h"
 
 struct place {
     const struct place *up;
@@ -83,14 +87,46 @@ static int take_text(const struct decoder *d, const struct place *place, const s
     return 0;
 }
 
+/* The unit that the end of a name says; NULL: none. */
+static const char *unit_of(const struct field *field)
+{
+    static const char *const units[][2] = { { "bytes", "bytes" },      { "_ms", "milliseconds" },
+                                            { "_s", "seconds" },       { "_seconds", "seconds" },
+                                            { "_percent", "percent" }, { "_mb", "MiB" },
+                                            { "_gb", "GiB" } };
+
+    if (field->flags & F_BYTES)
+        return units[0][1];
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        size_t name = strlen(field->name), end = strlen(units[i][0]);
+
+        if (name >= end && strcmp(field->name + name - end, units[i][0]) == 0)
+            return units[i][1];
+    }
+    return NULL;
+}
+
+static int out_of_range(const struct decoder *d, const struct place *place,
+                        const struct field *field)
+{
+    const char *unit = unit_of(field);
+    char least[BYTES_TEXT_SIZE], most[BYTES_TEXT_SIZE];
+
+    if (unit && strcmp(unit, "bytes") == 0 && field->max >= 1024)
+        return wrong(d, place, "must be from %s to %s (%lld to %lld bytes)",
+                     bytes_text(field->min, least), bytes_text(field->max, most),
+                     (long long)field->min, (long long)field->max);
+    return wrong(d, place, "must be from %lld to %lld%s%s", (long long)field->min,
+                 (long long)field->max, unit ? " " : "", unit ? unit : "");
+}
+
 static int take_int(const struct decoder *d, const struct place *place, const struct json *value,
                     const struct field *field, int64_t *out)
 {
     if (value->type != JSON_INT)
         return wrong_type(d, place, value, "an integer");
     if ((field->min || field->max) && (value->num < field->min || value->num > field->max))
-        return wrong(d, place, "must be from %lld to %lld", (long long)field->min,
-                     (long long)field->max);
+        return out_of_range(d, place, field);
     *out = value->num;
     return 0;
 }
@@ -103,8 +139,7 @@ static int take_double(const struct decoder *d, const struct place *place, const
     double num = value->type == JSON_INT ? (double)value->num : value->real;
 
     if ((field->min || field->max) && (num < (double)field->min || num > (double)field->max))
-        return wrong(d, place, "must be from %lld to %lld", (long long)field->min,
-                     (long long)field->max);
+        return out_of_range(d, place, field);
     *out = num;
     return 0;
 }
@@ -288,6 +323,24 @@ static const struct field *find(const struct field *fields, struct str name)
     return NULL;
 }
 
+static int unknown(const struct decoder *d, const struct place *place, const struct field *fields,
+                   struct str name)
+{
+    const struct field *nearest = NULL;
+    unsigned best = UINT_MAX;
+
+    for (const struct field *field = fields; field->name; field++) {
+        unsigned distance = near_distance(name, str_of(field->name));
+
+        if (writable(field) && distance < best && near_enough(distance, name)) {
+            nearest = field;
+            best = distance;
+        }
+    }
+    return nearest ? wrong(d, place, "unknown field; did you mean %s?", nearest->name)
+                   : wrong(d, place, "unknown field");
+}
+
 static int take_object(const struct decoder *d, const struct place *place, const struct json *value,
                        const struct field *fields, char *out, uint64_t *present)
 {
@@ -301,7 +354,7 @@ static int take_object(const struct decoder *d, const struct place *place, const
         const struct field *field = find(fields, member->key);
 
         if (!field)
-            return wrong(d, &at, "unknown field");
+            return unknown(d, &at, fields, member->key);
         assert(field - fields < FIELDS_MAX);
         given |= 1ull << (field - fields);
         if (take_value(d, &at, member, field, out + field->offset) < 0)

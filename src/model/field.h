@@ -37,6 +37,7 @@ enum field_flag {
     F_REQUIRED = 1,
     F_READONLY = 2, /* server-owned: in a request it is an unknown field */
     F_SECRET = 4,   /* never logged, audited or kept */
+    F_BYTES = 16,   /* F_INT: a number of bytes whose name does not say so */
     F_NULL = 8,     /* F_OBJECT: null is taken, as NULL; `present` tells it from nothing said */
 };
 

@@ -175,7 +175,8 @@ static const struct refusal refusals[] = {
     { "{}", "name", "required" },
     /* unknown, and what only the server sets */
     { "{\"name\":\"ab\",\"colour\":1}", "colour", "unknown field" },
-    { "{\"name\":\"ab\",\"Name\":\"ab\"}", "Name", "unknown field" },
+    { "{\"name\":\"ab\",\"Name\":\"ab\"}", "Name", "unknown field; did you mean name?" },
+    { "{\"nmae\":\"ab\"}", "nmae", "unknown field; did you mean name?" },
     { "{\"name\":\"ab\",\"\":1}", "", "unknown field" },
     { "{\"name\":\"ab\",\"id\":\"x\"}", "id", "unknown field" },
     { "{\"name\":\"ab\",\"created_at\":1}", "created_at", "unknown field" },

@@ -135,8 +135,8 @@ const struct field sandbox_spec_fields[] = {
     FIELD(sandbox_spec, user, F_ENUM, 0, .choices = "agent|root",
           .help = "Who commands run as unless they say otherwise; root is nobody outside, but has "
                   "a few capabilities inside. agent unless said"),
-    FIELD(sandbox_spec, memory, F_INT, 0, .min = SANDBOX_MEMORY_MIN, .max = SANDBOX_MEMORY_MAX,
-          .help = "Bytes of memory; 1 GiB unless said"),
+    FIELD(sandbox_spec, memory, F_INT, F_BYTES, .min = SANDBOX_MEMORY_MIN,
+          .max = SANDBOX_MEMORY_MAX, .help = "Bytes of memory; 1 GiB unless said"),
     FIELD(sandbox_spec, pids, F_INT, 0, .min = SANDBOX_PIDS_MIN, .max = SANDBOX_PIDS_MAX,
           .help = "Processes and threads at once; 512 unless said"),
     FIELD(sandbox_spec, cpu_percent, F_INT, 0, .min = 1, .max = 102400,
@@ -147,7 +147,7 @@ const struct field sandbox_spec_fields[] = {
                   "it may write; no limit unless said"),
     FIELD(sandbox_spec, io_ops, F_INT, 0, .min = SANDBOX_IO_OPS_MIN, .max = SANDBOX_IO_OPS_MAX,
           .help = "Likewise in operations a second"),
-    FIELD(sandbox_spec, disk, F_INT, 0, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
+    FIELD(sandbox_spec, disk, F_INT, F_BYTES, .min = SANDBOX_DISK_MIN, .max = SANDBOX_DISK_MAX,
           .help =
               "Bytes of everything written inside; with storage memory half of memory unless said, "
               "with storage disk 8 GiB"),
@@ -217,6 +217,12 @@ const struct field sandbox_fields[] = {
           .help = "creating, running, paused, stopped or failed"),
     FIELD(sandbox_view, reason, F_STRING, F_READONLY,
           .help = "Why it stopped or failed; null while it is well"),
+    FIELD(sandbox_view, crashed, F_BOOL, F_READONLY,
+          .help = "It does not run because its process 1 died by itself; `reason` says how"),
+    FIELD(sandbox_view, crash_loop, F_BOOL, F_READONLY,
+          .help =
+              "It died 5 times within 10 minutes, after less than 60 s each; false again once it "
+              "has run for 5 minutes"),
     FIELD(sandbox_view, asleep, F_BOOL, F_READONLY,
           .help = "Its idle policy paused or stopped it; a command wakes it"),
     FIELD(sandbox_view, storage, F_STRING, F_READONLY, .help = "memory or disk"),
@@ -286,6 +292,10 @@ const struct field stats_fields[] = {
     FIELD(stats_view, pids, F_INT, F_READONLY, .help = "Processes and threads"),
     FIELD(stats_view, oom_kills, F_INT, F_READONLY,
           .help = "Processes that the kernel killed for want of memory"),
+    FIELD(stats_view, disk, F_INT, F_READONLY,
+          .help =
+              "Bytes that it has written and that are still there, as of some seconds ago; with "
+              "storage memory all files in memory"),
     FIELD(stats_view, io, F_OBJECT, F_READONLY, .of = io_use_fields,
           .of_size = sizeof(struct io_use),
           .help = "Of disks; null where nobody counts: with cgroup v1, unless it has a limit"),

@@ -100,7 +100,7 @@ struct sandbox_view {
     struct field_list volumes, binds, files;
     struct idle_policy *idle;
     struct egress_spec *egress;
-    bool sys, nesting, asleep;
+    bool sys, nesting, asleep, crashed, crash_loop;
     int64_t execs_running, create_us;
     int64_t created_at, changed_at, expires_at;
     int64_t used_at; /* when somebody last did something with it */
@@ -112,7 +112,7 @@ struct io_use {
     int64_t read, written;
 };
 struct stats_view {
-    int64_t cpu_us, memory, memory_peak, pids, oom_kills;
+    int64_t cpu_us, memory, memory_peak, pids, oom_kills, disk;
     struct io_use *io; /* or NULL: not counted */
 };
 extern const struct field stats_fields[];

@@ -280,6 +280,33 @@ static const char template_tables[] =
     "  PRIMARY KEY (tenant, name)"
     ") {clustered};";
 
+/* Limits of what subjects may have (box/quota.h). */
+static const char quota_tables[] =
+    "CREATE TABLE quota ("
+    "  tenant TEXT NOT NULL REFERENCES tenant (id),"
+    "  subject TEXT NOT NULL,"
+    "  sandboxes BIGINT NOT NULL," /* 0: no limit; so in all of them */
+    "  memory BIGINT NOT NULL,"
+    "  cpu_percent BIGINT NOT NULL,"
+    "  disk BIGINT NOT NULL,"
+    "  sandbox_memory BIGINT NOT NULL,"
+    "  sandbox_cpu_percent BIGINT NOT NULL,"
+    "  sandbox_disk BIGINT NOT NULL,"
+    "  by TEXT NOT NULL,"
+    "  changed_ms BIGINT NOT NULL,"
+    "  PRIMARY KEY (tenant, subject)"
+    ") {clustered};";
+
+/* Each time that process 1 of a sandbox died by itself (box/crashes.c). */
+static const char crash_tables[] =
+    "CREATE TABLE crash ("
+    "  sandbox TEXT NOT NULL REFERENCES sandbox (id),"
+    "  at_ms BIGINT NOT NULL,"
+    "  uptime_ms BIGINT NOT NULL,"
+    "  reason TEXT NOT NULL,"
+    "  PRIMARY KEY (sandbox, at_ms)"
+    ") {clustered};";
+
 static const char oom_column[] = "ALTER TABLE exec ADD COLUMN oom BIGINT NOT NULL DEFAULT 0;";
 
 /* Layers of policy and packs, what went out or wanted to, and questions to people (gate/gate.h). */
@@ -497,6 +524,8 @@ const struct migration schema_migrations[] = {
     { 22, "audit rows one after the other", audit_rows },
     { 23, "events one after the other", event_rows },
     { 24, "access to objects", access_columns },
+    { 25, "quotas", quota_tables },
+    { 26, "crashes", crash_tables },
     { 0 },
 };
 /* clang-format on */

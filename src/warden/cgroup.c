@@ -699,6 +699,9 @@ void cgroup_usage(const char *id, struct box_usage *out)
         .pids = get(C_PIDS, id, "pids.current", NULL),
         .oom_kills = get(C_MEMORY, id, v2 ? "memory.events" : "memory.oom_control", "oom_kill "),
         .frozen = cgroup_frozen(id),
+        .dirty = get(C_MEMORY, id, "memory.stat", v2 ? "file_dirty " : "dirty ") +
+                 get(C_MEMORY, id, "memory.stat", v2 ? "file_writeback " : "writeback "),
+        .shmem = get(C_MEMORY, id, "memory.stat", "shmem "),
     };
     cgroup_io_usage(id, out);
 }

@@ -257,8 +257,11 @@ TEST(v2_usage_is_read_by_its_names)
     put(BOX "/memory.peak", "8192\n");
     put(BOX "/memory.events", "low 0\nhigh 1\nmax 5\noom 4\noom_kill 3\noom_group_kill 2\n");
     put(BOX "/pids.current", "6\n");
+    put(BOX "/memory.stat", "anon 1\nfile 2\nshmem 30\nfile_dirty 500\nfile_writeback 60\n");
     put(BOX "/cgroup.events", "populated 1\nfrozen 1\n");
     cgroup_usage("box1", &usage);
+    CHECK_INT(usage.dirty, 560);
+    CHECK_INT(usage.shmem, 30);
     CHECK_INT(usage.cpu_us, 123456);
     CHECK_INT(usage.memory, 4096);
     CHECK_INT(usage.memory_peak, 8192);

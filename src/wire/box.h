@@ -202,6 +202,8 @@ struct box_usage {
     uint64_t cpu_us, memory, memory_peak, pids, oom_kills;
     uint32_t frozen, unused;
     uint64_t io_read, io_written; /* bytes of disks; UINT64_MAX: not counted */
+    uint64_t dirty, shmem;        /* written to a disk, which does not count it yet; in memory */
+    uint64_t disk;                /* all that it has written; 0 from the warden */
 };
 
 enum box_ns {

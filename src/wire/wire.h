@@ -14,7 +14,7 @@
 #include "wire/egress.h"
 
 #define WIRE_MAGIC 0x4c4f5441u /* "ATOL" */
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
 #define WIRE_SIZE 512
 #define WIRE_PAYLOAD (WIRE_SIZE - 16)
 #define WIRE_FDS_MAX 6 /* an even number: the kernel fills the space of a pair */

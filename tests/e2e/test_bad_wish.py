@@ -135,8 +135,19 @@ def test_a_limit_below_the_least(boxes, field, value, least):
     reply = boxes.post(BOXES, {field: value - 1})
     assert (reply.status, reply.error["field"]) == (400, field), reply
     assert least in reply.error["message"]
+    if field in ("memory", "disk"):
+        assert f"from {value >> 20} MiB to 4 TiB" in reply.error["message"], reply
     refused(boxes, "create", f"--{field}", str(value - 1), words=[field, least])
     refused(boxes, "run", "--no-workspace", f"--{field}", str(value - 1), "--", "true", words=[field, least])
+
+
+def test_a_field_that_is_misspelt(boxes):
+    reply = boxes.post(BOXES, {"imge": "debian"})
+    assert (reply.status, reply.error["field"]) == (400, "imge"), reply
+    assert reply.error["message"].endswith("unknown field; did you mean image?"), reply
+    assert "did you mean" not in boxes.post(BOXES, {"parnt": 1}).error["message"], "only what may be said"
+    assert "percent" in boxes.post(BOXES, {"cpu_percent": 0}).error["message"]
+    assert "milliseconds" in boxes.post(BOXES, {"ttl_ms": 1}).error["message"]
 
 
 @pytest.mark.timeout(180)

@@ -75,7 +75,7 @@ def session(server, world):
 # What a route about one object needs, by its name. Those that end the object come last.
 OWNED = {
     "sandbox.read": Row(), "sandbox.change": Row(body={"labels": {"a": "b"}}), "sandbox.stats": Row(),
-    "sandbox.applied": Row(), "sandbox.changes": Row(),
+    "sandbox.crashes": Row(), "sandbox.applied": Row(), "sandbox.changes": Row(),
     "exec.create": Row(body={"argv": ["true"]}), "exec.list": Row(), "exec.read": Row(),
     "exec.output": Row(), "exec.stdin": Row("?eof=false", raw=b"x"), "exec.resize": Row(body={"rows": 9, "cols": 9}),
     "file.write": Row("?path=/workspace/f", raw=b"x"), "file.read": Row("?path=/workspace/f"),

@@ -548,6 +548,7 @@ def test_a_life(client):
             assert copy.files.read_text("state") == "two\n" and copy.info.labels == {"job": "43"}
         with pytest.raises(atoll.NotFound):
             copy.refresh()
+        assert box.crashes() == []
         assert box.rollback("before").snapshot == box.snapshots()[0].id and box.files.read("state") == b"one\n"
         with client.sandboxes.create(from_snapshot=box.snapshots()[0].id) as third:
             assert third.files.read("state") == b"one\n"
@@ -618,6 +619,20 @@ def test_ports_and_processes(box):
     assert any("http.server" in p.command for p in box.ps())
     assert box.preview(8123, "/x").startswith(f"http://8123-{box.id}.localhost")
     served.kill()
+
+
+def test_quotas(client):
+    assert client.quotas.set("label:user=sdk", sandboxes=1).sandboxes == 1
+    try:
+        with client.sandboxes.create(labels={"user": "sdk"}, storage="memory"):
+            assert [q.used_sandboxes for q in client.quotas.list() if q.subject == "label:user=sdk"] == [1]
+            with pytest.raises(atoll.QuotaExceeded) as refused:
+                client.sandboxes.create(labels={"user": "sdk"}, storage="memory")
+            assert refused.value.status == 429
+        with pytest.raises(atoll.NoCapacity):
+            client.sandboxes.create(memory=900 << 30, storage="memory")
+    finally:
+        client.quotas.delete("label:user=sdk")
 
 
 def test_pools(client):

@@ -314,6 +314,7 @@ def test_fields_that_are_missing_or_of_another_kind(server, agent):
 
 def test_metrics_of_agents_that_are_subscribed_to(server, agent):
     other = server.post(BOXES, {"name": "agent-02", "cpu_percent": 150}).json()["id"]
+    harness.run_in(server, agent, "dd", "if=/dev/urandom", "of=/workspace/big", "bs=1M", "count=20")
     with hub(server) as ws, hub(server) as all_of_them, hub(server) as nobody:
         ws.send({"type": "subscribe", "agent_id": agent})
         all_of_them.send({"type": "subscribe", "agent_id": "*"})
@@ -321,6 +322,7 @@ def test_metrics_of_agents_that_are_subscribed_to(server, agent):
         assert first["agent_id"] == agent and first["cpu_percent"] == 0 and first["cpu_cores"] == 2
         assert first["memory_used_bytes"] > 0 and first["memory_total_bytes"] == 1 << 30
         assert first["load_avg"] == [] and first["uptime_seconds"] >= 0 and first["disk_total_bytes"] > 0
+        assert 20 << 20 <= first["disk_used_bytes"] < 40 << 20
         seen = {all_of_them.until(type="metrics_update")["agent_id"] for _ in range(2)}
         assert seen == {agent, "agent-02"}
         ws.send({"type": "send_command", "agent_id": agent, "command": "sh", "args": ["-c", "while :; do :; done"]})

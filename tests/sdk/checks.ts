@@ -425,6 +425,7 @@ check("a life", async () => {
         await box.snapshot("again");
         await box.deleteSnapshot("again");
         assert.deepEqual((await client.snapshots.list()).map((s) => s.name), ["before"]);
+        assert.deepEqual(await box.crashes(), []);
         await client.snapshots.delete((await box.snapshots())[0]!.id);
     });
     assert.deepEqual(await client.sandboxes.list(), []);
@@ -444,6 +445,9 @@ check("the other nouns", async () => {
     assert.equal((await client.templates.get("ts-wish")).name, "ts-wish");
     assert.ok((await client.templates.list()).some((t) => t.name === "ts-wish"));
     await client.templates.delete("ts-wish");
+    await client.quotas.set("label:user=ts", { sandboxes: 3 });
+    assert.ok((await client.quotas.list()).some((q) => q.subject === "label:user=ts" && q.sandboxes === 3));
+    await client.quotas.delete("label:user=ts");
     await client.pools.set("ts-pool", { size: 1, storage: "memory" });
     assert.ok((await client.pools.list()).some((p) => p.name === "ts-pool"));
     const anew = await client.sandboxes.create({ storage: "memory", warm: false });

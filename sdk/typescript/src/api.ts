@@ -90,6 +90,10 @@ export const operations = {
     "terminal.resize": { method: "POST", path: "/api/v1/sandboxes/{id}/terminals/{tid}/resize" },
     "port.list": { method: "GET", path: "/api/v1/sandboxes/{id}/ports" },
     "port.preview": { method: "POST", path: "/api/v1/sandboxes/{id}/previews" },
+    "sandbox.crashes": { method: "GET", path: "/api/v1/sandboxes/{id}/crashes" },
+    "quota.list": { method: "GET", path: "/api/v1/quotas" },
+    "quota.set": { method: "PUT", path: "/api/v1/quotas/{subject}" },
+    "quota.delete": { method: "DELETE", path: "/api/v1/quotas/{subject}" },
     "template.list": { method: "GET", path: "/api/v1/templates" },
     "template.read": { method: "GET", path: "/api/v1/templates/{template_name}" },
     "template.set": { method: "PUT", path: "/api/v1/templates/{template_name}" },
@@ -579,6 +583,28 @@ export class Api extends Caller {
      *  lives. */
     portPreview(id: string, body: models.PortPreviewRequest, options?: Options): Promise<models.PortPreviewResult> {
         return this.json(operations["port.preview"], { id }, {}, body, options);
+    }
+
+    /** When and how its process 1 died by itself, newest first; the last 100. */
+    sandboxCrashes(id: string, options?: Options): Promise<Page<models.CrashInfo>> {
+        return this.json(operations["sandbox.crashes"], { id }, {}, undefined, options);
+    }
+
+    /** Quotas with what is used of them: the machine (for the tenant that owns the server), presets, then rows by
+     *  subject. */
+    quotaList(options?: Options): Promise<Page<models.QuotaInfo>> {
+        return this.json(operations["quota.list"], {}, {}, undefined, options);
+    }
+
+    /** Set the quota of a subject: tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, with * for each of them. What
+     *  is not named has no limit. Only the tenant that owns the server sets quotas of tenants. */
+    quotaSet(subject: string, body: models.QuotaLimits, options?: Options): Promise<models.QuotaInfo> {
+        return this.json(operations["quota.set"], { subject }, {}, body, options);
+    }
+
+    /** Delete a quota. The preset of role:agent is in effect again. */
+    quotaDelete(subject: string, options?: Options): Promise<models.QuotaInfo> {
+        return this.json(operations["quota.delete"], { subject }, {}, undefined, options);
     }
 
     /** Wishes for sandboxes that have a name, by name. */

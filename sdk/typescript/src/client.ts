@@ -190,6 +190,28 @@ export class Pools {
     }
 }
 
+/** How much the sandboxes of a tenant, role, principal or label may have. */
+export class Quotas {
+    constructor(private readonly api: Api) {}
+
+    /**
+     * Replaces the quota of "tenant:acme", "role:agent", "by:ID" or "label:user=ann"; with * for each of
+     * them. A limit that is not named does not exist.
+     */
+    set(subject: string, limits: models.QuotaLimits): Promise<models.QuotaInfo> {
+        return this.api.quotaSet(subject, limits);
+    }
+
+    /** With what is used of each. */
+    async list(): Promise<models.QuotaInfo[]> {
+        return (await this.api.quotaList()).items;
+    }
+
+    delete(subject: string): Promise<models.QuotaInfo> {
+        return this.api.quotaDelete(subject);
+    }
+}
+
 export class Tokens {
     constructor(private readonly api: Api) {}
 
@@ -312,6 +334,7 @@ export class Client {
     readonly snapshots: Snapshots;
     readonly templates: Templates;
     readonly pools: Pools;
+    readonly quotas: Quotas;
     readonly tokens: Tokens;
     readonly secrets: Secrets;
     readonly asks: Asks;
@@ -334,6 +357,7 @@ export class Client {
         this.snapshots = new Snapshots(this.api);
         this.templates = new Templates(this.api);
         this.pools = new Pools(this.api);
+        this.quotas = new Quotas(this.api);
         this.tokens = new Tokens(this.api);
         this.secrets = new Secrets(this.api);
         this.asks = new Asks(this.api);

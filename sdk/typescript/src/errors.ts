@@ -69,6 +69,10 @@ export class RangeNotSatisfiable extends ApiError {}
 export class RateLimited extends ApiError {}
 /** The money or the tokens are used up. */
 export class BudgetExceeded extends ApiError {}
+/** A quota allows no more: delete something, or have the quota raised. */
+export class QuotaExceeded extends ApiError {}
+/** The machine has no more memory, processors or disk for this. */
+export class NoCapacity extends ApiError {}
 /** The server gave up waiting. */
 export class ServerTimeout extends ApiError {}
 /** Not now: the server drains, starts, or is full. */
@@ -109,6 +113,8 @@ export const errorsByCode: Record<string, new (details: ApiErrorDetails) => ApiE
     rate_limited: RateLimited,
     misdirected: Forbidden,
     budget_exceeded: BudgetExceeded,
+    quota_exceeded: QuotaExceeded,
+    no_capacity: NoCapacity,
     timeout: ServerTimeout,
     unavailable: Unavailable,
     bad_gateway: BadGateway,

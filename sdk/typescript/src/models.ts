@@ -378,6 +378,10 @@ export interface SandboxInfo {
     state: string;
     /** Why it stopped or failed; null while it is well */
     reason: string | null;
+    /** It does not run because its process 1 died by itself; `reason` says how */
+    crashed: boolean;
+    /** It died 5 times within 10 minutes, after less than 60 s each; false again once it has run for 5 minutes */
+    crash_loop: boolean;
     /** Its idle policy paused or stopped it; a command wakes it */
     asleep: boolean;
     /** memory or disk */
@@ -501,6 +505,9 @@ export interface SandboxStats {
     pids: number;
     /** Processes that the kernel killed for want of memory */
     oom_kills: number;
+    /** Bytes that it has written and that are still there, as of some seconds ago; with storage memory all files
+     *  in memory */
+    disk: number;
     /** Of disks; null where nobody counts: with cgroup v1, unless it has a limit */
     io: SandboxStatsIo | null;
 }
@@ -1017,6 +1024,67 @@ export interface PortPreviewResult {
     port: number;
     /** Until when it can be opened */
     expires_at: string | null;
+}
+
+export interface CrashInfo {
+    /** When its process 1 died */
+    at: string | null;
+    /** How long it had run */
+    uptime_ms: number;
+    /** How it ended */
+    reason: string;
+}
+
+export interface QuotaInfo {
+    /** tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, or * for each; machine for what the machine has */
+    subject: string;
+    /** With * and role: the one that `used` is about, which has most sandboxes; null when none has any */
+    group: string | null;
+    /** In effect because no row says otherwise; it cannot be deleted, only replaced */
+    preset: boolean;
+    /** Most sandboxes; 0: no limit */
+    sandboxes: number;
+    /** Most bytes of memory limits; 0: no limit */
+    memory: number;
+    /** Most processor time; 0: no limit */
+    cpu_percent: number;
+    /** Most bytes of disks; 0: no limit */
+    disk: number;
+    /** Most bytes of memory of one; 0: no limit */
+    sandbox_memory: number;
+    /** Most processor time of one; 0: no limit */
+    sandbox_cpu_percent: number;
+    /** Most bytes of disk of one; 0: no limit */
+    sandbox_disk: number;
+    /** Sandboxes that there are */
+    used_sandboxes: number;
+    /** Bytes of memory limits */
+    used_memory: number;
+    /** Processor limits */
+    used_cpu_percent: number;
+    /** Bytes of disks */
+    used_disk: number;
+    /** Who wrote it; null for a preset */
+    by: string | null;
+    /** When */
+    changed_at: string | null;
+}
+
+export interface QuotaLimits {
+    /** Sandboxes at once, stopped ones included; 0: no limit */
+    sandboxes?: number;
+    /** Bytes: sum of the memory limits of those that run or are paused; 0: no limit */
+    memory?: number;
+    /** Sum of their processor limits, 100 is one core; 0: no limit */
+    cpu_percent?: number;
+    /** Bytes: sum of the sizes of their disks, of volumes and of snapshots; 0: no limit */
+    disk?: number;
+    /** Bytes of memory that one may have; 0: no limit */
+    sandbox_memory?: number;
+    /** Processor time that one may have, 100 is one core; 0: no limit */
+    sandbox_cpu_percent?: number;
+    /** Bytes of disk that one may have, or a volume; 0: no limit */
+    sandbox_disk?: number;
 }
 
 export interface TemplateInfoSpecBind {

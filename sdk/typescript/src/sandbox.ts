@@ -176,6 +176,11 @@ export class Sandbox {
         return this.api.snapshotCreate(this.id, { name }, { timeoutMs: LIFE_MS });
     }
 
+    /** When and how its process 1 died by itself, newest first. */
+    async crashes(): Promise<models.CrashInfo[]> {
+        return (await this.api.sandboxCrashes(this.id)).items;
+    }
+
     async snapshots(): Promise<models.SnapshotInfo[]> {
         return (await this.api.snapshotListOf(this.id)).items;
     }

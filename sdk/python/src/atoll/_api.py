@@ -91,6 +91,10 @@ OPERATIONS: Dict[str, Operation] = {
     "terminal.resize": Operation("POST", "/api/v1/sandboxes/{id}/terminals/{tid}/resize"),
     "port.list": Operation("GET", "/api/v1/sandboxes/{id}/ports"),
     "port.preview": Operation("POST", "/api/v1/sandboxes/{id}/previews"),
+    "sandbox.crashes": Operation("GET", "/api/v1/sandboxes/{id}/crashes"),
+    "quota.list": Operation("GET", "/api/v1/quotas"),
+    "quota.set": Operation("PUT", "/api/v1/quotas/{subject}"),
+    "quota.delete": Operation("DELETE", "/api/v1/quotas/{subject}"),
     "template.list": Operation("GET", "/api/v1/templates"),
     "template.read": Operation("GET", "/api/v1/templates/{template_name}"),
     "template.set": Operation("PUT", "/api/v1/templates/{template_name}"),
@@ -626,6 +630,30 @@ class Api(Caller):
         lives."""
         body = {"port": port, "path": path}
         return self._json(OPERATIONS["port.preview"], {"id": id}, {}, body, models.PortPreviewResult, options)
+
+    def sandbox_crashes(self, id: str, *, options: Optional[Options] = None) -> Page[models.CrashInfo]:
+        """When and how its process 1 died by itself, newest first; the last 100."""
+        return self._page(OPERATIONS["sandbox.crashes"], {"id": id}, {}, None, models.CrashInfo, options)
+
+    def quota_list(self, *, options: Optional[Options] = None) -> Page[models.QuotaInfo]:
+        """Quotas with what is used of them: the machine (for the tenant that owns the server), presets, then rows
+        by subject."""
+        return self._page(OPERATIONS["quota.list"], {}, {}, None, models.QuotaInfo, options)
+
+    def quota_set(self, subject: str, *, sandboxes: Optional[int] = None, memory: Optional[int] = None,
+                  cpu_percent: Optional[int] = None, disk: Optional[int] = None, sandbox_memory: Optional[int] = None,
+                  sandbox_cpu_percent: Optional[int] = None, sandbox_disk: Optional[int] = None,
+                  options: Optional[Options] = None) -> models.QuotaInfo:
+        """Set the quota of a subject: tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, with * for each of them.
+        What is not named has no limit. Only the tenant that owns the server sets quotas of tenants."""
+        body = {"sandboxes": sandboxes, "memory": memory, "cpu_percent": cpu_percent, "disk": disk,
+                "sandbox_memory": sandbox_memory, "sandbox_cpu_percent": sandbox_cpu_percent,
+                "sandbox_disk": sandbox_disk}
+        return self._json(OPERATIONS["quota.set"], {"subject": subject}, {}, body, models.QuotaInfo, options)
+
+    def quota_delete(self, subject: str, *, options: Optional[Options] = None) -> models.QuotaInfo:
+        """Delete a quota. The preset of role:agent is in effect again."""
+        return self._json(OPERATIONS["quota.delete"], {"subject": subject}, {}, None, models.QuotaInfo, options)
 
     def template_list(self, *, options: Optional[Options] = None) -> Page[models.TemplateInfo]:
         """Wishes for sandboxes that have a name, by name."""

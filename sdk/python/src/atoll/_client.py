@@ -192,6 +192,29 @@ class Pools:
         return self._api.pool_list().items
 
 
+class Quotas:
+    """How much the sandboxes of a tenant, role, principal or label may have."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def set(self, subject: str, *, sandboxes: Optional[int] = None, memory: Optional[int] = None,
+            cpu_percent: Optional[int] = None, disk: Optional[int] = None, sandbox_memory: Optional[int] = None,
+            sandbox_cpu_percent: Optional[int] = None, sandbox_disk: Optional[int] = None) -> models.QuotaInfo:
+        """Replaces the quota of "tenant:acme", "role:agent", "by:ID" or "label:user=ann"; with * for each of
+        them. A limit that is not named does not exist."""
+        return self._api.quota_set(subject, sandboxes=sandboxes, memory=memory, cpu_percent=cpu_percent, disk=disk,
+                                   sandbox_memory=sandbox_memory, sandbox_cpu_percent=sandbox_cpu_percent,
+                                   sandbox_disk=sandbox_disk)
+
+    def list(self) -> List[models.QuotaInfo]:
+        """With what is used of each."""
+        return self._api.quota_list().items
+
+    def delete(self, subject: str) -> models.QuotaInfo:
+        return self._api.quota_delete(subject)
+
+
 class Tokens:
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -344,6 +367,7 @@ class Client:
         self.snapshots = Snapshots(self.api)
         self.templates = Templates(self.api)
         self.pools = Pools(self.api)
+        self.quotas = Quotas(self.api)
         self.tokens = Tokens(self.api)
         self.secrets = Secrets(self.api)
         self.asks = Asks(self.api)

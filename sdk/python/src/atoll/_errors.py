@@ -74,6 +74,14 @@ class BudgetExceeded(ApiError):
     """The money or the tokens are used up."""
 
 
+class QuotaExceeded(ApiError):
+    """A quota allows no more: delete something, or have the quota raised."""
+
+
+class NoCapacity(ApiError):
+    """The machine has no more memory, processors or disk for this."""
+
+
 class ServerTimeout(ApiError):
     """The server gave up waiting."""
 
@@ -132,6 +140,8 @@ BY_CODE: Dict[str, Type[ApiError]] = {
     "rate_limited": RateLimited,
     "misdirected": Forbidden,
     "budget_exceeded": BudgetExceeded,
+    "quota_exceeded": QuotaExceeded,
+    "no_capacity": NoCapacity,
     "timeout": ServerTimeout,
     "unavailable": Unavailable,
     "bad_gateway": BadGateway,
@@ -154,6 +164,8 @@ __all__ = [
     "RangeNotSatisfiable",
     "RateLimited",
     "BudgetExceeded",
+    "QuotaExceeded",
+    "NoCapacity",
     "ServerTimeout",
     "Unavailable",
     "BadGateway",

@@ -300,6 +300,10 @@ class SandboxInfo(Model):
     state: str = ""
     # Why it stopped or failed; null while it is well
     reason: Optional[str] = None
+    # It does not run because its process 1 died by itself; `reason` says how
+    crashed: bool = False
+    # It died 5 times within 10 minutes, after less than 60 s each; false again once it has run for 5 minutes
+    crash_loop: bool = False
     # Its idle policy paused or stopped it; a command wakes it
     asleep: bool = False
     # memory or disk
@@ -403,6 +407,9 @@ class SandboxStats(Model):
     pids: int = 0
     # Processes that the kernel killed for want of memory
     oom_kills: int = 0
+    # Bytes that it has written and that are still there, as of some seconds ago; with storage memory all files
+    # in memory
+    disk: int = 0
     # Of disks; null where nobody counts: with cgroup v1, unless it has a limit
     io: Optional[SandboxStatsIo] = None
     _special: ClassVar[Special] = {
@@ -844,6 +851,58 @@ class PortPreviewResult(Model):
 
 
 @dataclass(frozen=True)
+class CrashInfo(Model):
+    # When its process 1 died
+    at: Optional[datetime] = None
+    # How long it had run
+    uptime_ms: int = 0
+    # How it ended
+    reason: str = ""
+    _special: ClassVar[Special] = {
+        "at": datetime,
+    }
+
+
+@dataclass(frozen=True)
+class QuotaInfo(Model):
+    # tenant:NAME, role:NAME, by:ID or label:KEY=VALUE, or * for each; machine for what the machine has
+    subject: str = ""
+    # With * and role: the one that `used` is about, which has most sandboxes; null when none has any
+    group: Optional[str] = None
+    # In effect because no row says otherwise; it cannot be deleted, only replaced
+    preset: bool = False
+    # Most sandboxes; 0: no limit
+    sandboxes: int = 0
+    # Most bytes of memory limits; 0: no limit
+    memory: int = 0
+    # Most processor time; 0: no limit
+    cpu_percent: int = 0
+    # Most bytes of disks; 0: no limit
+    disk: int = 0
+    # Most bytes of memory of one; 0: no limit
+    sandbox_memory: int = 0
+    # Most processor time of one; 0: no limit
+    sandbox_cpu_percent: int = 0
+    # Most bytes of disk of one; 0: no limit
+    sandbox_disk: int = 0
+    # Sandboxes that there are
+    used_sandboxes: int = 0
+    # Bytes of memory limits
+    used_memory: int = 0
+    # Processor limits
+    used_cpu_percent: int = 0
+    # Bytes of disks
+    used_disk: int = 0
+    # Who wrote it; null for a preset
+    by: Optional[str] = None
+    # When
+    changed_at: Optional[datetime] = None
+    _special: ClassVar[Special] = {
+        "changed_at": datetime,
+    }
+
+
+@dataclass(frozen=True)
 class TemplateInfoSpecBind(Model):
     # What the server's door gave for a directory of its machine, in hex; good once
     ticket: str = ""
@@ -1199,6 +1258,7 @@ __all__ = [
     "AuditVerdict",
     "BackupInfo",
     "BindMount",
+    "CrashInfo",
     "EgressExplanation",
     "EgressHost",
     "EgressInfo",
@@ -1226,6 +1286,7 @@ __all__ = [
     "PortInfo",
     "PortPreviewResult",
     "ProcessInfo",
+    "QuotaInfo",
     "SandboxInfo",
     "SandboxInfoBind",
     "SandboxInfoFile",

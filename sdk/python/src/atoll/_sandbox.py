@@ -197,6 +197,10 @@ class Sandbox:
         """The same counted by host, the most denied first."""
         return self._api.egress_sandbox_hosts(self.id).items
 
+    def crashes(self) -> List[models.CrashInfo]:
+        """When and how its process 1 died by itself, newest first."""
+        return self._api.sandbox_crashes(self.id).items
+
     # ---- snapshots ----
 
     def snapshot(self, name: str) -> models.SnapshotInfo:

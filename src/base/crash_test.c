@@ -1,5 +1,5 @@
 /* When dying becomes a habit. */
-#include "link/crash.h"
+#include "base/crash.h"
 
 #include "base/test.h"
 

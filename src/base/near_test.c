@@ -1,8 +1,8 @@
 /* Word distance against its definition by plain recursion. */
 #include <limits.h>
 
+#include "base/near.h"
 #include "base/test.h"
-#include "conf/near.h"
 
 TEST(near_counts_single_slips_as_one)
 {

@@ -1,5 +1,5 @@
 /* Optimal string alignment with three rows of the matrix; lengths are bounded, so it is cheap. */
-#include "conf/near.h"
+#include "base/near.h"
 
 #include <limits.h>
 

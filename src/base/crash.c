@@ -1,5 +1,5 @@
 /* See crash.h. */
-#include "link/crash.h"
+#include "base/crash.h"
 
 bool crash_ended(struct crash *crash, int64_t from_ms, int64_t now_ms, bool asked)
 {
