@@ -282,14 +282,14 @@ void agentic_metrics(const struct api *api, struct buf *out)
     int64_t linked = links_connected(api->links), ready = links_ready(api->links);
 
     put_one(out, "agentic_uptime_seconds", "gauge", "Since this process began to serve",
-            (double)((clock_wall_ms() - api->started_ms) / 1000));
+            (double)(clock_wall_ms() - api->started_ms) / 1000);
     put_one(out, "agentic_agents_connected", "gauge", "Running sandboxes, and linked agents",
             (double)(boxes.running + linked));
     put_one(out, "agentic_agents_ready", "gauge", "Of these, those that take commands",
             (double)(boxes.running + ready));
     head(out, "agentic_agents_by_status", "gauge", "Of these, with and without a command");
     buf_printf(out, "agentic_agents_by_status{status=\"ready\"} %lld\n",
-               (long long)(boxes.running - boxes.busy + ready));
+               (long long)boxes.running - (long long)boxes.busy + (long long)ready);
     buf_printf(out, "agentic_agents_by_status{status=\"busy\"} %lld\n", (long long)boxes.busy);
     head(out, "agentic_containers_by_status", "gauge", "Sandboxes");
     buf_printf(out, "agentic_containers_by_status{status=\"running\"} %lld\n",

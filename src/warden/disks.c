@@ -193,12 +193,12 @@ static int limit_child(struct wire_msg *msg, int *fd)
     return disk_limit(store, &msg->disk);
 }
 
+/* btrfs counts bytes when it writes them, so what was written just now is written first. */
 static int stat_child(struct wire_msg *msg, int *fd)
 {
     uint64_t id = msg->disk.id;
 
-    (void)fd;
-    return disk_stat(store, id, &msg->disk_usage);
+    return sync_child(msg, fd) < 0 ? -1 : disk_stat(store, id, &msg->disk_usage);
 }
 
 static int drop_child(struct wire_msg *msg, int *fd)

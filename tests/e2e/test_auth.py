@@ -22,7 +22,9 @@ POLICY = {
     "audit.read": STEER, "audit.verify": STEER,
     "token.create": {"admin"}, "token.list": {"admin"}, "token.revoke": {"admin"},
     "backup.create": {"admin"}, "backup.read": {"admin"}, "backup.delete": {"admin"},
-    **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in ("list", "read", "stats", "applied", "changes")},
+    **{f"sandbox.{verb}": PEOPLE | {"agent"} for verb in (
+        "list", "read", "stats", "applied", "changes", "crashes")},
+    "quota.list": PEOPLE, "quota.set": STEER, "quota.delete": STEER,
     "stats.watch": PEOPLE | {"agent"},
     **{f"sandbox.{verb}": STEER | {"agent"} for verb in (
         "create", "delete", "pause", "resume", "start", "stop", "change", "fork", "rollback")},

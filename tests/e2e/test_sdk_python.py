@@ -623,6 +623,12 @@ def test_ports_and_processes(box):
     served.kill()
 
 
+def test_changes_are_of_a_view(client):
+    with client.sandboxes.create() as box:
+        with pytest.raises(atoll.AtollError, match="view"):
+            list(box.files.changes())
+
+
 def test_quotas(client):
     assert client.quotas.set("label:user=sdk", sandboxes=1).sandboxes == 1
     try:

@@ -452,6 +452,9 @@ check("the other nouns", async () => {
     assert.ok((await client.pools.list()).some((p) => p.name === "ts-pool"));
     const anew = await client.sandboxes.create({ storage: "memory", warm: false });
     assert.equal(anew.info.start, "cold");
+    await assert.rejects(async () => {
+        for await (const one of anew.files.changes()) assert.fail(one.path);
+    }, /view/);
     await anew.delete();
     await client.pools.set("ts-pool", { size: 0 });
     await client.secrets.put("ts-key", "hush");
