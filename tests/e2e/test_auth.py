@@ -55,7 +55,6 @@ POLICY = {
     **{f"egress.{what}": PEOPLE | {"agent"} for what in (
         "policies", "explain", "pack.list", "node.read", "tenant.read", "project.read", "sandbox.read", "records",
         "sandbox.records", "sandbox.hosts")},
-    "quota.list": PEOPLE, "quota.set": STEER, "quota.delete": STEER, "sandbox.crashes": PEOPLE | {"agent"},
     "ask.list": PEOPLE, "ask.read": PEOPLE, "ask.decide": STEER,
     **{f"egress.{layer}.{verb}": STEER for layer in ("node", "tenant", "project") for verb in (
         "put", "change", "clear")},
