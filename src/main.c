@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "agent/keeper.h"
+#include "base/mem.h"
 #include "cli/cli.h"
 #include "daemon/daemon.h"
 #include "egress/egress.h"
@@ -29,8 +30,23 @@ static int proxy(int argc, char **argv)
     return status < 0 ? proxy_main(&how) : status;
 }
 
+/* `server start` becomes `serve`, as the table of other names has it, for whoever reads argv later.
+ */
+static void rename_role(int *argc, char **argv)
+{
+    autofree char *both = *argc >= 3 ? xprintf("%s %s", argv[1], argv[2]) : NULL;
+    const struct command *command = both ? command_find(both) : NULL;
+
+    if (!command || strcmp(command->name, "serve") != 0)
+        return;
+    memmove(argv + 1, argv + 2, (size_t)(*argc - 1) * sizeof(*argv));
+    argv[1] = (char *)(uintptr_t)command->name;
+    (*argc)--;
+}
+
 int main(int argc, char **argv)
 {
+    rename_role(&argc, argv);
     if (argc >= 2 && strcmp(argv[1], "serve") == 0)
         return serve(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "proxy") == 0)

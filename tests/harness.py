@@ -259,6 +259,7 @@ class Server:
     def __init__(self, args=(), env=None, binary=None, state=None, port=None, tls=False,
                  prefix=()):
         self.binary = str(binary or BIN)
+        self.words = ["serve"]
         self.prefix = list(prefix)  # a program that becomes the server: another user, say
         self.args, self.env = list(args), dict(env or {})
         self.own_state = state is None
@@ -290,7 +291,7 @@ class Server:
 
     def start(self, ready=True):
         scheme = "https://" if self.tls else ""
-        argv = [*self.prefix, self.binary, "serve", "--listen", scheme + self.host, "--state", str(self.state),
+        argv = [*self.prefix, self.binary, *self.words, "--listen", scheme + self.host, "--state", str(self.state),
                 "--pool-default", "0"]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
         try:

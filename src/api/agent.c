@@ -1,13 +1,12 @@
 /*
- * Agents as agentic knows them: those that are linked (link/links.h), and our own sandboxes, which
- * are instances too. Commands of linked agents, whose output is read by position.
+ * Agents as agentic knows them: those that are linked from elsewhere and sandboxes (api/target.h),
+ * and their commands, whose output is read by position.
  */
-#include "api/own.h"
-
 #include <stdio.h>
 
 #include "api/exec.h"
 #include "api/operation.h"
+#include "api/target.h"
 #include "api/vm.h"
 #include "auth/vault.h"
 #include "base/clock.h"
@@ -23,82 +22,47 @@ static struct links *links_of(const struct call *call)
     return call->api->links;
 }
 
-static int call_agent(struct call *call, struct linked **out, struct err *err)
-{
-    return links_find(links_of(call), call_reach(call), call_param(call, "id"), out, err);
-}
-
 /* ---- looking ---- */
 
-static enum agent_status status_of(const struct sandbox_view *view)
+static void put_target(struct json_out *json, const struct target *target)
 {
-    static const struct {
-        const char *state;
-        enum agent_status status;
-    } words[] = { { "creating", AGENT_STARTING },
-                  { "paused", AGENT_STALE },
-                  { "stopped", AGENT_DISCONNECTED },
-                  { "failed", AGENT_ERROR } };
+    struct agent_view view;
 
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (strcmp(view->state, words[i].state) == 0)
-            return words[i].status;
-    return view->execs_running ? AGENT_BUSY : AGENT_READY;
-}
-
-static void put_box(struct json_out *json, const struct box *box)
-{
-    struct sandbox_view view;
-
-    box_view(box, &view);
-    struct agent_view agent = { .id = view.name ? view.name : view.id,
-                                .instance_id = view.id,
-                                .hostname = view.id,
-                                .profile = view.image,
-                                .status = status_of(&view),
-                                .connected_at = view.created_at,
-                                .last_heartbeat = view.changed_at,
-                                .runtime = "sandbox" };
-    agent_put(json, &agent);
+    target_view(target, &view);
+    agent_put(json, &view);
 }
 
 static int agent_list(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
-    struct linked *agent = NULL;
-    struct box *box = NULL;
+    struct target at = { 0 };
 
     (void)err;
     json_open_list(&json, "agents");
-    while ((agent = links_next(links_of(call), call_reach(call), agent))) {
-        struct agent_view view;
-
-        linked_view(agent, &view);
-        agent_put(&json, &view);
-    }
-    while ((box = boxes_next(call->api->boxes, call_reach(call), box)))
-        put_box(&json, box);
+    while (target_next(call->api, call_reach(call), &at))
+        put_target(&json, &at);
     json_close_list(&json);
+    return 0;
+}
+
+/* One that is in the list. */
+static int call_shown(struct call *call, struct target *out, struct err *err)
+{
+    if (call_target(call, out, err) < 0)
+        return -1;
+    if (out->linked && !linked_shown(out->linked))
+        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", call_param(call, "id"));
     return 0;
 }
 
 static int agent_get(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
-    const char *id = call_param(call, "id");
-    struct linked *agent;
-    struct box *box;
+    struct target target;
 
-    if (call_agent(call, &agent, NULL) == 0) {
-        struct agent_view view;
-
-        linked_view(agent, &view);
-        agent_put(&json, &view);
-        return 0;
-    }
-    if (boxes_find(call->api->boxes, call_reach(call), id, &box, NULL) < 0)
-        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
-    put_box(&json, box);
+    if (call_shown(call, &target, err) < 0)
+        return -1;
+    put_target(&json, &target);
     return 0;
 }
 
@@ -106,12 +70,15 @@ static int agent_get(struct call *call, struct err *err)
 
 static int change(struct call *call, const struct vm_change *wish, struct err *err)
 {
-    const char *id = call_param(call, "id");
-    struct box *box;
+    struct target target;
 
-    if (boxes_find(call->api->boxes, call_reach(call), id, &box, NULL) < 0)
-        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
-    return vm_change(call, box, wish, err);
+    if (call_target(call, &target, err) < 0)
+        return -1;
+    if (target.linked)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "Agent '%.63s' runs elsewhere: it is started and stopped there",
+                       call_param(call, "id"));
+    return vm_change(call, target.box, wish, err);
 }
 
 static int agent_start(struct call *call, struct err *err)
@@ -136,14 +103,82 @@ static int agent_destroy(struct call *call, struct err *err)
     return change(call, &vm_destroying, err);
 }
 
+/* A linked agent exists as long as it has a secret. Its machine is not ours to touch. */
+struct removal {
+    struct store_job job;
+    struct call *call;
+    const char *id;
+    const char *body; /* of the event: who reached it may read that it is gone */
+    struct secret_row row;
+};
+
+static int removal_run(struct store_job *job, struct db *db, struct err *err)
+{
+    struct removal *removal = container_of(job, struct removal, job);
+    struct call *call = removal->call;
+
+    if (secret_delete(db, call->who.tenant, removal->id, &removal->row, err) < 0 ||
+        event_add(db, call->who.tenant, "agent.removed", call->object, str_of(removal->body), err) <
+            0)
+        return -1;
+    return call_record(call, db, err);
+}
+
+static void removal_done(struct store_job *job)
+{
+    struct removal *removal = container_of(job, struct removal, job);
+
+    if (job->rc >= 0)
+        links_secret_gone(links_of(removal->call), removal->id);
+    call_finish(removal->call, job->rc < 0 ? &job->err : NULL);
+}
+
+static const char *removal_body(struct arena *arena, const struct linked *agent)
+{
+    autobuf struct buf text = { 0 };
+    struct json_out json = json_to(&text);
+    struct agent_view view;
+
+    linked_view(agent, &view);
+    json_open(&json, '{');
+    access_put(&json, &view.access, NULL);
+    json_close(&json, '}');
+    return arena_memdup0(arena, text.data, text.len);
+}
+
+static int remove_linked(struct call *call, const struct linked *agent, bool force, struct err *err)
+{
+    struct removal *removal = arena_new(&call->arena, struct removal);
+    struct json_out json = call_json(call);
+
+    removal->call = call;
+    removal->id = call_param(call, "id");
+    if (linked_connected(agent) && !force)
+        return err_set(err, ERR_CONFLICT, "Agent '%.63s' is connected; force=true removes it",
+                       removal->id);
+    call->object = arena_printf(&call->arena, "agent/%s", removal->id);
+    removal->body = removal_body(&call->arena, agent);
+    json_open(&json, '{');
+    json_kv_bool(&json, "deleted", true);
+    json_kv_text(&json, "name", removal->id);
+    json_kv_bool(&json, "disk_deleted", false);
+    json_close(&json, '}');
+    removal->job = (struct store_job){ .run = removal_run, .done = removal_done };
+    store_write(call->api->store, &removal->job);
+    return 0;
+}
+
 static int agent_delete(struct call *call, struct err *err)
 {
-    const char *force = call_query(call, "force"); /* here it is so unless it is said not to be */
+    const char *said = call_query(call, "force");
+    bool force = !said || strcmp(said, "false") != 0; /* true is the default here */
+    struct target target;
     struct vm_change wish;
 
-    if (vm_deleting(call, !force || strcmp(force, "false") != 0, &wish, err) < 0)
+    if (call_shown(call, &target, err) < 0 || vm_deleting(call, force, &wish, err) < 0)
         return -1;
-    return change(call, &wish, err);
+    return target.linked ? remove_linked(call, target.linked, force, err)
+                         : vm_change(call, target.box, &wish, err);
 }
 
 /* ---- another secret ---- */
@@ -197,7 +232,8 @@ static int agent_rotate(struct call *call, struct err *err)
     if (call_query_int(call, "grace_seconds", 1, SECRET_GRACE_MAX_S, SECRET_GRACE_DEFAULT_S, &grace,
                        err) < 0)
         return -1;
-    if (call_agent(call, &agent, NULL) < 0 || !linked_connected(agent))
+    if (links_find(links_of(call), call_reach(call), id, &agent, NULL) < 0 ||
+        !linked_connected(agent))
         return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' is not connected", id);
     rotation->call = call;
     rotation->until_ms = clock_wall_ms() + grace * 1000;
@@ -251,56 +287,58 @@ static int agent_patch(struct call *call, struct err *err)
 /* ---- commands ---- */
 
 struct running_call {
-    struct link_op op;
-    struct link_reader reader;
+    struct target_run run;
     struct timer timer;
     struct call *call;
-    struct link_command *command;
+    struct printed command; /* waited for */
     int64_t wait_ms;
 };
 
-static void put_command(struct call *call, const struct link_command *command)
+static void put_command(struct call *call, const struct printed *command)
 {
     struct command_view view;
 
-    command_view(command, &view);
+    target_command_view(command, &call->arena, &view);
     buf_clear(&call->reply);
     call_reply(call, &view);
-    call->object = arena_printf(&call->arena, "agent/%s", view.agent_id);
+    call->object = arena_printf(&call->arena, command->linked ? "agent/%s" : "exec/%s",
+                                command->linked ? view.agent_id : view.command_id);
 }
 
-static void run_prepare(struct link_op *op)
+static void run_prepare(struct target_run *run)
 {
-    put_command(container_of(op, struct running_call, op)->call, op->command);
+    put_command(container_of(run, struct running_call, run)->call, &run->command);
 }
 
-static int run_record(struct link_op *op, struct db *db, struct err *err)
+static int run_record(struct target_run *run, struct db *db, struct err *err)
 {
-    return call_record(container_of(op, struct running_call, op)->call, db, err);
+    return call_record(container_of(run, struct running_call, run)->call, db, err);
 }
 
 static void wait_over(struct running_call *run)
 {
     timer_cancel(run->call->api->loop, &run->timer);
-    command_unfollow(&run->reader);
-    put_command(run->call, run->command);
+    printed_unfollow(&run->command);
+    put_command(run->call, &run->command);
     call_finish(run->call, NULL);
 }
 
-static void wait_more(struct link_reader *reader)
+static void wait_more(struct printed *printed)
 {
-    struct running_call *run = container_of(reader, struct running_call, reader);
+    struct running_call *run = container_of(printed, struct running_call, command);
 
-    if (command_ended(run->command))
+    if (printed_ended(&run->command))
         wait_over(run);
 }
 
-static void wait_gone(struct link_reader *reader, const struct err *why)
+static void wait_gone(struct printed *printed)
 {
-    struct running_call *run = container_of(reader, struct running_call, reader);
+    struct running_call *run = container_of(printed, struct running_call, command);
+    struct err why = { 0 };
 
     timer_cancel(run->call->api->loop, &run->timer);
-    call_finish(run->call, why);
+    err_set(&why, ERR_UNAVAILABLE, "the command was deleted, or the server is about to stop");
+    call_finish(run->call, &why);
 }
 
 static void wait_timer(struct timer *timer)
@@ -308,68 +346,74 @@ static void wait_timer(struct timer *timer)
     wait_over(container_of(timer, struct running_call, timer));
 }
 
-static void wait_for(struct running_call *run)
+static void wait_for(struct running_call *run, const struct printed *command)
 {
-    run->reader.more = wait_more;
-    run->reader.gone = wait_gone;
+    run->command = (struct printed){
+        .exec = command->exec, .linked = command->linked, .more = wait_more, .gone = wait_gone
+    };
+    if (printed_ended(&run->command)) {
+        put_command(run->call, &run->command);
+        call_finish(run->call, NULL);
+        return;
+    }
     run->timer.fn = wait_timer;
-    command_follow(run->command, &run->reader);
+    printed_follow(&run->command, (const uint64_t[INIT_STREAMS]){ 0 });
     timer_set(run->call->api->loop, &run->timer, run->wait_ms);
 }
 
-static void run_done(struct link_op *op, const struct err *err)
+static void run_done(struct target_run *target_run, const struct err *err)
 {
-    struct running_call *run = container_of(op, struct running_call, op);
+    struct running_call *run = container_of(target_run, struct running_call, run);
+    const struct printed *command = &target_run->command;
 
-    if (err || !run->wait_ms || !op->command) {
+    if (err || !run->wait_ms || !(command->linked || command->exec))
         call_finish(run->call, err);
-        return;
-    }
-    run->command = op->command;
-    wait_for(run);
+    else
+        wait_for(run, command);
 }
 
 static int command_post(struct call *call, struct err *err)
 {
     struct running_call *run = arena_new(&call->arena, struct running_call);
-    struct command_wish wish = { 0 };
-    struct linked *agent;
+    struct command_wish *wish = arena_new(&call->arena, struct command_wish);
+    struct target target;
 
     run->call = call;
-    if (call_agent(call, &agent, err) < 0 || call_decode(call, &wish, err) < 0 ||
-        command_wish_settle(&wish, err) < 0 ||
+    if (call_target(call, &target, err) < 0 || call_decode(call, wish, err) < 0 ||
+        command_wish_settle(wish, err) < 0 ||
         call_query_int(call, "wait", 0, EXEC_WAIT_MAX_MS, 0, &run->wait_ms, err) < 0)
         return -1;
-    run->op = (struct link_op){ .tenant = call->who.tenant,
-                                .by = call->who.id,
-                                .prepare = run_prepare,
-                                .record = run_record,
-                                .done = run_done };
-    return linked_run(agent, &wish, &run->op, err);
+    run->run = (struct target_run){ .tenant = call->who.tenant,
+                                    .by = call->who.id,
+                                    .prepare = run_prepare,
+                                    .record = run_record,
+                                    .done = run_done };
+    return target_run(&target, wish, &call->arena, &run->run, err);
 }
 
-static int call_command(struct call *call, struct link_command **out, struct err *err)
+static int call_command(struct call *call, struct printed *out, struct err *err)
 {
-    struct linked *agent;
+    struct target target;
 
-    if (call_agent(call, &agent, err) < 0)
+    if (call_target(call, &target, err) < 0)
         return -1;
-    return linked_command(agent, call_param(call, "cid"), out, err);
+    return target_command(&target, call_param(call, "cid"), out, err);
 }
 
 static int command_get(struct call *call, struct err *err)
 {
     struct running_call *run = arena_new(&call->arena, struct running_call);
+    struct printed command;
 
     run->call = call;
-    if (call_command(call, &run->command, err) < 0 ||
+    if (call_command(call, &command, err) < 0 ||
         call_query_int(call, "wait", 0, EXEC_WAIT_MAX_MS, 0, &run->wait_ms, err) < 0)
         return -1;
-    if (run->wait_ms && !command_ended(run->command)) {
-        wait_for(run);
+    if (run->wait_ms) {
+        wait_for(run, &command);
         return 0;
     }
-    put_command(call, run->command);
+    put_command(call, &command);
     call_finish(call, NULL);
     return 0;
 }
@@ -377,16 +421,16 @@ static int command_get(struct call *call, struct err *err)
 static int command_list(struct call *call, struct err *err)
 {
     struct json_out json = call_json(call);
-    struct link_command *command = NULL;
-    struct linked *agent;
+    struct printed command = { 0 };
+    struct target target;
 
-    if (call_agent(call, &agent, err) < 0)
+    if (call_target(call, &target, err) < 0)
         return -1;
     json_open_list(&json, "items");
-    while ((command = linked_next(agent, command))) {
+    while (target_command_next(&target, &command)) {
         struct command_view view;
 
-        command_view(command, &view);
+        target_command_view(&command, &call->arena, &view);
         field_encode(command_fields, &view, &json);
     }
     json_close_list(&json);
@@ -396,7 +440,7 @@ static int command_list(struct call *call, struct err *err)
 static int bytes_get(struct call *call, struct err *err)
 {
     const char *stream = call_query(call, "stream");
-    struct link_command *command;
+    struct printed command;
     struct command_view view;
     int64_t from;
     char text[32];
@@ -410,7 +454,7 @@ static int bytes_get(struct call *call, struct err *err)
     uint64_t at = (uint64_t)from;
     while (call->reply.len < OUTPUT_MAX) {
         char *room = buf_reserve(&call->reply, 65536);
-        ssize_t got = room ? command_read(command, number, at, room, 65536, err) : 0;
+        ssize_t got = room ? printed_read(&command, number, at, room, 65536, err) : 0;
 
         if (got < 0)
             return -1;
@@ -419,7 +463,7 @@ static int bytes_get(struct call *call, struct err *err)
         call->reply.len += (size_t)got;
         at += (uint64_t)got;
     }
-    command_view(command, &view);
+    target_command_view(&command, &call->arena, &view);
     snprintf(text, sizeof(text), "%llu", (unsigned long long)at);
     call_header(call, "x-atoll-next", text);
     call_header(call, "x-atoll-state", view.state);
@@ -431,7 +475,7 @@ static int output_follow(struct call *call, struct err *err)
 {
     struct printed of = { 0 };
 
-    return call_command(call, &of.linked, err) < 0 ? -1 : output_events(call, &of, err);
+    return call_command(call, &of, err) < 0 ? -1 : output_events(call, &of, err);
 }
 
 /* ---- what goes to a command ---- */
@@ -452,7 +496,9 @@ static const struct field input_wish_fields[] = {
 /* Sent, and recorded: what goes in may change things there. */
 struct sent_call {
     struct store_job job;
+    struct box_op op; /* of a change that the sandbox stores itself */
     struct call *call;
+    struct printed command;
 };
 
 static int sent_run(struct store_job *job, struct db *db, struct err *err)
@@ -467,57 +513,83 @@ static void sent_done(struct store_job *job)
     call_finish(call, job->rc < 0 ? &job->err : NULL);
 }
 
-static int record_sent(struct call *call, struct link_command *command)
+static void stored_prepare(struct box_op *op)
+{
+    struct sent_call *sent = container_of(op, struct sent_call, op);
+
+    put_command(sent->call, &sent->command);
+}
+
+static int stored_record(struct box_op *op, struct db *db, struct err *err)
+{
+    return call_record(container_of(op, struct sent_call, op)->call, db, err);
+}
+
+static void stored_done(struct box_op *op, const struct err *err)
+{
+    call_finish(container_of(op, struct sent_call, op)->call, err);
+}
+
+static struct sent_call *sent_new(struct call *call)
 {
     struct sent_call *sent = arena_new(&call->arena, struct sent_call);
 
-    put_command(call, command);
     sent->call = call;
     sent->job = (struct store_job){ .run = sent_run, .done = sent_done };
-    store_write(call->api->store, &sent->job);
+    sent->op = (struct box_op){ .tenant = call->who.tenant,
+                                .by = call->who.id,
+                                .prepare = stored_prepare,
+                                .record = stored_record,
+                                .done = stored_done };
+    return sent;
+}
+
+static int record_sent(struct sent_call *sent)
+{
+    put_command(sent->call, &sent->command);
+    store_write(sent->call->api->store, &sent->job);
     return 0;
 }
 
 static int input_post(struct call *call, struct err *err)
 {
+    struct sent_call *sent = sent_new(call);
     struct input_wish wish = { 0 };
-    struct link_command *command;
     autobuf struct buf bytes = { 0 };
 
-    if (call_command(call, &command, err) < 0 || call_decode(call, &wish, err) < 0)
+    if (call_command(call, &sent->command, err) < 0 || call_decode(call, &wish, err) < 0)
         return -1;
     if (wish.text && wish.data)
         return err_field(err, "data", "text or data, not both");
     if (wish.data && !base64_get(&bytes, str_of(wish.data)))
         return err_field(err, "data", "is not base64");
-    if (command_input(command, wish.data ? buf_view(&bytes) : str_of(wish.text), wish.eof, err) < 0)
+    if (target_input(&sent->command, wish.data ? buf_view(&bytes) : str_of(wish.text), wish.eof,
+                     err) < 0)
         return -1;
-    return record_sent(call, command);
+    return record_sent(sent);
 }
 
 static int signal_post(struct call *call, struct err *err)
 {
+    struct sent_call *sent = sent_new(call);
     struct signal_wish wish = { 0 };
-    struct link_command *command;
-
-    int number = call_command(call, &command, err) < 0 ? -1 : call_signal(call, &wish, err);
+    int number = call_command(call, &sent->command, err) < 0 ? -1 : call_signal(call, &wish, err);
 
     if (number < 0)
         return -1;
-    if (command_signal(command, number, err) < 0)
-        return -1;
-    return record_sent(call, command);
+    int rc = target_signal(&sent->command, number, &sent->op, err);
+    return rc == 0 ? record_sent(sent) : rc > 0 ? 0 : -1;
 }
 
 static int resize_post(struct call *call, struct err *err)
 {
+    struct sent_call *sent = sent_new(call);
     struct resize_wish wish = { 0 };
-    struct link_command *command;
 
-    if (call_command(call, &command, err) < 0 || call_decode(call, &wish, err) < 0 ||
-        command_resize(command, (unsigned)wish.rows, (unsigned)wish.cols, err) < 0)
+    if (call_command(call, &sent->command, err) < 0 || call_decode(call, &wish, err) < 0 ||
+        target_resize(&sent->command, (unsigned)wish.rows, (unsigned)wish.cols, err) < 0)
         return -1;
-    return record_sent(call, command);
+    return record_sent(sent);
 }
 
 #define AGENT_ROUTE(name_, method_, path_, on_, roles_, fn_, ...)                                  \
@@ -533,7 +605,7 @@ const struct route agent_routes[] = {
         .summary = "Linked agents, and the caller's sandboxes as agents. What is empty is left "
                    "out; times are Unix milliseconds."),
     AGENT_ROUTE("agent.read", "GET", "/{id}", ON_LOOP, ROLE_LOOK, agent_get,
-        .summary = "One agent, by its id; or a sandbox, by name or id."),
+        .summary = "A linked agent, by its id; or a sandbox, by its whole id or its name."),
     AGENT_ROUTE("agent.change", "PATCH", "/{id}", ON_WRITER, ROLE_STEER, agent_patch,
         .takes = access_fields, .gives = agent_access_fields,
         .summary = "Say which tokens of role agent may use a linked agent, connected or not. Without "
@@ -548,7 +620,9 @@ const struct route agent_routes[] = {
         .summary = "Stop a sandbox at once; its files stay."),
     AGENT_ROUTE("agent.delete", "DELETE", "/{id}", ON_LATER, ROLE_ADMIN, agent_delete,
         .query = "delete_disk:string,force:string",
-        .summary = "Delete a sandbox with its files; with delete_disk=false they stay as a snapshot."),
+        .summary = "Delete a sandbox with its files; with delete_disk=false they stay as a snapshot. Of a "
+                   "linked agent its secret is deleted, which ends its connection; with "
+                   "force=false only if it is not connected."),
     AGENT_ROUTE("agent.rotate_secret", "POST", "/{id}/rotate-secret", ON_LATER, ROLE_ADMIN,
         agent_rotate, .query = "grace_seconds:int",
         .summary = "Give an agent that is connected another secret, over its link; the old one holds "
@@ -556,10 +630,10 @@ const struct route agent_routes[] = {
     AGENT_ROUTE("command.create", "POST", "/{id}/commands", ON_LATER, ROLE_USE, command_post,
         .takes = command_wish_fields, .gives = command_fields, .query = "wait:int",
         .flags = ROUTE_CREATES,
-        .summary = "Run a command on a linked agent; with `wait` answered when it ends, or after "
+        .summary = "Run a command on a linked agent or in a sandbox; with `wait` answered when it ends, or after "
                    "that many milliseconds."),
     AGENT_ROUTE("command.list", "GET", "/{id}/commands", ON_LOOP, ROLE_LOOK, command_list,
-        .summary = "Commands of a linked agent, oldest first."),
+        .summary = "Commands of an agent, oldest first."),
     AGENT_ROUTE("command.read", "GET", COMMAND, ON_LATER, ROLE_LOOK, command_get,
         .gives = command_fields, .query = "wait:int",
         .summary = "One command; `wait` as above."),

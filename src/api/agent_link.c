@@ -5,11 +5,10 @@
  * Connect needs no token: the agent shows the secret that was made for it. Exec is for whoever may
  * use sandboxes.
  */
-#include "api/own.h"
-
 #include <stdio.h>
 
 #include "api/rpc.h"
+#include "api/target.h"
 #include "base/log.h"
 #include "http/grpc.h"
 #include "link/links.h"
@@ -121,18 +120,24 @@ static int connect_open(struct call *call, struct err *err)
 /* ---- Exec ---- */
 
 struct exec_call {
-    struct link_op op;
-    struct link_reader reader;
-    struct grpc *grpc; /* NULL: nobody waits */
+    struct target_run run;
+    struct printed command; /* followed, once it has started */
+    struct grpc *grpc;      /* NULL: the client is gone */
     struct call *call;
-    struct link_command *command;
     uint64_t at[2];
     bool begun, starting;
 };
 
+static bool exec_follows(const struct exec_call *exec)
+{
+    return exec->command.linked || exec->command.exec;
+}
+
 static void exec_free(struct exec_call *exec)
 {
-    command_unfollow(&exec->reader);
+    exec->command.box_reader.holds = false; /* such a client cannot come back */
+    if (exec_follows(exec))
+        printed_unfollow(&exec->command);
     exec->call->req = NULL;
     call_free(exec->call);
     free(exec);
@@ -145,25 +150,24 @@ static void exec_fail(struct exec_call *exec, const struct err *err)
 }
 
 /* False: the client must read first. */
-static bool exec_give(struct exec_call *exec, unsigned stream)
+static bool exec_give(struct exec_call *exec, unsigned stream, const struct command_view *view)
 {
     static char data[32768]; /* the loop thread's */
     Agentic__Sandbox__V1__ExecOutput out = AGENTIC__SANDBOX__V1__EXEC_OUTPUT__INIT;
-    struct command_view view;
     struct err err;
 
-    command_view(exec->command, &view);
     for (;;) {
         ssize_t got =
-            command_read(exec->command, stream, exec->at[stream], data, sizeof(data), &err);
+            printed_read(&exec->command, stream, exec->at[stream], data, sizeof(data), &err);
 
         if (got <= 0)
             return true;
         exec->at[stream] += (uint64_t)got;
+        printed_advance(&exec->command, stream, exec->at[stream]);
         out.stream = stream ? AGENTIC__SANDBOX__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDERR
                             : AGENTIC__SANDBOX__V1__OUTPUT_STREAM__OUTPUT_STREAM_STDOUT;
         out.data = (ProtobufCBinaryData){ (size_t)got, (uint8_t *)data };
-        out.command_id = (char *)(uintptr_t)view.command_id;
+        out.command_id = (char *)(uintptr_t)view->command_id;
         if (rpc_write(exec->grpc, &out.base) != HTTP_OK)
             return false;
     }
@@ -172,12 +176,13 @@ static bool exec_give(struct exec_call *exec, unsigned stream)
 static void exec_pump(struct exec_call *exec)
 {
     Agentic__Sandbox__V1__ExecOutput out = AGENTIC__SANDBOX__V1__EXEC_OUTPUT__INIT;
-    bool ended = command_ended(exec->command);
+    autoarena struct arena arena = { 0 };
+    bool ended = printed_ended(&exec->command);
     struct command_view view;
 
-    if (!exec_give(exec, 0) || !exec_give(exec, 1) || !ended)
+    target_command_view(&exec->command, &arena, &view);
+    if (!exec_give(exec, 0, &view) || !exec_give(exec, 1, &view) || !ended)
         return;
-    command_view(exec->command, &view);
     out.complete = true;
     out.exit_code = (int32_t)view.exit_code;
     out.error = (char *)(uintptr_t)(view.error ? view.error : "");
@@ -187,27 +192,32 @@ static void exec_pump(struct exec_call *exec)
     exec_free(exec);
 }
 
-static void exec_more(struct link_reader *reader)
+static void exec_more(struct printed *printed)
 {
-    struct exec_call *exec = container_of(reader, struct exec_call, reader);
+    struct exec_call *exec = container_of(printed, struct exec_call, command);
 
     if (!grpc_full(exec->grpc))
         exec_pump(exec);
 }
 
-static void exec_gone(struct link_reader *reader, const struct err *why)
+static void exec_gone(struct printed *printed)
 {
-    exec_fail(container_of(reader, struct exec_call, reader), why);
+    struct exec_call *exec = container_of(printed, struct exec_call, command);
+    struct err why = { 0 };
+
+    err_set(&why, ERR_UNAVAILABLE, "the command was deleted, or the server is about to stop");
+    exec->command = (struct printed){ 0 }; /* detached already */
+    exec_fail(exec, &why);
 }
 
-static int exec_record(struct link_op *op, struct db *db, struct err *err)
+static int exec_record(struct target_run *run, struct db *db, struct err *err)
 {
-    return call_record(container_of(op, struct exec_call, op)->call, db, err);
+    return call_record(container_of(run, struct exec_call, run)->call, db, err);
 }
 
-static void exec_started(struct link_op *op, const struct err *err)
+static void exec_started(struct target_run *run, const struct err *err)
 {
-    struct exec_call *exec = container_of(op, struct exec_call, op);
+    struct exec_call *exec = container_of(run, struct exec_call, run);
 
     exec->starting = false;
     if (!exec->grpc) {
@@ -218,8 +228,11 @@ static void exec_started(struct link_op *op, const struct err *err)
         exec_fail(exec, err);
         return;
     }
-    exec->command = op->command;
-    command_follow(exec->command, &exec->reader);
+    exec->command = run->command;
+    exec->command.more = exec_more;
+    exec->command.gone = exec_gone;
+    exec->command.holds = true;
+    printed_follow(&exec->command, exec->at);
     exec_pump(exec);
 }
 
@@ -254,8 +267,8 @@ static int exec_wish(struct call *call, const Agentic__Sandbox__V1__ExecRequest 
 static int exec_start(struct exec_call *exec, struct str bytes, struct err *err)
 {
     struct call *call = exec->call;
-    struct linked *agent;
-    struct command_wish wish;
+    struct command_wish *wish = arena_new(&call->arena, struct command_wish);
+    struct target target;
     ProtobufCMessage *message;
 
     if (rpc_read(exec->grpc, &agentic__sandbox__v1__exec_request__descriptor, bytes, &call->arena,
@@ -263,14 +276,14 @@ static int exec_start(struct exec_call *exec, struct str bytes, struct err *err)
         return -1;
     const Agentic__Sandbox__V1__ExecRequest *request =
         (const Agentic__Sandbox__V1__ExecRequest *)message;
-    if (links_find(call->api->links, call_reach(call), request->agent_id, &agent, err) < 0 ||
-        exec_wish(call, request, &wish, err) < 0)
+    if (target_find(call->api, call_reach(call), request->agent_id, &target, err) < 0 ||
+        exec_wish(call, request, wish, err) < 0)
         return -1;
-    exec->op = (struct link_op){
+    exec->run = (struct target_run){
         .tenant = call->who.tenant, .by = call->who.id, .record = exec_record, .done = exec_started
     };
     call->object = arena_printf(&call->arena, "agent/%s", request->agent_id);
-    return linked_run(agent, &wish, &exec->op, err);
+    return target_run(&target, wish, &call->arena, &exec->run, err);
 }
 
 static void exec_message(struct grpc *grpc, struct str bytes)
@@ -301,7 +314,7 @@ static void exec_drain(struct grpc *grpc)
 {
     struct exec_call *exec = grpc_ctx(grpc);
 
-    if (exec->command)
+    if (exec_follows(exec))
         exec_pump(exec);
 }
 
@@ -327,8 +340,6 @@ static int exec_open(struct call *call, struct err *err)
     struct exec_call *exec = xnew(struct exec_call);
     call->peer = arena_strdup(&call->arena, call->req->peer->text); /* for the audit row */
     exec->call = call;
-    exec->reader.more = exec_more;
-    exec->reader.gone = exec_gone;
     exec->grpc = grpc_begin(call->req, &exec_ops, exec);
     return 0;
 }
@@ -351,6 +362,6 @@ const struct route agent_link_routes[] = {
       .fn = exec_open,
       .flags = ROUTE_HIDDEN | ROUTE_BODY,
       .surface = SURFACE_RPC,
-      .summary = "Run a command on a linked agent and stream its output." },
+      .summary = "Run a command on a linked agent or in a sandbox and stream its output." },
     { 0 },
 };

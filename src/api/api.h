@@ -46,6 +46,8 @@ enum route_flag {
     ROUTE_ONCE = 65536,     /* honours Idempotency-Key, and a success is 200 */
     ROUTE_WITHIN = 262144,  /* ON_READER: it goes by call->within */
     ROUTE_BARE = 8192,      /* `items`: the reply is the array itself */
+    ROUTE_SLASHES = 524288, /* "{name*}": %2F in it is a slash, as clients encode names */
+    ROUTE_WHOLE = 1048576,  /* ends something: whole ids or names, as every DELETE wants them */
 };
 
 /* In whose words errors are told. */

@@ -86,6 +86,7 @@ const struct route change_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = rollback_post,
+      .flags = ROUTE_WHOLE,
       .takes = rollback_wish_fields,
       .gives = rollback_fields,
       .summary = "Give it back the files of one of its snapshots. Its commands end." },

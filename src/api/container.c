@@ -117,6 +117,7 @@ struct changing {
     const char *action, *status; /* NULL: it was made, or is gone */
     const char *name, *event;
     int64_t timeout;
+    unsigned killed; /* commands that did not end within the timeout */
     bool deletes;
     const char **cmd; /* of one that is being made: what runs first, or NULL */
     const char *id;
@@ -138,6 +139,8 @@ static void put_change(struct changing *changing)
         json_kv_text(&json, "status", changing->status);
     if (changing->timeout >= 0)
         json_kv_int(&json, "timeout", changing->timeout);
+    if (changing->killed)
+        json_kv_int(&json, "killed", changing->killed);
     json_close(&json, '}');
 }
 
@@ -198,6 +201,7 @@ static void asked(struct gentle *gentle, struct box *box)
     struct changing *changing = container_of(gentle, struct changing, gentle);
     struct err err = { 0 };
 
+    changing->killed = gentle->left;
     if (!box)
         err_set(&err, ERR_UNAVAILABLE, "it was deleted, or the server is about to stop");
     if (!box || box_stop(box, &changing->op, &err) < 0)

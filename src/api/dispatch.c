@@ -320,7 +320,8 @@ static bool check_place(struct running *run)
         running_refuse_audited(run, &err, WHY_HOST);
         return false;
     }
-    if (!url_path_ok(req->path)) {
+    bool slashes = call->route && call->route->flags & ROUTE_SLASHES;
+    if (!url_path_ok(req->path) && !(slashes && url_path_ok_slashes(req->path))) {
         err_set(&err, ERR_INVALID,
                 "the path is not canonical: no empty, dot or encoded-slash segments");
         running_refuse(run, &err, WHY_INVALID);

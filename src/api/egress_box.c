@@ -126,7 +126,8 @@ static int effective_get(struct call *call, struct err *err)
     struct sandbox_view sandbox;
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call_reach(call), call_param(call, "id"), &box, err) < 0)
+    if (boxes_find_prefix(call->api->boxes, call_reach(call), call_param(call, "id"), &box, err) <
+        0)
         return -1;
     const struct policy *policy = gate_policy(call->api->gate, box, &view.error);
     struct gate_totals totals = gate_totals(call->api->gate, box);
@@ -206,7 +207,8 @@ static int explain_get(struct call *call, struct err *err)
     char reason[POLICY_TEXT_SIZE];
     struct box *box;
 
-    if (boxes_find(call->api->boxes, call_reach(call), call_param(call, "id"), &box, err) < 0)
+    if (boxes_find_prefix(call->api->boxes, call_reach(call), call_param(call, "id"), &box, err) <
+        0)
         return -1;
     if (!url)
         return err_field(err, "url", "says what it would like to reach");

@@ -32,13 +32,14 @@ struct stream {
     int64_t since;
     int64_t expires_ms;
     bool hub;                        /* the hub's path: its own events are told in its words */
-    bool words;                      /* agentic's (event_words.h)… */
+    enum event_words words;          /* in whose words; of agentic's… */
     int64_t since_ms;                /* …where a time is said instead of a number; -1: none… */
     char source[EVENT_NAME_MAX + 1]; /* …and whom it is about; "": anybody */
     struct principal who;
 };
 
-static void event_json(const struct event *event, struct json_out *json)
+/* `both`: with agentic's members besides. */
+static void event_json(const struct event *event, bool both, struct json_out *json)
 {
     char when[CLOCK_TEXT_SIZE];
 
@@ -50,6 +51,8 @@ static void event_json(const struct event *event, struct json_out *json)
     json_kv_text(json, "object", event->object);
     json_key(json, "data");
     json_put_raw(json, event->body);
+    if (both)
+        event_words_members(json, event);
     json_close(json, '}');
 }
 
@@ -72,19 +75,23 @@ static struct str event_sse(struct api *api, const struct event *event, bool hub
     if (hub && in_hub_words(event))
         buf_str(&kept->text, event->body);
     else
-        event_json(event, &json);
+        event_json(event, false, &json);
     buf_puts(&kept->text, "\n\n");
     kept->seq = event->seq;
     snprintf(kept->tenant, sizeof(kept->tenant), "%s", event->tenant);
     return buf_view(&kept->text);
 }
 
-static void words_sse(const struct event *event, struct buf *out)
+/* Without a name, as agentic's are: a browser's EventSource gives it to onmessage. */
+static void words_sse(const struct event *event, bool both, struct buf *out)
 {
     struct json_out json = json_to(out);
 
     buf_printf(out, "id: %lld\ndata: ", (long long)event->seq);
-    event_words_put(&json, event);
+    if (both)
+        event_json(event, true, &json);
+    else
+        event_words_put(&json, event);
     buf_puts(out, "\n\n");
 }
 
@@ -129,13 +136,13 @@ static enum bus_take on_event(struct bus_sub *sub, const struct event *event)
         !within_event(&within, event))
         return BUS_MORE;
     if (stream->ws) {
-        if (stream->words)
+        if (stream->words == EVENT_WORDS_AGENTIC)
             event_words_put(&json, event);
         else
-            event_json(event, &json);
+            event_json(event, false, &json);
         flow = ws_send(stream->ws, true, buf_view(&text));
-    } else if (stream->words) {
-        words_sse(event, &text);
+    } else if (stream->words != EVENT_WORDS_OWN) {
+        words_sse(event, stream->words == EVENT_WORDS_BOTH, &text);
         flow = http_reply_write(stream->req, buf_view(&text));
     } else {
         flow = http_reply_write(stream->req, event_sse(stream->api, event, stream->hub));
@@ -219,8 +226,8 @@ static int check_objects(struct call *call, struct err *err)
 static void stream_go(struct stream *stream)
 {
     struct call *call = stream->call;
-    struct event_filter filter = { stream->words ? event_words_types(call)
-                                                 : call_query(call, "type"),
+    bool theirs = stream->words == EVENT_WORDS_AGENTIC;
+    struct event_filter filter = { call_query(call, theirs ? "event_type" : "type"),
                                    object_of(call) };
     struct api *api = stream->api;
 
@@ -362,12 +369,14 @@ static int since_of(struct call *call, int64_t *out, struct err *err)
 
 static int stream_open(struct call *call, struct err *err)
 {
-    bool words = call->route->surface != SURFACE_HUB && event_words_asked(call);
+    enum event_words words =
+        call->route->surface == SURFACE_HUB ? EVENT_WORDS_OWN : event_words_asked(call);
+    bool theirs = words == EVENT_WORDS_AGENTIC;
     int64_t since, since_ms = -1;
 
     if (call->api->draining)
         return err_set(err, ERR_UNAVAILABLE, "the server is about to stop");
-    if (words && (event_words_check(call, err) < 0 || event_words_since(call, &since_ms, err) < 0))
+    if (theirs && (event_words_check(call, err) < 0 || event_words_since(call, &since_ms, err) < 0))
         return -1;
     if (since_of(call, &since, err) < 0 || check_types(call, err) < 0 ||
         check_objects(call, err) < 0)
@@ -383,7 +392,7 @@ static int stream_open(struct call *call, struct err *err)
     stream->since = since;
     stream->words = words;
     stream->since_ms = since_ms;
-    if (words && call_query(call, "source"))
+    if (theirs && call_query(call, "source"))
         snprintf(stream->source, sizeof(stream->source), "%s", call_query(call, "source"));
     stream->hub = call->route->surface == SURFACE_HUB;
     stream->expires_ms = call->who.expires_ms;
@@ -467,38 +476,53 @@ void event_streams_free(struct api *api)
 
 /* ---- pages ---- */
 
-static int page_get(struct call *call, struct err *err)
+/* {items, next, head, floor}, the oldest first, in an object that is open. */
+static int own_page(struct call *call, struct json_out *json, struct err *err)
 {
     struct event_filter filter = { call_query(call, "type"), call_query(call, "object") };
     struct event_page page = { 0 };
     int64_t since, limit;
-    struct json_out json = call_json(call);
 
     struct within within = { .reach = call_reach(call), .list = call->within };
 
-    if (event_words_asked(call))
-        return event_words_page(call, err);
-    if (call_query_int(call, "since", 0, INT64_MAX, 0, &since, err) < 0 ||
+    if (call_query_int(call, "since", 0, INT64_MAX, -1, &since, err) < 0 ||
         call_query_int(call, "limit", 1, PAGE_MAX, PAGE_DEFAULT, &limit, err) < 0 ||
         check_types(call, err) < 0)
         return -1;
+    if (since < 0) { /* the oldest that are kept */
+        if (event_page(call->db, call->who.tenant, INT64_MAX, 1, &page, err) < 0)
+            return -1;
+        since = page.floor - 1;
+    }
     if (event_page(call->db, call->who.tenant, since, (unsigned)limit, &page, err) < 0)
         return -1;
     int64_t next = since;
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
+    json_key(json, "items");
+    json_open(json, '[');
     for (const struct event *event = page.first; event; event = event->next) {
         next = event->seq;
         if (event_matches(event, &filter) && within_event(&within, event))
-            event_json(event, &json);
+            event_json(event, false, json);
     }
-    json_close(&json, ']');
-    json_kv_int(&json, "next", next); /* pass it as since= to go on; items may be fewer: filters */
-    json_kv_int(&json, "head", page.head);
-    json_kv_int(&json, "floor", page.floor);
-    json_close(&json, '}');
+    json_close(json, ']');
+    json_kv_int(json, "next", next); /* pass it as since= to go on; items may be fewer: filters */
+    json_kv_int(json, "head", page.head);
+    json_kv_int(json, "floor", page.floor);
     event_list_free(page.first);
+    return 0;
+}
+
+static int page_get(struct call *call, struct err *err)
+{
+    enum event_words words = event_words_asked(call);
+    struct json_out json = call_json(call);
+
+    json_open(&json, '{');
+    if (words != EVENT_WORDS_AGENTIC && own_page(call, &json, err) < 0)
+        return -1;
+    if (words != EVENT_WORDS_OWN && event_words_page(call, &json, err) < 0)
+        return -1;
+    json_close(&json, '}');
     return 0;
 }
 
@@ -560,15 +584,18 @@ const struct route event_routes[] = {
       .fn = page_get,
       .query = "since:int,limit:int,type:string,object:string," AGENTIC_WORDS,
       .flags = ROUTE_AFTER | ROUTE_WITHIN,
-      .summary = "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
-                 "a WebSocket, they go on live. With `source`, `event_type`, `include_archived`, "
-                 "`follow` or a time as `since` it is agentic's question and gets its answer: "
-                 "`{events, total_count, last_event_id}`, the newest first." },
+      .summary =
+          "Events after number `since`, oldest first. With Accept: text/event-stream, or as "
+          "a WebSocket, they go on live. With `source`, `event_type`, `include_archived`, "
+          "`follow` or a time as `since` it is agentic's question and gets its answer: "
+          "`{events, total_count, last_event_id}`, the newest first. Without any of these and "
+          "without `since`, `type` and `object` the answer holds both." },
     { EVENT_STREAM | ROUTE_FOLLOW, .path = "/api/v1/events",
       .query = "since:int,type:string,object:string,limit:agentic," AGENTIC_WORDS,
       .summary = "Server-sent events, or over a WebSocket one JSON text message an event; "
                  "Last-Event-ID or `since` replays what was missed, 410 when that is no longer "
-                 "kept." },
+                 "kept. Events have names with `since`, `type` or `object`; otherwise they have "
+                 "none, and the members that agentic's clients read besides." },
     { EVENT_STREAM, .path = "/events", .surface = SURFACE_HUB,
       .query = "since:int,type:string,object:string,project:string,agent:string,hub:string",
       .summary = "The live event stream under the hub's path: its events have their payload as "

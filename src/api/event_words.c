@@ -1,8 +1,10 @@
 /*
  * Events in the words of agentic: {event_type, vm_name, timestamp, details, agent_id?, trace_id?},
- * the newest first, by source, type and time. The log is the one that everybody reads; what was
- * posted from outside is kept there as external.TYPE, so that nobody takes it for our own word, and
- * told here under the type it was posted with, and as external.
+ * the newest first, by source, type and time. The log is the one that everybody reads. An event
+ * that was posted has the type external.TYPE in every answer, so no client takes it for an event of
+ * the server's own.
+ *
+ * A question without any parameter that tells which words it is in gets both views in one answer.
  */
 #include "api/event_words.h"
 
@@ -18,21 +20,22 @@ static bool is_time(const char *since)
     return since && strchr(since, '-') != NULL;
 }
 
-bool event_words_asked(struct call *call)
+static bool any_of(struct call *call, const char *const *words, size_t count)
 {
-    static const char *const words[] = { "follow", "source", "event_type", "include_archived" };
-
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+    for (size_t i = 0; i < count; i++)
         if (call_query(call, words[i]))
             return true;
-    return is_time(call_query(call, "since"));
+    return false;
 }
 
-const char *event_words_types(struct call *call)
+enum event_words event_words_asked(struct call *call)
 {
-    const char *type = call_query(call, "event_type");
+    static const char *const theirs[] = { "follow", "source", "event_type", "include_archived" };
+    static const char *const ours[] = { "since", "type", "object" };
 
-    return type ? arena_printf(&call->arena, "%s," EXTERNAL "%s", type, type) : NULL;
+    if (any_of(call, theirs, ARRAY_LEN(theirs)) || is_time(call_query(call, "since")))
+        return EVENT_WORDS_AGENTIC;
+    return any_of(call, ours, ARRAY_LEN(ours)) ? EVENT_WORDS_OWN : EVENT_WORDS_BOTH;
 }
 
 int event_words_since(struct call *call, int64_t *at_ms, struct err *err)
@@ -61,7 +64,7 @@ int event_words_check(struct call *call, struct err *err)
         if (said && strcmp(said, "true") != 0 && strcmp(said, "false") != 0)
             return err_field(err, truths[i], "true or false");
     }
-    if (type && (!type_ok(type) || strlen(type) > EVENT_NAME_MAX - sizeof(EXTERNAL)))
+    if (type && (!type_ok(type) || strlen(type) > EVENT_NAME_MAX))
         return err_field(err, "event_type", "\"%.64s\" is no type, such as vm.started", type);
     if (source && (!*source || strlen(source) > EVENT_NAME_MAX))
         return err_field(err, "source", "the id of an agent or the name of a machine");
@@ -81,7 +84,6 @@ struct told {
 static void told_external(struct told *told, const struct json *body)
 {
     told->external = true;
-    told->type = str_from(told->type, strlen(EXTERNAL));
     told->vm = json_text(body, "vm_name");
     told->agent = json_text(body, "agent_id");
     told->trace = json_text(body, "trace_id");
@@ -117,7 +119,7 @@ bool event_words_about(const struct event *event, const char *source)
     return str_is(told.vm, source) || str_is(told.agent, source) || str_is(told.object, source);
 }
 
-void event_words_put(struct json_out *json, const struct event *event)
+void event_words_members(struct json_out *json, const struct event *event)
 {
     autoarena struct arena arena = { 0 };
     char when[CLOCK_TEXT_SIZE];
@@ -125,7 +127,6 @@ void event_words_put(struct json_out *json, const struct event *event)
 
     tell(event, &arena, &told);
     clock_text(event->at_ms, when);
-    json_open(json, '{');
     json_kv_str(json, "event_type", told.type);
     json_kv_str(json, "vm_name", told.vm.n ? told.vm : STR(""));
     json_kv_str(json, "timestamp", told.when.n ? told.when : str_of(when));
@@ -140,6 +141,12 @@ void event_words_put(struct json_out *json, const struct event *event)
         json_kv_str(json, "trace_id", told.trace);
     if (told.external)
         json_kv_bool(json, "external", true);
+}
+
+void event_words_put(struct json_out *json, const struct event *event)
+{
+    json_open(json, '{');
+    event_words_members(json, event);
     json_close(json, '}');
 }
 
@@ -212,14 +219,13 @@ static int look_back(struct look *look, int64_t floor, int64_t head, struct err 
     return 0;
 }
 
-int event_words_page(struct call *call, struct err *err)
+int event_words_page(struct call *call, struct json_out *json, struct err *err)
 {
-    struct json_out json = call_json(call);
     struct look look = { .call = call,
-                         .filter = { event_words_types(call), NULL },
+                         .filter = { call_query(call, "event_type"), NULL },
                          .within = { .reach = call_reach(call), .list = call->within },
                          .source = call_query(call, "source"),
-                         .json = &json };
+                         .json = json };
     struct event_page page = { 0 };
 
     if (event_words_check(call, err) < 0 || event_words_since(call, &look.since_ms, err) < 0 ||
@@ -227,15 +233,13 @@ int event_words_page(struct call *call, struct err *err)
         return -1;
     if (event_page(call->db, call->who.tenant, INT64_MAX, 1, &page, err) < 0)
         return -1;
-    json_open(&json, '{');
-    json_key(&json, "events");
-    json_open(&json, '[');
+    json_key(json, "events");
+    json_open(json, '[');
     if (look_back(&look, page.floor, page.head, err) < 0)
         return -1;
-    json_close(&json, ']');
-    json_kv_int(&json, "total_count", look.found);
-    json_kv_int(&json, "last_event_id", page.head);
-    json_close(&json, '}');
+    json_close(json, ']');
+    json_kv_int(json, "total_count", look.found);
+    json_kv_int(json, "last_event_id", page.head);
     return 0;
 }
 

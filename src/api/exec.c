@@ -14,11 +14,14 @@
 
 int call_exec(struct call *call, struct box_exec **out, struct err *err)
 {
+    struct exec_view view;
     struct box *box;
 
-    if (call_box(call, &box, err) < 0)
+    if (call_box(call, &box, err) < 0 ||
+        box_exec_find_prefix(box, call_param(call, "eid"), out, err) < 0)
         return -1;
-    return box_exec_find(box, call_param(call, "eid"), out, err);
+    box_exec_view(*out, &view);
+    return call_whole(call, "eid", view.id, NULL, err);
 }
 
 /* ---- starting and waiting ---- */
@@ -363,6 +366,7 @@ const struct route exec_routes[] = {
       .roles = ROLE_USE,
       .fn = signal_post,
       .takes = signal_wish_fields,
+      .flags = ROUTE_WHOLE,
       .gives = exec_fields,
       .summary = "A signal to the command's process group, or to everything it started." },
     { .name = "exec.cancel",
@@ -371,6 +375,7 @@ const struct route exec_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = cancel_post,
+      .flags = ROUTE_WHOLE,
       .gives = exec_fields,
       .query = "wait:int",
       .summary = "Kill the command and everything it started; answered with its output when all of "

@@ -46,6 +46,15 @@ static struct box_exec *first_running(struct box *box)
     return exec;
 }
 
+static unsigned count_running(struct box *box)
+{
+    unsigned count = 0;
+
+    for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));)
+        count += !box_exec_ended(exec);
+    return count;
+}
+
 static void go_on(struct gentle *gentle);
 
 static void waited(struct box_wait *wait)
@@ -62,6 +71,7 @@ static void go_on(struct gentle *gentle)
     if (gentle->api->draining)
         box = NULL;
     if (!box || !exec || left <= 0) {
+        gentle->left = box ? count_running(box) : 0;
         gentle->done(gentle, box);
         return;
     }

@@ -11,6 +11,7 @@ struct gentle {
     /* Exactly once: nothing runs any more, or the time is over. NULL: the sandbox was deleted
      * meanwhile, or the server is about to stop. May come from inside of gentle_begin. */
     void (*done)(struct gentle *gentle, struct box *box);
+    unsigned left; /* in `done`: commands that still run, because the time is over */
 
     /* its own */
     struct box_wait wait;

@@ -134,6 +134,7 @@ static int put_proposed(struct call *call, const struct hub_proposal *one)
                              .tenant = call->who.tenant,
                              .kind = one->status ? HUB_ASK_MOVE : HUB_ASK_CLAIM,
                              .sandbox = "",
+                             .state = "pending",
                              .hash = "",
                              .expires_ms = one->expires_at };
     call->state = row;

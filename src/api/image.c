@@ -5,12 +5,19 @@
 #include "api/own.h"
 
 #include "box/image.h"
+#include "http/url.h"
 
 /* ---- looking ---- */
 
 static int call_image(struct call *call, struct image **out, struct err *err)
 {
-    return image_find(call->api->boxes, call->who.tenant, call_param(call, "name"), out, err);
+    struct str name;
+
+    /* All that is left of the path, as it was sent: slashes as such, or as %2F. */
+    if (!url_decode(&call->arena, str_of(call_param(call, "name")), false, &name))
+        return err_set(err, ERR_NOT_FOUND, "no such image");
+    return image_find(call->api->boxes, call->who.tenant,
+                      arena_memdup0(&call->arena, name.p ? name.p : "", name.n), out, err);
 }
 
 static int image_list(struct call *call, struct err *err)
@@ -225,18 +232,20 @@ const struct route image_routes[] = {
       .summary = "The images, oldest first." },
     { .name = "image.read",
       .method = "GET",
-      .path = "/api/v1/images/{name}",
+      .path = "/api/v1/images/{name*}",
       .on = ON_LOOP,
       .roles = ROLE_LOOK,
       .fn = image_get,
+      .flags = ROUTE_SLASHES,
       .gives = image_fields,
-      .summary = "One image." },
+      .summary = "One image; a name with slashes as it is, or with %2F for each." },
     { .name = "image.delete",
       .method = "DELETE",
-      .path = "/api/v1/images/{name}",
+      .path = "/api/v1/images/{name*}",
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = image_delete,
+      .flags = ROUTE_SLASHES,
       .gives = image_fields,
       .summary = "Remove it, and the layers that no other image has. 409 while a sandbox or a "
                  "snapshot needs it." },

@@ -108,6 +108,12 @@ must_use int may_give(const struct call *call, bool owned, uint64_t present, uns
 struct box;
 struct box_op;
 must_use int call_box(struct call *call, struct box **out, struct err *err);
+/*
+ * Refuses a path parameter that is only the beginning of `id`, where the route ends or deletes
+ * something (ROUTE_WHOLE, DELETE). `name` may be NULL.
+ */
+must_use int call_whole(struct call *call, const char *param, const char *id, const char *name,
+                        struct err *err);
 /* A change of a sandbox by this call: answered with the sandbox, audited, finished. In the call's
  * arena. */
 struct box_op *call_op(struct call *call);

@@ -11,6 +11,7 @@
 
 #include "api/gentle.h"
 #include "api/operation.h"
+#include "api/target.h"
 #include "api/vm.h"
 #include "box/image.h"
 #include "link/links.h"
@@ -120,6 +121,8 @@ static void asked_all(struct gentle *gentle, struct box *box)
 {
     struct task *task = container_of(gentle, struct task, gentle);
 
+    if (gentle->left) /* what did not end in time is killed now */
+        task->reason = "restart_hard";
     if (!box)
         box = task_box(task);
     if (box)
@@ -298,23 +301,21 @@ static int vm_deploy(struct call *call, struct err *err)
 
 static int find_ours(struct call *call, struct sandbox_view *view, struct err *err)
 {
-    const char *id = call_param(call, "id");
-    struct linked *agent;
+    struct target target;
     struct image *image;
-    struct box *box;
 
-    if (boxes_find(call->api->boxes, call_reach(call), id, &box, NULL) < 0) {
-        if (links_find(call->api->links, call_reach(call), id, &agent, NULL) == 0)
-            return err_set(err, ERR_UNSUPPORTED, "Agent '%.63s' runs elsewhere", id);
-        return err_set(err, ERR_NOT_FOUND, "Agent '%.63s' not found", id);
-    }
-    box_view(box, view);
+    if (call_target(call, &target, err) < 0)
+        return -1;
+    if (target.linked)
+        return err_set(err, ERR_UNSUPPORTED, "Agent '%.63s' runs elsewhere",
+                       call_param(call, "id"));
+    box_view(target.box, view);
     /* Found out now, not when the old one is gone. */
     if (view->image && image_find(call->api->boxes, call->who.tenant, view->image, &image, err) < 0)
         return -1;
     struct sandbox_spec spec;
-    box_wish(box, &call->arena, &spec);
-    return boxes_admit(call->api->boxes, &spec, box, call_op(call), err);
+    box_wish(target.box, &call->arena, &spec);
+    return boxes_admit(call->api->boxes, &spec, target.box, call_op(call), err);
 }
 
 static int agent_reprovision(struct call *call, struct err *err)

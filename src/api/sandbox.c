@@ -73,7 +73,26 @@ struct call *call_of(struct box_op *op)
 /* The same without a trace: looking at what it uses does not keep it awake. */
 static int look_at_box(struct call *call, struct box **out, struct err *err)
 {
-    return boxes_find(call->api->boxes, call_reach(call), call_param(call, "id"), out, err);
+    struct sandbox_view view;
+
+    if (boxes_find_prefix(call->api->boxes, call_reach(call), call_param(call, "id"), out, err) < 0)
+        return -1;
+    box_view(*out, &view);
+    return call_whole(call, "id", view.id, view.name, err);
+}
+
+int call_whole(struct call *call, const char *param, const char *id, const char *name,
+               struct err *err)
+{
+    const char *said = call_param(call, param);
+
+    if (strcmp(call->route->method, "DELETE") != 0 && !(call->route->flags & ROUTE_WHOLE))
+        return 0;
+    if (strcmp(said, id) == 0 || (name && strcmp(said, name) == 0))
+        return 0;
+    return err_set(err, ERR_NOT_FOUND,
+                   "\"%.64s\" is the beginning of an id; this call needs the whole id or the name",
+                   said);
 }
 
 int call_box(struct call *call, struct box **out, struct err *err)
@@ -438,7 +457,8 @@ const struct route sandbox_routes[] = {
       .roles = ROLE_LOOK,
       .fn = sandbox_get,
       .gives = sandbox_fields,
-      .summary = "One sandbox, by id, by name, or by the beginning of its id." },
+      .summary = "One sandbox, by id, by name, or by the beginning of its id. Calls that stop or "
+                 "delete something take the whole id or the name." },
     { .name = "sandbox.delete",
       .method = "DELETE",
       .path = "/api/v1/sandboxes/{id}",
@@ -453,6 +473,7 @@ const struct route sandbox_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = pause_post,
+      .flags = ROUTE_WHOLE,
       .gives = sandbox_fields,
       .summary = "Freeze every process in it." },
     { .name = "sandbox.resume",
@@ -469,6 +490,7 @@ const struct route sandbox_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = stop_post,
+      .flags = ROUTE_WHOLE,
       .gives = sandbox_fields,
       .summary = "Kill everything in it. Its files, its commands and their output stay; refused "
                  "with storage memory, where the files would not." },

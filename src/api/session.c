@@ -22,7 +22,7 @@ int terminal_by_id(struct api *api, struct reach reach, const char *id, struct b
     struct err why;
 
     for (struct box *box = NULL; (box = boxes_next(api->boxes, reach, box));) {
-        int rc = box_exec_find(box, id, &exec, &why);
+        int rc = box_exec_find_prefix(box, id, &exec, &why);
 
         if (rc == 0)
             box_exec_view(exec, &view);
@@ -80,11 +80,12 @@ const char *session_cwd(const char *wish, bool root)
 
 int session_box(struct call *call, struct box **out, struct err *err)
 {
-    if (call_box(call, out, err) == 0)
-        return 0;
-    return err->code != ERR_NOT_FOUND
-               ? -1
-               : err_set(err, ERR_NOT_FOUND, "Agent '%.64s' not found", call_param(call, "id"));
+    const char *id = call_param(call, "id");
+
+    if (boxes_find(call->api->boxes, call_reach(call), id, out, NULL) < 0)
+        return err_set(err, ERR_NOT_FOUND, "Agent '%.64s' not found", id);
+    box_touch(*out);
+    return 0;
 }
 
 /* ---- frames ---- */
@@ -583,6 +584,7 @@ static int session_delete(struct call *call, struct err *err)
     const char *text = call_query(call, "signal");
     int number = signal_parse(text ? text : "TERM");
     struct link_command *linked = session_link_find(call, call_param(call, "sid"));
+    struct exec_view view;
     struct box_exec *exec;
     bool known = false;
 
@@ -597,6 +599,9 @@ static int session_delete(struct call *call, struct err *err)
     }
     if (linked)
         return session_link_signal(call, linked, number, err);
+    box_exec_view(exec, &view);
+    if (call_whole(call, "sid", view.id, NULL, err) < 0)
+        return -1;
     struct pending *pending = pending_new(call, compose_signalled);
     pending->signal = number;
     return box_exec_signal(exec, number, false, &pending->op, err);

@@ -9,10 +9,8 @@
 
 #define SESSION_ROWS 50 /* of one made by a request; of a shell on the socket TERM_ROWS */
 #define SESSION_COLS 220
-#define SESSION_ROWS_MIN 5
-#define SESSION_COLS_MIN 20
 
-/* The command by its id, in any sandbox within reach. */
+/* The command by its id, or by the beginning of it, in any sandbox within reach. */
 must_use int terminal_by_id(struct api *api, struct reach reach, const char *id,
                             struct box_exec **out, struct err *err);
 /* The newest of a sandbox under this name, or with this id; that runs if `running`. NULL: none. */

@@ -321,9 +321,9 @@ int size_of(const struct json *json, int64_t *rows, int64_t *cols, struct err *e
 {
     *cols = json_num(json, "cols", TERM_COLS);
     *rows = json_num(json, "rows", TERM_ROWS);
-    if (*cols < SESSION_COLS_MIN || *rows < SESSION_ROWS_MIN)
+    if (*cols < TERM_COLS_MIN || *rows < TERM_ROWS_MIN)
         return err_set(err, ERR_INVALID, "terminal size %lldx%lld is below the minimum of %dx%d",
-                       (long long)*cols, (long long)*rows, SESSION_COLS_MIN, SESSION_ROWS_MIN);
+                       (long long)*cols, (long long)*rows, TERM_COLS_MIN, TERM_ROWS_MIN);
     return 0;
 }
 

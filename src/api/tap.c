@@ -10,8 +10,8 @@
  */
 #include <stdio.h>
 
-#include "api/printed.h"
 #include "api/tap.h"
+#include "api/target.h"
 #include "base/clock.h"
 
 #define BEAT_MS 200
@@ -402,22 +402,13 @@ int hub_ping(struct hub *hub, const struct json *json, struct err *err)
     return 0;
 }
 
-static const char *agent_status(const struct sandbox_view *view)
-{
-    if (strcmp(view->state, "running") == 0)
-        return view->execs_running ? "Busy" : "Ready";
-    if (strcmp(view->state, "creating") == 0)
-        return "Starting";
-    return strcmp(view->state, "failed") == 0 ? "Error" : "Disconnected";
-}
-
-static void put_agent(struct json_out *json, const struct agent_view *view, const char *status)
+static void put_agent(struct json_out *json, const struct agent_view *view)
 {
     json_open(json, '{');
     json_kv_text(json, "id", view->id);
     json_kv_text(json, "hostname", view->hostname);
     json_kv_text(json, "ip_address", view->ip_address);
-    json_kv_text(json, "status", status);
+    json_kv_text(json, "status", agent_status_name(view->status));
     json_kv_int(json, "connected_at", view->connected_at);
     json_kv_int(json, "last_heartbeat", view->last_heartbeat);
     json_close(json, '}');
@@ -428,26 +419,16 @@ int hub_list_agents(struct hub *hub, const struct json *json, struct err *err)
     struct reach reach = principal_reach(&hub->socket.who);
     autobuf struct buf text = { 0 };
     struct json_out reply = hub_open(&text, "agent_list");
-    struct linked *linked = NULL;
-    struct box *box = NULL;
-    struct agent_view agent;
-    struct sandbox_view view;
+    struct target at = { 0 };
 
     (void)json, (void)err;
     json_key(&reply, "agents");
     json_open(&reply, '[');
-    while ((linked = links_next(hub->socket.api->links, reach, linked))) {
-        linked_view(linked, &agent);
-        put_agent(&reply, &agent, agent_status_name(agent.status));
-    }
-    while ((box = boxes_next(hub->socket.api->boxes, reach, box))) {
-        box_view(box, &view);
-        agent = (struct agent_view){ .id = agent_name(&view),
-                                     .hostname = agent_name(&view),
-                                     .ip_address = "127.0.0.1",
-                                     .connected_at = view.created_at,
-                                     .last_heartbeat = clock_wall_ms() };
-        put_agent(&reply, &agent, agent_status(&view));
+    while (target_next(hub->socket.api, reach, &at)) {
+        struct agent_view view;
+
+        target_view(&at, &view);
+        put_agent(&reply, &view);
     }
     json_close(&reply, ']');
     (void)hub_send(hub, &reply);

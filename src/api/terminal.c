@@ -92,7 +92,7 @@ int terminal_find(struct box *box, const char *text, struct box_exec **out, stru
         if (view.tty && view.name && strcmp(view.name, text) == 0)
             named = exec; /* the newest: an older one of this name has ended */
     }
-    if (!named && box_exec_find(box, text, &named, &why) < 0 && why.code == ERR_CONFLICT)
+    if (!named && box_exec_find_prefix(box, text, &named, &why) < 0 && why.code == ERR_CONFLICT)
         return err_set(err, ERR_CONFLICT, "%s", why.msg);
     if (!named || !box_exec_term(named))
         return err_set(err, ERR_NOT_FOUND, "no terminal %.64s in this sandbox", text);
@@ -102,11 +102,13 @@ int terminal_find(struct box *box, const char *text, struct box_exec **out, stru
 
 int call_terminal(struct call *call, struct box_exec **out, struct err *err)
 {
+    struct exec_view view;
     struct box *box;
 
-    if (call_box(call, &box, err) < 0)
+    if (call_box(call, &box, err) < 0 || terminal_find(box, call_param(call, "tid"), out, err) < 0)
         return -1;
-    return terminal_find(box, call_param(call, "tid"), out, err);
+    box_exec_view(*out, &view);
+    return call_whole(call, "tid", view.id, view.name, err);
 }
 
 /* ---- changes ---- */
@@ -346,6 +348,7 @@ const struct route terminal_routes[] = {
       .on = ON_LATER,
       .roles = ROLE_USE,
       .fn = terminal_signal,
+      .flags = ROUTE_WHOLE,
       .takes = signal_wish_fields,
       .gives = terminal_fields,
       .summary = "A signal to the command's process group, or to everything it started." },

@@ -203,10 +203,12 @@ static const struct field vm_wish_fields[] = {
     FIELD(vm_wish, vcpus, F_INT, 0, .min = 1, .max = 1024, .help = "Cores (4)"),
     FIELD(vm_wish, memory_mb, F_INT, 0, .min = 16, .max = 4194304, .help = "Memory (8192)"),
     FIELD(vm_wish, disk_gb, F_INT, 0, .min = 1, .max = 4096, .help = "Everything writable (50)"),
-    FIELD(vm_wish, agentshare, F_BOOL, 0, .help = "Known, and without effect yet"),
+    FIELD(vm_wish, agentshare, F_BOOL, 0, .help = "false; true is refused until shares are there"),
     [VM_WISH_START] =
         FIELD(vm_wish, start, F_BOOL, 0, .help = "Let it run (true); else it is stopped once made"),
-    FIELD(vm_wish, ssh_key, F_STRING, 0, .max = 4095, .help = "Known, and without effect yet"),
+    FIELD(vm_wish, ssh_key, F_STRING, 0, .max = 4095,
+          .help =
+              "Refused: sandboxes have no SSH server; `atoll exec` and `atoll shell` need none"),
     { 0 },
 };
 
@@ -302,6 +304,14 @@ static int check_wish(struct call *call, struct vm_wish *wish, struct err *err)
     if (profile || (wish->loadout && wish->loadout[0]) || wish->composition)
         return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
                         "profiles other than agentic-dev, loadouts and compositions are not there");
+    if (wish->agentshare)
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
+                        "agentshare: shared directories are not there yet; leave it out, or say "
+                        "false");
+    if (wish->ssh_key && wish->ssh_key[0])
+        return err_word(err, ERR_INVALID, "VALIDATION_ERROR",
+                        "ssh_key: sandboxes have no SSH server; `atoll exec` and `atoll shell` "
+                        "need no key");
     if (wish->tier && strcmp(wish->tier, "vm") == 0)
         return err_word(err, ERR_UNSUPPORTED, "VM_TIER_UNAVAILABLE",
                         "this version makes sandboxes, not virtual machines");
@@ -412,10 +422,28 @@ static void changing_done(struct box_op *op, const struct err *err)
     call_finish(container_of(op, struct changing, op)->call, err);
 }
 
+/* What did not end in time is about to be killed, and the answer and the event say so. */
+static void will_kill(struct changing *changing, unsigned left)
+{
+    struct vm_change *wish = &changing->wish;
+
+    wish->message =
+        arena_printf(&changing->call->arena,
+                     "%u of its commands did not end within the timeout of %lld s and "
+                     "%s killed",
+                     left, (long long)wish->gentle_ms / 1000, left == 1 ? "was" : "were");
+    wish->state = "stopped";
+    wish->event = "vm.stopped";
+    wish->reason = "force";
+}
+
 static void changing_asked(struct gentle *gentle, struct box *box)
 {
     struct changing *changing = container_of(gentle, struct changing, gentle);
     struct err err = { 0 };
+
+    if (gentle->left)
+        will_kill(changing, gentle->left);
 
     if (!box)
         err_set(&err, ERR_UNAVAILABLE, "it was deleted, or the server is about to stop");

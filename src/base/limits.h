@@ -211,6 +211,7 @@
 #define EXEC_ARGC_MAX 4096
 #define FILE_RULES_MAX 64    /* of a sandbox, and of a command; INIT_FILES_MAX is both */
 #define EXEC_TEXT_MAX 786432 /* argv and environment together */
+#define EXEC_CWD_MAX 4095
 #define EXEC_TIMEOUT_MAX_MS (24ll * 3600 * 1000)
 #define EXEC_HOLD_MS 10     /* for a command to end, and share a commit with its start */
 #define END_LAZY_MS 3       /* that an end which was told waits for others to share its commit */
@@ -259,6 +260,8 @@
 #define AGENTBOX_PATH_MAX 4095
 #define AGENTBOX_VOLUME_BYTES (8ll << 30) /* of a tenant's workspace, and of its outputs */
 /* Screens of terminals */
+#define TERM_ROWS_MIN 5 /* below these a terminal cannot be read, for any of its viewers */
+#define TERM_COLS_MIN 20
 #define SCREEN_ROWS_MAX 500
 #define SCREEN_COLS_MAX 1000
 #define SCREEN_SCROLLBACK_MAX 100000       /* rows, of what a caller may ask for */
@@ -296,6 +299,7 @@
 #define ASK_NOTE_MAX 1024
 
 /* Images */
+#define IMAGE_NAME_MAX 200 /* "agentic/claude:latest"; an event names it as image/NAME */
 #define IMAGE_UPLOAD_MAX (16ull << 30) /* bytes of an archive as it is sent */
 #define IMAGE_BYTES_MAX (64ull << 30)  /* of the files of one layer */
 #define IMAGE_ENTRIES_MAX 1048576      /* of one layer */

@@ -254,10 +254,10 @@ int attach_resize(struct attach *attach, int64_t rows, int64_t cols, struct err 
 {
     if (check_typing(attach, err) < 0)
         return -1;
-    if (rows < 1 || rows > SCREEN_ROWS_MAX)
-        return err_field(err, "rows", "rows are from 1 to %d", SCREEN_ROWS_MAX);
-    if (cols < 1 || cols > SCREEN_COLS_MAX)
-        return err_field(err, "cols", "cols are from 1 to %d", SCREEN_COLS_MAX);
+    if (rows < TERM_ROWS_MIN || rows > SCREEN_ROWS_MAX)
+        return err_field(err, "rows", "rows are from %d to %d", TERM_ROWS_MIN, SCREEN_ROWS_MAX);
+    if (cols < TERM_COLS_MIN || cols > SCREEN_COLS_MAX)
+        return err_field(err, "cols", "cols are from %d to %d", TERM_COLS_MIN, SCREEN_COLS_MAX);
     return box_exec_resize(attach->term->exec, (unsigned)rows, (unsigned)cols, err);
 }
 

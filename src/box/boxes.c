@@ -152,27 +152,36 @@ int boxes_find(struct boxes *boxes, struct reach reach, const char *text, struct
                struct err *err)
 {
     struct box *box = map_get(&boxes->by_id, str_of(text));
-    struct box *found = box && box_within(box, reach) ? box : NULL;
-    bool exact = found != NULL;
+
+    if (box && box_within(box, reach)) {
+        *out = box;
+        return 0;
+    }
+    for (box = NULL; (box = boxes_next(boxes, reach, box));)
+        if (box->spec.name && strcmp(box->spec.name, text) == 0) {
+            *out = box;
+            return 0;
+        }
+    return err_set(err, ERR_NOT_FOUND, "no sandbox %.64s", text);
+}
+
+int boxes_find_prefix(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
+                      struct err *err)
+{
+    struct box *found = NULL;
     size_t len = strlen(text);
 
-    list_each (pos, &boxes->all) {
-        if (exact)
-            break;
-        box = list_entry(pos, struct box, node);
-        if (!box_within(box, reach))
+    if (boxes_find(boxes, reach, text, out, err) == 0)
+        return 0;
+    for (struct box *box = NULL; len >= ID_PREFIX_MIN && (box = boxes_next(boxes, reach, box));) {
+        if (strncmp(box->id, text, len) != 0)
             continue;
-        if (box->spec.name && strcmp(box->spec.name, text) == 0) {
-            found = box;
-            exact = true;
-        } else if (len >= ID_PREFIX_MIN && strncmp(box->id, text, len) == 0) {
-            if (found)
-                return err_set(err, ERR_CONFLICT, "more than one sandbox begins with %.64s", text);
-            found = box;
-        }
+        if (found)
+            return err_set(err, ERR_CONFLICT, "more than one sandbox begins with %.64s", text);
+        found = box;
     }
     if (!found)
-        return err_set(err, ERR_NOT_FOUND, "no sandbox %.64s", text);
+        return -1; /* as boxes_find said */
     *out = found;
     return 0;
 }

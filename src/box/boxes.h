@@ -86,12 +86,15 @@ struct box_op {
 
 /* ---- sandboxes ---- */
 
-/*
- * By id, by name, or by the beginning of an id that only one within reach has. ERR_NOT_FOUND,
- * ERR_CONFLICT.
- */
+/* By the whole id, or by the name, of one within reach. ERR_NOT_FOUND. */
 must_use int boxes_find(struct boxes *boxes, struct reach reach, const char *text, struct box **out,
                         struct err *err);
+/*
+ * The same, or by the beginning of an id that only one within reach has. ERR_NOT_FOUND,
+ * ERR_CONFLICT.
+ */
+must_use int boxes_find_prefix(struct boxes *boxes, struct reach reach, const char *text,
+                               struct box **out, struct err *err);
 /* Is it within reach; may its access be changed? */
 bool box_within(const struct box *box, struct reach reach);
 bool box_owned(const struct box *box, struct reach reach);
@@ -185,8 +188,11 @@ must_use int box_applied(struct box *box, struct box_applied *out, struct box_op
 
 /* ---- commands ---- */
 
-/* By id, or by the beginning of one that only one has. ERR_NOT_FOUND, ERR_CONFLICT. */
+/* By the whole id. ERR_NOT_FOUND. */
 must_use int box_exec_find(struct box *box, const char *id, struct box_exec **out, struct err *err);
+/* The same, or by the beginning of an id that only one command has. ERR_NOT_FOUND, ERR_CONFLICT. */
+must_use int box_exec_find_prefix(struct box *box, const char *id, struct box_exec **out,
+                                  struct err *err);
 struct box_exec *box_exec_next(const struct box *box, struct box_exec *after); /* oldest first */
 void box_exec_view(const struct box_exec *exec, struct exec_view *out);
 bool box_exec_ended(const struct box_exec *exec); /* and no kill takes the end back */

@@ -158,6 +158,16 @@ void exec_remove_files(struct box_exec *exec)
 
 int box_exec_find(struct box *box, const char *id, struct box_exec **out, struct err *err)
 {
+    for (struct box_exec *exec = NULL; (exec = box_exec_next(box, exec));)
+        if (strcmp(exec->id, id) == 0) {
+            *out = exec;
+            return 0;
+        }
+    return err_set(err, ERR_NOT_FOUND, "no command %.64s in sandbox %s", id, box->id);
+}
+
+int box_exec_find_prefix(struct box *box, const char *id, struct box_exec **out, struct err *err)
+{
     size_t len = strlen(id), found = 0;
 
     list_each (pos, &box->execs) {

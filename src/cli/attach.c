@@ -108,13 +108,12 @@ static int send_json(struct attached *at, const char *text, struct err *err)
 
 static int send_size(struct attached *at, struct err *err)
 {
-    struct winsize size;
+    unsigned rows, cols;
     char text[80];
 
-    if (!at->controls || ioctl(0, TIOCGWINSZ, &size) < 0 || !size.ws_row || !size.ws_col)
+    if (!at->controls || !cli_size(&rows, &cols))
         return 0;
-    snprintf(text, sizeof(text), "{\"type\":\"resize\",\"rows\":%d,\"cols\":%d}",
-             MIN(size.ws_row, SCREEN_ROWS_MAX), MIN(size.ws_col, SCREEN_COLS_MAX));
+    snprintf(text, sizeof(text), "{\"type\":\"resize\",\"rows\":%u,\"cols\":%u}", rows, cols);
     return send_json(at, text, err);
 }
 

@@ -24,6 +24,16 @@ int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err)
     return 0;
 }
 
+int cli_ends(struct cli *cli, int64_t *ends_ms, struct err *err)
+{
+    int64_t timeout;
+
+    if (cli_ms(cli, "timeout", INT64_MAX / 4, &timeout, err) < 0)
+        return -1;
+    *ends_ms = clock_mono_ms() + timeout;
+    return 0;
+}
+
 const char *cli_escape(struct cli *cli, const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";

@@ -178,6 +178,8 @@ void help_command(struct buf *out, const struct command *command);
 must_use int cli_flush(struct cli *cli, struct err *err);
 /* Columns to fit tables into; 0 when output is no terminal. */
 size_t cli_width(const struct cli *cli);
+/* The size of the terminal at standard input, moved into what the server takes; false: none. */
+bool cli_size(unsigned *rows, unsigned *cols);
 bool cli_colour(const struct cli *cli, int fd);
 /* The server's last answer, exactly. */
 int cli_put_reply(struct cli *cli);
@@ -229,6 +231,8 @@ int cli_refused_on(struct cli *cli, struct client *client, const struct client_r
                    struct err *err);
 /* Deadline for one request from now. */
 must_use int cli_deadline(struct cli *cli, int64_t *deadline_ms, struct err *err);
+/* When a command that follows something gives up: never, unless --timeout is given. */
+must_use int cli_ends(struct cli *cli, int64_t *ends_ms, struct err *err);
 /* Percent-encoded for a path segment or query value; in cli's arena. */
 const char *cli_escape(struct cli *cli, const char *text);
 /* Shows an error at once; the exit status that goes with it. */

@@ -74,7 +74,7 @@ const struct command cmd_config_show = {
 static int serve_run(struct cli *cli, struct err *err)
 {
     (void)cli;
-    return err_set(err, ERR_UNSUPPORTED, "this program was built without the server");
+    return err_set(err, ERR_UNSUPPORTED, "`serve` must be the first word: `atoll serve [FLAG…]`");
 }
 
 const struct command cmd_serve = {

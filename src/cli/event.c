@@ -29,6 +29,7 @@ struct tail {
     struct sse sse;
     bool said_lost;     /* that the connection is lost, once for each time */
     int64_t wait_ms;    /* before the next attempt */
+    int64_t ends_ms;    /* it gives up then */
     struct arena arena; /* for one event */
 };
 
@@ -139,7 +140,7 @@ static int stream(struct tail *tail, struct err *err)
     tail->said_lost = false;
     sse_reset(&tail->sse);
     for (;;) {
-        client_deadline(client, clock_mono_ms() + 4ll * SSE_KEEPALIVE_MS);
+        client_deadline(client, MIN(clock_mono_ms() + 4ll * SSE_KEEPALIVE_MS, tail->ends_ms));
         ssize_t got = client_read(client, part, sizeof(part), err);
         if (got < 0)
             return -1;
@@ -159,6 +160,8 @@ static int follow(struct tail *tail, struct err *err)
         tail->cli->hint[0] = tail->cli->request_id[0] = 0;
         stream(tail, err);
         once |= tail->sse.retry_ms > 0;
+        if (once && clock_mono_ms() >= tail->ends_ms)
+            return err_set(err, ERR_TIMEOUT, "there may be more events");
         if (!once || !passes(err)) {
             if (!tail->cli->hint[0])
                 cli_hint_unreached(tail->cli, err);
@@ -212,7 +215,7 @@ int cli_follow(struct cli *cli, int64_t since, const char *filter,
         .cli = cli, .since = since, .filter = filter, .wait_ms = RETRY_MIN_MS, .follower = *follower
     };
 
-    if (since < 0 && newest(cli, &tail.since, err) < 0)
+    if (cli_ends(cli, &tail.ends_ms, err) < 0 || (since < 0 && newest(cli, &tail.since, err) < 0))
         return -1;
     if (settled(&tail, err) < 0)
         return -1;

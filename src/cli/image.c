@@ -167,7 +167,9 @@ const struct command cmd_image_import = {
         "and setgid. Layers that are there already are kept once.\n\n"
         "Commands in a sandbox made from it get its environment and working directory. They run as "
         "root where it says root or 0, otherwise as agent.\n\n"
+        "Names are as those of registries: NAME, NAME:TAG, and parts with slashes between them.\n\n"
         "Examples:\n  docker save python:3.12 | atoll image import - --name python:3.12\n"
+        "  docker save agentic/claude | atoll image import - --name agentic/claude:latest\n"
         "  atoll image import alpine-rootfs.tar.gz --name alpine\n"
         "  atoll run --image alpine -- cat /etc/os-release",
     .flags = import_flags,

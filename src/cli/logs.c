@@ -32,6 +32,7 @@ struct logs {
     struct cli *cli;
     const char *path; /* of the command */
     struct sink sinks[2];
+    int64_t ends_ms; /* following goes on until then at most */
     bool ended;
     struct sse sse;
 };
@@ -130,7 +131,7 @@ static int read_once(struct logs *logs, const char *path, int stream, struct err
     if (reply.status != 200)
         return cli_refused_on(cli, client, &reply, err);
     sse_reset(&logs->sse);
-    client_deadline(client, INT64_MAX / 2);
+    client_deadline(client, logs->ends_ms);
     while (!logs->ended && (got = client_read(client, data, sizeof(data), err)) != 0) {
         struct str part = { data, got > 0 ? (size_t)got : 0 };
 
@@ -153,6 +154,8 @@ static int follow(struct logs *logs, struct err *err)
         if (read_once(logs, path, -1, err) < 0 && err->code != ERR_UNAVAILABLE &&
             err->code != ERR_TIMEOUT)
             return -1;
+        if (!logs->ended && clock_mono_ms() >= logs->ends_ms)
+            return err_set(err, ERR_TIMEOUT, "the command goes on");
         if (before != logs->sinks[0].at + logs->sinks[1].at || !lost_ms)
             lost_ms = clock_mono_ms();
         if (!logs->ended && clock_mono_ms() - lost_ms > RETRY_MAX_MS)
@@ -271,7 +274,7 @@ int logs_show(struct cli *cli, const char *path, bool follows, struct err *err)
         logs.sinks[i].wanted = !stream || (strcmp(stream, "stderr") == 0) == i;
         logs.sinks[i].visible = !raw && isatty(logs.sinks[i].fd);
     }
-    if (take_from(cli, &logs, err) < 0 ||
+    if (take_from(cli, &logs, err) < 0 || cli_ends(cli, &logs.ends_ms, err) < 0 ||
         (!path && find_exec(&logs, cli->arg_count > 1 ? cli->args[1] : NULL, err) < 0))
         return -1;
     int rc = follows ? follow(&logs, err) : read_all(&logs, err);

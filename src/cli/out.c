@@ -43,6 +43,22 @@ size_t cli_width(const struct cli *cli)
     return ioctl(cli->out_fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+static unsigned within(unsigned size, unsigned least, unsigned most)
+{
+    return MAX(least, MIN(size, most));
+}
+
+bool cli_size(unsigned *rows, unsigned *cols)
+{
+    struct winsize size;
+
+    if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0 || !size.ws_row || !size.ws_col)
+        return false;
+    *rows = within(size.ws_row, TERM_ROWS_MIN, SCREEN_ROWS_MAX);
+    *cols = within(size.ws_col, TERM_COLS_MIN, SCREEN_COLS_MAX);
+    return true;
+}
+
 bool cli_colour(const struct cli *cli, int fd)
 {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");

@@ -178,12 +178,12 @@ static bool post_bytes(struct running *run, struct str body)
 
 static void send_size(struct running *run)
 {
-    struct winsize size;
+    unsigned rows, cols;
     char body[64];
 
-    if (ioctl(0, TIOCGWINSZ, &size) < 0 || !size.ws_row || !size.ws_col)
+    if (!cli_size(&rows, &cols))
         return;
-    int len = snprintf(body, sizeof(body), "{\"rows\":%u,\"cols\":%u}", size.ws_row, size.ws_col);
+    int len = snprintf(body, sizeof(body), "{\"rows\":%u,\"cols\":%u}", rows, cols);
     (void)post(run, "resize", (struct str){ body, (size_t)len });
 }
 
@@ -542,15 +542,15 @@ static int put_words(struct cli *cli, struct json_out *json, const char *key, co
     return 0;
 }
 
-static void put_size(struct json_out *json, const struct running *run, const char *rows,
-                     const char *cols)
+static void put_size(struct json_out *json, const struct running *run, const char *rows_key,
+                     const char *cols_key)
 {
-    struct winsize size;
+    unsigned rows, cols;
 
-    if (!run->tty || ioctl(0, TIOCGWINSZ, &size) < 0 || !size.ws_row || !size.ws_col)
+    if (!run->tty || !cli_size(&rows, &cols))
         return;
-    json_kv_int(json, rows, size.ws_row);
-    json_kv_int(json, cols, size.ws_col);
+    json_kv_int(json, rows_key, rows);
+    json_kv_int(json, cols_key, cols);
 }
 
 /* How long the command may run, 0 without a limit. */

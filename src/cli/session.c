@@ -233,9 +233,16 @@ const struct command cmd_session_search = {
 
 static int tail_run(struct cli *cli, struct err *err)
 {
-    const char *path;
+    const struct json *item;
 
-    return find_path(cli, "execs", &path, err) < 0 ? -1 : logs_show(cli, path, true, err);
+    if (find(cli, &item, err) < 0)
+        return -1;
+    /* The path that linked agents and sandboxes have in common. */
+    struct str agent = json_text(item, "agent_id"), id = json_text(item, "session_id");
+    const char *name = cli_escape(cli, arena_memdup0(&cli->arena, agent.p, agent.n));
+    return logs_show(
+        cli, arena_printf(&cli->arena, "/api/v1/agents/%s/commands/%.*s", name, STR_FMT(id)), true,
+        err);
 }
 
 static const struct cli_flag tail_flags[] = {
@@ -390,7 +397,8 @@ static int resize_run(struct cli *cli, struct err *err)
 
     if (!cli_has(cli, "rows") || !cli_has(cli, "cols"))
         return cli_usage(cli, err, "--rows and --cols are needed");
-    if (cli_int(cli, "rows", 1, 0, &rows, err) < 0 || cli_int(cli, "cols", 1, 0, &cols, err) < 0 ||
+    if (cli_int(cli, "rows", TERM_ROWS_MIN, 0, &rows, err) < 0 ||
+        cli_int(cli, "cols", TERM_COLS_MIN, 0, &cols, err) < 0 ||
         find_path(cli, "terminals", &path, err) < 0)
         return -1;
     buf_printf(&body, "{\"rows\":%lld,\"cols\":%lld}", (long long)rows, (long long)cols);

@@ -88,7 +88,7 @@ const struct command cmd_attach = {
 
 static int put_shell(struct cli *cli, struct json_out *json, struct err *err)
 {
-    struct winsize size;
+    unsigned rows, cols;
 
     json_open(json, '{');
     if (cli_has(cli, "cwd"))
@@ -97,9 +97,9 @@ static int put_shell(struct cli *cli, struct json_out *json, struct err *err)
         json_kv_text(json, "user", cli_text(cli, "user"));
     if (cli_has(cli, "name"))
         json_kv_text(json, "name", cli_text(cli, "name"));
-    if (ioctl(0, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
-        json_kv_int(json, "rows", MIN(size.ws_row, SCREEN_ROWS_MAX));
-        json_kv_int(json, "cols", MIN(size.ws_col, SCREEN_COLS_MAX));
+    if (cli_size(&rows, &cols)) {
+        json_kv_int(json, "rows", rows);
+        json_kv_int(json, "cols", cols);
     }
     if (sandbox_put_pairs(cli, json, "env", "env", err) < 0)
         return -1;

@@ -57,29 +57,49 @@ bool url_decode(struct arena *arena, struct str text, bool plus, struct str *out
     return true;
 }
 
-/* Is the segment, decoded, a name that can only mean itself? */
-static bool segment_ok(struct str segment)
+/* Neither empty nor a step. */
+static bool is_name(size_t len, size_t dots)
 {
-    size_t len = 0, dots = 0;
-
-    for (size_t at = 0; at < segment.n; len++) {
-        int c = next_byte(segment, &at);
-
-        if (c <= 0 || c == '/' || c == '\\')
-            return false;
-        dots += c == '.';
-    }
     return len > 0 && !(dots == len && len <= 2);
 }
 
-bool url_path_ok(struct str path)
+/*
+ * Is the segment, decoded, a name that can only mean itself? With `slashes` also such names with
+ * %2F between them.
+ */
+static bool segment_ok(struct str segment, bool slashes)
+{
+    size_t len = 0, dots = 0;
+
+    for (size_t at = 0; at < segment.n;) {
+        int c = next_byte(segment, &at);
+
+        if (c <= 0 || c == '\\' || (c == '/' && !(slashes && is_name(len, dots))))
+            return false;
+        len = c == '/' ? 0 : len + 1;
+        dots = c == '/' ? 0 : dots + (c == '.');
+    }
+    return is_name(len, dots);
+}
+
+static bool path_ok(struct str path, bool slashes)
 {
     if (!path.n || path.p[0] != '/')
         return false;
     for (struct str rest = str_from(path, 1); rest.n;)
-        if (!segment_ok(str_cut(&rest, '/')))
+        if (!segment_ok(str_cut(&rest, '/'), slashes))
             return false;
     return true;
+}
+
+bool url_path_ok(struct str path)
+{
+    return path_ok(path, false);
+}
+
+bool url_path_ok_slashes(struct str path)
+{
+    return path_ok(path, true);
 }
 
 bool url_query_next(struct str *rest, struct str *key, struct str *value)

@@ -22,6 +22,8 @@ must_use bool url_decode(struct arena *arena, struct str text, bool plus, struct
  * One slash at the end is allowed.
  */
 bool url_path_ok(struct str path);
+/* The same, where %2F is another spelling of a slash between two parts of a name. */
+bool url_path_ok_slashes(struct str path);
 
 /*
  * Takes the next "key=value" off *rest (key and value not decoded; value empty without '='); empty

@@ -85,6 +85,19 @@ TEST(paths)
             test_fail(__FILE__, __LINE__, "\"%s\" is accepted", bad[i]);
 }
 
+TEST(paths_with_slashes_in_names)
+{
+    static const char *const good[] = { "/a%2fb", "/a%2Fb%2Fc", "/a/b%2Fc", "/a" };
+    static const char *const bad[] = { "/%2Fa",       "/a%2F",    "/a%2F%2Fb", "/a%2F..%2Fb",
+                                       "/%2e%2e%2Fa", "/a%2F%2e", "/a%5cb",    "/..%2F..%2Fetc" };
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        CHECK(url_path_ok_slashes(str_of(good[i])));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (url_path_ok_slashes(str_of(bad[i])))
+            test_fail(__FILE__, __LINE__, "\"%s\" is accepted", bad[i]);
+}
+
 TEST(queries)
 {
     struct str rest = STR("a=1&&b&=x&c=2=3&"), key, value;

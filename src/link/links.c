@@ -333,6 +333,11 @@ void linked_view(const struct linked *agent, struct agent_view *out)
                                 .crash_loop = agent->crash.loop };
 }
 
+bool linked_shown(const struct linked *agent)
+{
+    return shown(agent, clock_wall_ms());
+}
+
 bool linked_connected(const struct linked *agent)
 {
     return agent->peer != NULL;

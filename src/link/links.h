@@ -92,6 +92,8 @@ must_use int link_access_write(struct db *db, const char *tenant, const char *id
 void links_give(struct links *links, const char *id, const struct access *access);
 void linked_view(const struct linked *agent, struct agent_view *out);
 bool linked_connected(const struct linked *agent);
+/* Is it in the list? One that is not may still have commands, whose output can be read. */
+bool linked_shown(const struct linked *agent);
 unsigned links_connected(const struct links *links);
 unsigned links_ready(const struct links *links); /* of those: to work, or at work */
 /* Tells it its next secret. False: it is not there. */

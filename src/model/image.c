@@ -76,17 +76,43 @@ static bool part_ok(struct str part)
     return true;
 }
 
+/* "registry:5000", the first part of a name that has others behind it. */
+static bool host_ok(struct str part)
+{
+    struct str port = part, host = str_cut(&port, ':');
+
+    if (!memchr(part.p, ':', part.n))
+        return part_ok(part);
+    for (size_t i = 0; i < port.n; i++)
+        if (port.p[i] < '0' || port.p[i] > '9')
+            return false;
+    return part_ok(host) && port.n > 0 && port.n <= 5;
+}
+
+/* [HOST[:PORT]/][PART/…]PART[:TAG] */
+static bool image_name_ok(const char *name)
+{
+    struct str rest = str_of(name);
+
+    for (bool first = true; memchr(rest.p, '/', rest.n); first = false) {
+        struct str part = str_cut(&rest, '/');
+
+        if (first ? !host_ok(part) : !part_ok(part))
+            return false;
+    }
+    bool tagged = memchr(rest.p, ':', rest.n) != NULL;
+    struct str base = str_cut(&rest, ':');
+    return part_ok(base) && (!tagged || part_ok(rest));
+}
+
 int image_name_check(const char *name, struct err *err)
 {
-    struct str tag = str_of(name), base = str_cut(&tag, ':');
-    bool tagged = strchr(name, ':') != NULL;
-
     if (strlen(name) > IMAGE_NAME_MAX)
         return err_field(err, "name", "at most %d bytes", IMAGE_NAME_MAX);
-    if (!part_ok(base) || (tagged && !part_ok(tag)))
+    if (!image_name_ok(name))
         return err_field(err, "name",
-                         "NAME or NAME:TAG of lower-case letters and digits, with . _ - between "
-                         "them");
+                         "NAME or NAME:TAG, where NAME may have parts between slashes, of "
+                         "lower-case letters and digits, with . _ - between them");
     return 0;
 }
 

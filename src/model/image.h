@@ -3,9 +3,9 @@
  */
 #pragma once
 
+#include "base/limits.h"
 #include "model/field.h"
 
-#define IMAGE_NAME_MAX 127
 #define IMAGE_ENV_MAX 256
 
 struct image_config {
@@ -36,7 +36,7 @@ struct image_view {
 };
 extern const struct field image_fields[];
 
-/* "debian", "tools:3": says what is wrong about the field "name". */
+/* "debian", "agentic/claude:latest": says what is wrong about the field "name". */
 must_use int image_name_check(const char *name, struct err *err);
 /* Must be sound where a table cannot say it: digests, a workdir that is a path. */
 must_use int image_told_check(const struct image_told *told, struct err *err);

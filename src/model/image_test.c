@@ -4,9 +4,20 @@
 
 TEST(names_of_images)
 {
-    static const char *const good[] = { "a", "debian", "debian:12", "a.b_c-d:1.2-3_x", "0:0" };
-    static const char *const bad[] = { "",   ":",  "a:",    ":a",   "A",        "a b", "a/b",
-                                       "-a", "a-", "a:b:c", "a:-b", "\xc3\xa9", "a\n" };
+    static const char *const good[] = { "a",
+                                        "debian",
+                                        "debian:12",
+                                        "a.b_c-d:1.2-3_x",
+                                        "0:0",
+                                        "agentic/claude:latest",
+                                        "a/b/c",
+                                        "localhost:5000/a:1",
+                                        "registry.example/team/tool" };
+    static const char *const bad[] = {
+        "",      ":",    "a:",       ":a",    "A",    "a b",        "-a",      "a-",
+        "a:b:c", "a:-b", "\xc3\xa9", "a\n",   "/a",   "a/",         "a//b",    "a/../b",
+        "./a",   "a/:1", "a:1/",     "a:x/b", "a:/b", "a:123456/b", "a/b:1/c", "a:5000/b:5000/c"
+    };
     char text[IMAGE_NAME_MAX + 2];
     struct err err = { 0 };
 

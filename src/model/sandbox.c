@@ -421,7 +421,7 @@ const struct field exec_spec_fields[] = {
           .help = "Program and arguments; the program is looked for in PATH"),
     FIELD(exec_spec, command, F_STRING, 0, .min = 1, .max = ARG_BYTES_MAX,
           .help = "A line for /bin/sh -c, instead of argv"),
-    FIELD(exec_spec, cwd, F_STRING, 0, .max = 4095,
+    FIELD(exec_spec, cwd, F_STRING, 0, .max = EXEC_CWD_MAX,
           .help = "Working directory, absolute; unless said /workspace, or what the image says"),
     FIELD(exec_spec, user, F_ENUM, 0, .choices = "agent|root",
           .help = "Who runs it; the sandbox's user unless said"),
@@ -502,13 +502,38 @@ static int check_text_size(const struct exec_spec *spec, struct err *err)
 {
     size_t total = 0;
 
-    for (const char **arg = spec->argv; *arg; arg++)
-        total += strlen(*arg) + 1;
+    for (const char **arg = spec->argv; *arg; arg++) {
+        size_t len = strlen(*arg);
+
+        if (arg - spec->argv >= EXEC_ARGC_MAX || len > ARG_BYTES_MAX)
+            return err_field(err, "argv", "at most %d arguments of %d bytes", EXEC_ARGC_MAX,
+                             ARG_BYTES_MAX);
+        total += len + 1;
+    }
     for (const struct field_pair *pair = spec->env; pair && pair->key; pair++)
         total += strlen(pair->key) + strlen(pair->value) + 2;
     if (total > EXEC_TEXT_MAX)
         return err_field(err, "argv", "arguments and environment have more than %d bytes",
                          EXEC_TEXT_MAX);
+    return 0;
+}
+
+/*
+ * Not in the table, which reads the rows of earlier releases too; and not every caller fills a
+ * specification from JSON. A row that the table refuses keeps the server from starting.
+ */
+static int check_bounds(const struct exec_spec *spec, struct err *err)
+{
+    if (spec->rows && (spec->rows < TERM_ROWS_MIN || spec->rows > SCREEN_ROWS_MAX))
+        return err_field(err, "rows", "must be %d to %d", TERM_ROWS_MIN, SCREEN_ROWS_MAX);
+    if (spec->cols && (spec->cols < TERM_COLS_MIN || spec->cols > SCREEN_COLS_MAX))
+        return err_field(err, "cols", "must be %d to %d", TERM_COLS_MIN, SCREEN_COLS_MAX);
+    if (spec->name && strlen(spec->name) > SANDBOX_NAME_MAX)
+        return err_field(err, "name", "at most %d bytes", SANDBOX_NAME_MAX);
+    if (spec->cwd && strlen(spec->cwd) > EXEC_CWD_MAX)
+        return err_field(err, "cwd", "at most %d bytes", EXEC_CWD_MAX);
+    if (spec->timeout_ms < 0 || spec->timeout_ms > EXEC_TIMEOUT_MAX_MS)
+        return err_field(err, "timeout_ms", "at most %lld", (long long)EXEC_TIMEOUT_MAX_MS);
     return 0;
 }
 
@@ -521,7 +546,8 @@ int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err)
         return err_field(err, "argv[0]", "must name a program");
     if (spec->cwd && spec->cwd[0] != '/')
         return err_field(err, "cwd", "must be an absolute path");
-    if (check_env(spec->env, err) < 0 || check_files(spec->files, err) < 0)
+    if (check_bounds(spec, err) < 0 || check_env(spec->env, err) < 0 ||
+        check_files(spec->files, err) < 0)
         return -1;
     if ((spec->rows || spec->cols) && !spec->tty)
         return err_field(err, spec->rows ? "rows" : "cols", "only with tty");
@@ -550,8 +576,9 @@ const struct field signal_wish_fields[] = {
 };
 
 const struct field resize_wish_fields[] = {
-    FIELD(resize_wish, rows, F_INT, F_REQUIRED, .min = 1, .max = SCREEN_ROWS_MAX, .help = "Lines"),
-    FIELD(resize_wish, cols, F_INT, F_REQUIRED, .min = 1, .max = SCREEN_COLS_MAX,
+    FIELD(resize_wish, rows, F_INT, F_REQUIRED, .min = TERM_ROWS_MIN, .max = SCREEN_ROWS_MAX,
+          .help = "Lines"),
+    FIELD(resize_wish, cols, F_INT, F_REQUIRED, .min = TERM_COLS_MIN, .max = SCREEN_COLS_MAX,
           .help = "Columns"),
     { 0 },
 };

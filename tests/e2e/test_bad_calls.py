@@ -265,11 +265,11 @@ def test_the_wrong_state_of_a_command(server, box):
     path = f"{BOXES}/{box}/execs/{done}"
     said_by_rest(server.post(f"{path}/signal", {"signal": "TERM"}), 409, "conflict")
     said_by_rest(server.request("POST", f"{path}/stdin", body=b"x"), 409, "conflict")
-    said_by_rest(server.post(f"{path}/resize", {"rows": 5, "cols": 5}), 409, "conflict")
+    said_by_rest(server.post(f"{path}/resize", {"rows": 5, "cols": 20}), 409, "conflict")
     ended = server.post(f"{BOXES}/{box}/terminals", {"argv": ["true"]}).json()["id"]
     with Terminal(server, box, ended, "?from=0") as term:
         term.drain()
-    said_by_rest(server.post(f"{BOXES}/{box}/terminals/{ended}/resize", {"rows": 5, "cols": 5}), 409, "conflict")
+    said_by_rest(server.post(f"{BOXES}/{box}/terminals/{ended}/resize", {"rows": 5, "cols": 20}), 409, "conflict")
     said_by_rest(server.delete(f"{BOXES}/{box}/terminals/{ended}"), 409, "conflict")
     said_by_cli(server, 3, "terminal", "kill", box, ended)
 

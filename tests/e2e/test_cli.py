@@ -195,6 +195,42 @@ def test_bash_completes_commands_and_flags():
 
 # ---- beside a server ----
 
+def test_a_server_is_started_by_its_other_name():
+    """And goes on as one that was started by `serve`: its settings are read again, its api comes back."""
+    one = harness.Server()
+    one.words = ["server", "start"]
+    one.start()
+    try:
+        one.process.send_signal(signal.SIGHUP)
+        harness.wait_until(lambda: "settings" in one.log(), 10, "its settings to be read again")
+        one.kill9_api()
+        one.wait_ready()
+    finally:
+        one.stop()
+    said = atoll("server", "start", "--help")
+    assert said.returncode == 0 and "warden" in said.stdout
+    wrong = atoll("server", "start", "--no-such-flag")
+    assert wrong.returncode == 64 and "'no-such-flag'" in wrong.stderr
+
+
+@pytest.mark.parametrize("words, kind", [(["event", "tail"], "events"), (["session", "tail"], "output"),
+                                         (["logs", "--follow"], "output")])
+def test_what_follows_gives_up_when_it_is_told_to(server, words, kind):
+    box = harness.make_box(server, name="tailed")
+    try:
+        made = server.post(f"/api/v1/sandboxes/{box}/terminals", {"argv": ["sh", "-c", "echo here; sleep 60"],
+                                                                  "name": "quiet"})
+        assert made.status == 201, made
+        of = {"event": [], "session": ["quiet"], "logs": [box]}[words[0]]
+        begun = time.monotonic()
+        done = server.cli(*words, *of, "--timeout", "2s", timeout=20)
+        assert 1.5 < time.monotonic() - begun < 6 * harness.SLOW, "it gave up after two seconds"
+        assert done.returncode == 5 and kind in done.stderr, done
+        assert kind != "output" or "here" in done.stdout
+    finally:
+        server.delete(f"/api/v1/sandboxes/{box}")
+
+
 def test_health_and_whoami_find_the_local_server(server):
     done = server.cli("health", "--json", check=True)
     assert json.loads(done.stdout)["ready"] is True

@@ -176,6 +176,7 @@ def test_comments(server, chromium, page, project):
     assert not page.run("window.owned || document.querySelector('.said b, .said img')")
     # An agent speaks for itself alone, and its name is under what it says.
     made = server.new_token("agent", name="carol")
+    server.post("/agents/register", {"name": "carol"}, token=made["token"])
     for words, wish, status in (("as bob", {"author": "bob"}, 403), ("as people", {"author": "human"}, 403),
                                 ("as myself", {}, 201)):
         assert server.post(path, {"text": words, **wish}, token=made["token"]).status == status, words

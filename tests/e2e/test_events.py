@@ -199,6 +199,8 @@ def test_410_when_the_place_is_no_longer_kept(fresh_server):
         assert reply.status == 410 and reply.error["code"] == "gone", reply
     for path in ("/events", "/api/v1/events"):
         assert server.sse(path, last_id=4).status == 410
+    bare = server.get("/api/v1/events").json()
+    assert bare["items"][0]["seq"] == 6 and bare["events"], "without a place it begins with what is kept"
     page = server.get("/api/v1/events?since=5").json()
     assert page["floor"] == 6
     assert [e["seq"] for e in page["items"]] == list(range(6, head + 1))

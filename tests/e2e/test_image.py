@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tarfile
 import time
 import urllib.parse
@@ -14,6 +15,9 @@ import images
 import pytest
 from harness import make_box as make
 from images import entry, folder, hardlink, symlink, tar
+
+sys.path.insert(0, str(harness.ROOT / "sdk" / "python" / "src"))
+import atoll as sdk  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 IMAGES, BOXES = "/api/v1/images", "/api/v1/sandboxes"
@@ -157,7 +161,7 @@ def test_bad_wishes(server_):
     assert reply.status == 404
     assert reply.json()["error"]["message"] == "no image bussy; there is busy"
     assert reply.json()["error"]["field"] == "image"
-    for name in ("", "Up", "a b", "../x", "a/b", "-a", "a:", ":a", "a" * 128):
+    for name in ("", "Up", "a b", "../x", "/a", "a/", "a//b", "a/../b", "A/b", "a:b/c", "-a", "a:", ":a", "a" * 201):
         reply = send(server_, name, b"")
         assert reply.status == 400 and reply.json()["error"]["field"] == "name", (name, reply)
     reply = send(server_, "busy", base_layer())
@@ -406,3 +410,29 @@ def test_locks_are_shared_where_the_row_says_so(server_):
     for one in (box, imported):
         assert server_.delete(f"{BOXES}/{one}").status == 200
     assert remove(server_, "own-files").status == 200
+
+
+def test_names_with_slashes_and_tags(server_):
+    """As OCI has them: imported, read by either spelling of the path, used by every surface, removed."""
+    name = "agentic/claude:latest"
+    assert send(server_, name, base_layer()).status == 201
+    assert name in [image["name"] for image in server_.get(IMAGES).json()["items"]]
+    for path in (name, "agentic%2Fclaude%3Alatest", "agentic%2fclaude:latest"):
+        assert server_.get(f"{IMAGES}/{path}").json()["name"] == name, path
+    for path in ("agentic", "agentic/claude", "agentic/claude:other", "agentic/claude:latest/x"):
+        assert server_.get(f"{IMAGES}/{path}").status == 404, path
+    for path in ("agentic%2F..%2Fclaude", "%2Fagentic", "..%2Fx"):
+        assert server_.get(f"{IMAGES}/{path}").status == 400, path
+    assert [image["ref"] for image in server_.get("/api/v1/container-images").json()["images"]] == [name]
+    made = atoll(server_, "container", "create", "seed", "--image", name)
+    assert made.returncode == 0, made.stderr
+    box = server_.get("/api/v1/containers/seed").json()
+    assert box["image"] == name
+    assert server_.delete(f"{IMAGES}/agentic%2Fclaude:latest").status == 409, "it is in use"
+    assert atoll(server_, "rm", "seed").returncode == 0
+    assert json.loads(atoll(server_, "image", "show", name, "--json").stdout)["name"] == name
+    with sdk.Client(server_.url, server_.token) as client:
+        assert client.images.get(name).name == name
+    removed = atoll(server_, "image", "rm", name)
+    assert removed.returncode == 0, removed.stderr
+    assert server_.get(f"{IMAGES}/{name}").status == 404

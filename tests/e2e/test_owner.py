@@ -100,7 +100,7 @@ OWNED = {
     "agent.read": Row(), "vm.read": Row(), "vm.deploy": Row(), "container.read": Row(),
     "command.create": Row(body={"command": "true"}), "command.list": Row(), "command.read": Row(),
     "command.output": Row(), "command.stdin": Row(body={"text": "x"}), "command.signal": Row(body={"signal": "CONT"}),
-    "command.resize": Row(body={"rows": 9, "cols": 9}),
+    "command.resize": Row(body={"rows": 9, "cols": 20}),
     "sandbox.pause": Row(), "sandbox.resume": Row(), "exec.signal": Row(body={"signal": "CONT"}), "exec.cancel": Row(),
     "terminal.signal": Row(body={"signal": "CONT"}), "session.kill_of": Row(), "terminal.kill": Row(before=session),
     "vm.start": Row(before=stopped), "vm.restart": Row(before=running), "vm.stop": Row(before=running),
@@ -305,6 +305,53 @@ def test_who_may_reaches_it(server, tokens, world, who):
     assert not wrong, "\n".join(map(str, wrong))
 
 
+def test_commands_of_a_sandbox_are_reached_by_agentics_routes_too(server, tokens, world):
+    """/api/v1/agents/{id}/commands finds linked machines and sandboxes through one table."""
+    found, wrong = operations(server), []
+    world = {**world, "linked": world["name"], "cid": world["tid"]}
+    gone = absent(world)
+    for name in (name for name in OWNED if name.startswith("command.")):
+        for token in (tokens["theirs"]["token"], tokens["elsewhere"]):
+            status, body = ask(server, found[name], OWNED[name], world, token)
+            expected, nothing = ask(server, found[name], OWNED[name], gone, token)
+            if status != 404 or (status, plain(body, world)) != (expected, plain(nothing, gone)):
+                wrong.append((name, status, body, expected, nothing))
+        for token in (world["token"], tokens["operator"]):
+            status, body = ask(server, found[name], OWNED[name], world, token)
+            if status not in (200, 201):
+                wrong.append((name, status, body))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_who_removes_a_linked_machine(server, tokens, tmp_path):
+    name = f"leaves-{secrets.token_hex(3)}"
+    secret = server.post("/api/v1/secrets", {"agent_id": name}).json()["secret"]
+    client = Client(server, name, secret, tmp_path).start()
+    try:
+        check_removal(server, tokens, name)
+    finally:
+        client.stop()
+        server.delete(f"/api/v1/secrets/{name}")
+
+
+def check_removal(server, tokens, name):
+    mine, path = tokens["mine"]["token"], f"/api/v1/agents/{name}"
+    give(server, name, tokens["mine"]["name"])
+    for token in (mine, tokens["theirs"]["token"], tokens["viewer"], tokens["operator"]):
+        assert server.delete(path, token=token).status == 403, "it deletes a secret"
+    foreign, unknown = (server.delete(f"/api/v1/agents/{one}", token=tokens["elsewhere"]) for one in (name, "no-such"))
+    assert foreign.status == unknown.status == 404
+    assert foreign.json()["error"].replace(name, "no-such") == unknown.json()["error"]
+    since = server.get("/api/v1/events?since=0&limit=1").json()["head"]
+    assert server.get(path, token=mine).status == 200
+    assert server.delete(path, token=tokens["admin"]).status == 200
+    assert server.get(path, token=mine).status == 404
+    heard = {who: [e["type"] for e in server.get(f"/api/v1/events?since={since}&object=agent/{name}",
+                                                 token=tokens[who]["token"]).json()["items"]]
+             for who in ("mine", "theirs")}
+    assert "agent.removed" in heard["mine"] and heard["theirs"] == [], heard
+
+
 def test_what_is_about_the_whole_server_is_for_its_tenant(server, tokens):
     found = operations(server)
     for name in NODE:
@@ -387,6 +434,15 @@ def test_remote_calls_reach_what_is_the_callers(server, tokens, linked):
         refused = client.call("Exec", {"agentId": linked, "command": "true"}, token=mine,
                               service="agentic.sandbox.v1.AgentService")
         assert refused.code == "not_found", "a linked machine that nobody gave it"
+        box = server.post(BOXES, {"storage": "memory"}, token=mine).json()["id"]
+        answers = [client.call("Exec", {"agentId": agent, "command": "true"}, token=theirs,
+                               service="agentic.sandbox.v1.AgentService") for agent in (box, "of-nobody")]
+        assert [one.code for one in answers] == ["not_found"] * 2, answers
+        assert str(answers[0]).replace(box, "of-nobody") == str(answers[1])
+        ran = client.call("Exec", {"agentId": box, "command": "true"}, token=mine,
+                          service="agentic.sandbox.v1.AgentService")
+        assert ran.code in (None, "ok"), ran
+        assert server.delete(f"{BOXES}/{box}").status == 200
         assert client.call("ListSessions", token=theirs).ok.get("sessions", []) == []
         assert [s["sessionId"] for s in client.call("ListSessions", token=mine).ok["sessions"]] == [session]
         assert client.call("Exec", {"sessionId": session, "command": "echo hi"}, token=mine).ok["stdout"] == "hi\n"

@@ -549,6 +549,8 @@ def test_a_life(client):
         with pytest.raises(atoll.NotFound):
             copy.refresh()
         assert box.crashes() == []
+        with pytest.raises(atoll.Conflict, match="view"):
+            list(box.files.changes())
         assert box.rollback("before").snapshot == box.snapshots()[0].id and box.files.read("state") == b"one\n"
         with client.sandboxes.create(from_snapshot=box.snapshots()[0].id) as third:
             assert third.files.read("state") == b"one\n"

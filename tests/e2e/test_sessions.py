@@ -8,7 +8,7 @@ import time
 
 import harness
 import pytest
-from terminal import Closed, Refused, Ws
+from terminal import Closed, Refused, Terminal, Ws
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 BOXES = "/api/v1/sandboxes"
@@ -351,6 +351,8 @@ def test_sessions_by_the_beginning_of_their_ids(server, agent):
         assert ws.until(type="session_joined")["session_id"] == one["session_id"]
         ws.send({"type": "leave_session", "session_id": one["session_id"]})
         ws.until(type="session_left")
+    refused = server.delete(f"/api/v1/sessions/{short}")
+    assert refused.status == 404 and "whole id" in refused.json()["error"], "what ends one names it whole"
     for path in (f"{BOXES}/{agent}/execs/ex0", f"{BOXES}/{agent}/terminals/ex0", "/api/v1/sessions/ex0/transcript"):
         reply = server.get(path)
         assert reply.status == 409 and "more than one" in str(reply.json()["error"]), reply
@@ -359,6 +361,52 @@ def test_sessions_by_the_beginning_of_their_ids(server, agent):
         assert server.get(path).status == 404, path  # too short to mean anything, and too long
     for each in (one, two):
         kill(server, each["session_id"])
+
+
+SIZES = [(5, 20, True), (4, 20, False), (5, 19, False), (1, 1, False), (501, 80, False)]
+
+
+@pytest.mark.parametrize("rows, cols, good", SIZES)
+def test_no_route_makes_a_terminal_too_small_to_read(server, agent, rows, cols, good):
+    made = session(server, command="cat")
+    sid, status = made["session_id"], 200 if good else 400
+    for path in (f"{BOXES}/{agent}/terminals/{sid}/resize", f"{BOXES}/{agent}/execs/{sid}/resize",
+                 f"/api/v1/agents/{agent}/commands/{sid}/resize"):
+        reply = server.post(path, {"rows": rows, "cols": cols})
+        assert reply.status == status, (path, reply)
+    for path, wish in ((f"{BOXES}/{agent}/terminals", {"argv": ["true"]}),
+                       (f"{BOXES}/{agent}/execs", {"argv": ["true"], "tty": True})):
+        reply = server.post(path, {**wish, "rows": rows, "cols": cols})
+        assert reply.status == (201 if good else 400), (path, reply)
+    reply = server.post(f"/api/v1/agents/{agent}/commands", {"command": "true", "allocate_pty": True,
+                                                             "pty_rows": rows, "pty_cols": cols})
+    assert reply.status == (201 if good else 400), reply
+    with hub(server) as ws:
+        ws.send({"type": "create_session", "agent_id": agent, "session_name": "size", "command": "cat", "rows": rows,
+                 "cols": cols})
+        ws.until(type="session_created" if good else "error")
+        if good:
+            ws.send({"type": "kill_session", "agent_id": agent, "session_name": "size"})
+            ws.until(type="session_killed")
+    with Terminal(server, agent, sid, "?from=0&role=controller") as term:
+        term.send({"type": "resize", "rows": rows, "cols": cols})
+        if not good:  # the good one has this size already
+            term.until("error")
+    done = server.cli("session", "resize", sid, "--rows", str(rows), "--cols", str(cols))
+    assert (done.returncode == 0) is good, done
+    kill(server, sid)
+
+
+@pytest.mark.parametrize("wish", [{"rows": 501}, {"cols": 100000}, {"working_dir": "/" + "x" * 4096},
+                                  {"session_name": "n" * 64}, {"args": ["x"] * 5000}])
+def test_what_no_row_may_hold_is_refused_on_the_socket_too(server, agent, wish):
+    """A row that cannot be read again kept the next server from starting."""
+    with hub(server) as ws:
+        ws.send({"type": "create_session", "agent_id": agent, "session_name": "odd", "command": "cat", **wish})
+        ws.until(type="error")
+    server.kill9_api()
+    server.wait_ready()
+    assert server.get(f"{BOXES}/{agent}").json()["state"] == "running"
 
 
 def test_what_requests_about_sessions_are_refused(server, agent):

@@ -450,3 +450,45 @@ def test_an_operation_that_failed_ends_the_wait_with_1(start_server):
 def test_wrong_words(vms, args, status, words):
     done = vms.cli(*args)
     assert done.returncode == status and words in done.stderr, done
+
+
+def test_a_stop_that_killed_says_so(vms):
+    """A command that ignores SIGTERM is killed when the time is over; one that heeds it is not."""
+    make(vms, "agent-deaf")
+    box = vms.get(f"{VMS}/agent-deaf").json()["sandbox_id"]
+    if vms.get(f"/api/v1/sandboxes/{box}").json()["storage"] != "disk":
+        pytest.skip("no disks on this machine")
+
+    def run(script):
+        made = vms.post(f"/api/v1/sandboxes/{box}/execs", {"command": script})
+        assert made.status == 201, made
+        path = f"/api/v1/sandboxes/{box}/execs/{made.json()['id']}/output"
+        harness.wait_until(lambda: vms.get(path).body == b"ready\n", 10, "the command to begin")
+
+    run("trap '' TERM; echo ready; while :; do sleep 1; done")
+    run("trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    stopped = vms.post(f"{VMS}/agent-deaf/stop?timeout=2").json()
+    assert stopped == {"vm": {"name": "agent-deaf", "state": "stopped"},
+                       "message": "1 of its commands did not end within the timeout of 2 s and was killed"}
+    last = vms.get("/api/v1/events?object=vm/agent-deaf&limit=1000").json()["items"][-1]
+    assert (last["type"], last["data"]) == ("vm.stopped", {"reason": "force"})
+    assert vms.post(f"{VMS}/agent-deaf/start").status == 200
+    run("trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    stopped = vms.post(f"{VMS}/agent-deaf/stop?timeout=10").json()
+    assert stopped == {"vm": {"name": "agent-deaf", "state": "shutdown"},
+                       "message": "stopped within the timeout of 10 s"}
+    assert vms.post(f"{VMS}/agent-deaf/start").status == 200
+    run("trap '' TERM; echo ready; while :; do sleep 1; done")
+    done = vms.post("/api/v1/containers/agent-deaf/stop?timeout=1").json()
+    assert done == {"name": "agent-deaf", "action": "stop", "status": "stopped", "timeout": 1, "killed": 1}
+
+
+@pytest.mark.parametrize("wish, word", [({"agentshare": True}, "agentshare"), ({"ssh_key": "/k.pub"}, "ssh_key")])
+def test_what_has_no_effect_is_refused(vms, wish, word):
+    refused = vms.post(VMS, {"name": "agent-wish", **SMALL, **wish})
+    assert code(refused) == (400, "VALIDATION_ERROR") and refused.json()["error"]["message"].startswith(word), refused
+    assert vms.get(f"{VMS}/agent-wish").status == 404
+    reply = vms.post(VMS, {"name": "agent-wish", **SMALL, "agentshare": False, "ssh_key": ""})
+    assert reply.status == 202, reply
+    path = f"/api/v1/operations/{reply.json()['operation']['id']}"
+    harness.wait_until(lambda: vms.get(path).json()["status"] == "completed", 20, "the operation")

@@ -6,6 +6,7 @@ import { Create } from "./create.jsx";
 import { Detail } from "./detail.jsx";
 import { Events } from "./events.jsx";
 import { Health } from "./health.jsx";
+import { Linked } from "./linked.jsx";
 import { chosen, chosenId, projects, useHub } from "./hub.js";
 import { Help, Palette, openHelp, openPalette } from "./palette.jsx";
 import { Questions } from "./questions.jsx";
@@ -27,6 +28,7 @@ export const views = [
     ["board", "Board", "▤", "b", (props) => <Lazy load={hubViews} name="Board" {...props} />],
     ["communications", "Talk", "⇄", "c", (props) => <Lazy load={hubViews} name="Comms" {...props} />],
     ["agents", "Agents", "☺", "a", (props) => <Lazy load={hubViews} name="Agents" {...props} />],
+    ["linked", "Linked", "⌁", "l", Linked],
     ["events", "Events", "≋", "e", Events],
     ["audit", "Audit", "§", "u", Audit],
     ["health", "Health", "♥", "h", Health],

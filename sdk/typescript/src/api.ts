@@ -164,7 +164,8 @@ export class Api extends Caller {
 
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. */
+     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+     *  these and without `since`, `type` and `object` the answer holds both. */
     eventRead(query: { since?: number; limit?: number; type?: string; object?: string },
         options?: Options): Promise<unknown> {
         return this.json(operations["event.read"], {}, query, undefined, options);
@@ -172,7 +173,8 @@ export class Api extends Caller {
 
     /** Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go on
      *  live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. */
+     *  question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+     *  these and without `since`, `type` and `object` the answer holds both. */
     eventStream(query: { since?: number; limit?: number; type?: string; object?: string },
         options?: Options): Promise<Answer> {
         return this.stream(operations["event.stream"], {}, query, undefined, options);
@@ -221,7 +223,8 @@ export class Api extends Caller {
         return this.json(operations["sandbox.list"], {}, query, undefined, options);
     }
 
-    /** One sandbox, by id, by name, or by the beginning of its id. */
+    /** One sandbox, by id, by name, or by the beginning of its id. Calls that stop or delete something take the
+     *  whole id or the name. */
     sandboxRead(id: string, options?: Options): Promise<models.SandboxInfo> {
         return this.json(operations["sandbox.read"], { id }, {}, undefined, options);
     }
@@ -489,7 +492,7 @@ export class Api extends Caller {
         return this.json(operations["image.list"], {}, {}, undefined, options);
     }
 
-    /** One image. */
+    /** One image; a name with slashes as it is, or with %2F for each. */
     imageRead(name: string, options?: Options): Promise<models.ImageInfo> {
         return this.json(operations["image.read"], { name }, {}, undefined, options);
     }

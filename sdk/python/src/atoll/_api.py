@@ -164,7 +164,8 @@ class Api(Caller):
                    object: Optional[str] = None, options: Optional[Options] = None) -> Any:
         """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
         on live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-        question and gets its answer: `{events, total_count, last_event_id}`, the newest first."""
+        question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+        these and without `since`, `type` and `object` the answer holds both."""
         return self._any(OPERATIONS["event.read"], {},
                          {"since": since, "limit": limit, "type": type, "object": object}, None, options)
 
@@ -172,7 +173,8 @@ class Api(Caller):
                      object: Optional[str] = None, options: Optional[Options] = None) -> Stream:
         """Events after number `since`, oldest first. With Accept: text/event-stream, or as a WebSocket, they go
         on live. With `source`, `event_type`, `include_archived`, `follow` or a time as `since` it is agentic's
-        question and gets its answer: `{events, total_count, last_event_id}`, the newest first."""
+        question and gets its answer: `{events, total_count, last_event_id}`, the newest first. Without any of
+        these and without `since`, `type` and `object` the answer holds both."""
         return self.send(OPERATIONS["event.stream"], {},
                          {"since": since, "limit": limit, "type": type, "object": object}, None, options)
 
@@ -239,7 +241,8 @@ class Api(Caller):
                           models.SandboxInfo, options)
 
     def sandbox_read(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
-        """One sandbox, by id, by name, or by the beginning of its id."""
+        """One sandbox, by id, by name, or by the beginning of its id. Calls that stop or delete something take
+        the whole id or the name."""
         return self._json(OPERATIONS["sandbox.read"], {"id": id}, {}, None, models.SandboxInfo, options)
 
     def sandbox_delete(self, id: str, *, options: Optional[Options] = None) -> models.SandboxInfo:
@@ -530,7 +533,7 @@ class Api(Caller):
         return self._page(OPERATIONS["image.list"], {}, {}, None, models.ImageInfo, options)
 
     def image_read(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
-        """One image."""
+        """One image; a name with slashes as it is, or with %2F for each."""
         return self._json(OPERATIONS["image.read"], {"name": name}, {}, None, models.ImageInfo, options)
 
     def image_delete(self, name: str, *, options: Optional[Options] = None) -> models.ImageInfo:
