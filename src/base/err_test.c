@@ -6,7 +6,7 @@
 
 #include "base/test.h"
 
-TEST(every_code_has_a_name_and_a_status_of_its_own)
+TEST(every_code_has_a_name_of_its_own_and_a_status)
 {
     for (int i = 0; i < ERR_CODES; i++) {
         const struct err_info *info = err_info((enum err_code)i);
@@ -15,8 +15,9 @@ TEST(every_code_has_a_name_and_a_status_of_its_own)
               info->grpc <= 16);
         CHECK(i == ERR_NONE || (info->http >= 400 && info->exit > 0 && info->grpc > 0));
         CHECK_INT(err_from_name(info->name), i);
-        CHECK_INT(err_from_http(info->http), i);
+        CHECK_INT(err_info(err_from_http(info->http))->http, info->http);
     }
+    CHECK_INT(err_from_http(429), ERR_RATE); /* without a code: not a quota */
     CHECK_INT(err_info((enum err_code)999)->http, 500);
     CHECK_INT(err_from_name("whatever"), ERR_INTERNAL);
     CHECK_INT(err_from_http(418), ERR_INVALID);

@@ -513,9 +513,9 @@ TEST(a_size_of_nothing_is_refused)
         CHECK_INT(err.code, ERR_INVALID);
     }
     CHECK(!heard(INIT_RESIZE, NULL, NULL, 0));
-    CHECK_OK(attach_resize(&witness.attach, SCREEN_ROWS_MAX, 1, &err), &err);
+    CHECK_OK(attach_resize(&witness.attach, SCREEN_ROWS_MAX, TERM_COLS_MIN, &err), &err);
     CHECK(heard(INIT_RESIZE, NULL, NULL, 0));
-    CHECK_STR(told(&witness), "[1x500]");
+    CHECK_STR(told(&witness), "[20x500]");
     leave(&witness);
     down();
 }

@@ -101,7 +101,7 @@ TEST(a_reload_changes_what_it_may)
 
     CHECK_STR(conf_text(got.conf, "log_level"), "debug");
     CHECK_STR(conf_text(got.conf, "host"), "a.example");
-    CHECK_INT(conf_int(got.conf, "rate_burst"), 4000); /* no longer set: the default again */
+    CHECK_INT(conf_int(got.conf, "rate_burst"), 40000); /* no longer set: the default again */
     CHECK_STR(got.stale, "");
     conf_free(got.conf);
 }

@@ -79,7 +79,7 @@ CREATE = [
     ("Headers put in", "api.example.org => X-Key: {secret:TIDE}", "egress.inject",
      ["api.example.org => X-Key: {secret:TIDE}"]),
     ("TLS is opened to", "api.example.org", "egress.intercept", ["api.example.org"]),
-    ("Anything may be spoken on 443 to", "git.example.net", "egress.unchecked", ["git.example.net"]),
+    ("Any bytes may be sent to", "git.example.net", "egress.unchecked", ["git.example.net"]),
     ("Bytes, both ways", "10m", "egress.max_bytes", 10 << 20),
     ("Connections at once", "7", "egress.max_connections", 7), ("A question waits, seconds", "20", "egress.ask_s", 20),
 ]

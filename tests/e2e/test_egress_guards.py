@@ -336,7 +336,7 @@ def self_rate(here, egress):
 
     def inside():
         answers = []
-        for _ in range(60):
+        for _ in range(400):
             with socket.create_connection((egress_rig.SELF, 80), 8) as sock:
                 sock.sendall(b"GET /budget HTTP/1.1\r\nHost: atoll.internal\r\n\r\n")
                 answers.append(everything(sock))
