@@ -201,6 +201,7 @@
 #define SANDBOX_NOFILE 1024  /* descriptors of a process, unless said */
 #define DISKS_NAMED_MAX 1024 /* volumes of a tenant, and as many snapshots */
 #define DISK_NAME_MAX 63     /* of a volume or a snapshot */
+#define DISK_VIEWS_MAX 16    /* views of directories that had their changes on one disk, ever */
 #define BOX_ASKS_MAX 8      /* questions that the warden has not answered yet; the rest wait here */
 #define BOX_ASKS_QUEUE 4096 /* and this many may wait */
 #define BOX_ASK_MS 30000    /* for an answer */

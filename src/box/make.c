@@ -176,7 +176,7 @@ static int mount_bind(const struct bind_use *use, size_t at, struct box_mount *o
     return 0;
 }
 
-/* A view keeps what is changed in memory, and has one place for its layers. */
+/* There is one place for a view's layers. */
 static int check_views(const struct sandbox_spec *spec, struct err *err)
 {
     const struct bind_use *binds = spec->binds.items;
@@ -189,8 +189,6 @@ static int check_views(const struct sandbox_spec *spec, struct err *err)
         snprintf(field, sizeof(field), "binds[%zu].view", i);
         if (++views > 1)
             return err_field(err, field, "a sandbox has a view of one directory");
-        if (sandbox_on_disk(spec))
-            return err_field(err, field, "needs storage memory");
         if (binds[i].read_only)
             return err_field(err, field, "not with read_only");
     }

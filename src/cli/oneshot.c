@@ -194,13 +194,21 @@ static int ask_sandbox(struct oneshot *shot, const char *ticket, struct err *err
         return err_wrap(err, "create a sandbox");
     }
     shot->id = xmemdup0(json_text(reply, "id").p, json_text(reply, "id").n);
+    if (ticket && str_is(json_text(reply, "storage"), "memory"))
+        shot->workspace.room = (uint64_t)MAX(json_num(reply, "disk", 0), 0);
     return 0;
 }
 
-/* May the sandbox have a view of the directory, as far as is known here? */
+/*
+ * May the sandbox have a view of the directory, as far as is known here? One that stays and can be
+ * stopped gets a copy: a view ends with the stop.
+ */
 static bool wants_view(const struct cli *cli, const struct workspace *ws)
 {
-    return ws->root >= 0 && !cli_has(cli, "copy") && !cli_has(cli, "exclude");
+    const char *storage = cli_has(cli, "storage") ? cli_text(cli, "storage") : "memory";
+
+    return ws->root >= 0 && !cli_has(cli, "copy") && !cli_has(cli, "exclude") &&
+           !(stays(cli) && strcmp(storage, "disk") == 0);
 }
 
 /*
@@ -514,12 +522,13 @@ const struct command cmd_run = {
     .help = "Run a command in a fresh sandbox that has the current directory's files.",
     .more =
         "They are in the command's working directory, /workspace: a view that copies nothing, of "
-        "any size. What the command changes stays in the sandbox, in memory. Files of other users "
+        "any size. What the command changes stays in the sandbox: in memory, up to the size of "
+        "--disk (512 MiB unless said), or with --storage disk on disk. Files of other users "
         "than the directory's can be read there as their permissions allow, and not changed; file "
         "systems mounted below the directory are not in it. The directory is copied instead with "
         "--copy or --exclude, and where a view cannot be had: with a server that is not root's or "
-        "is on another machine, with storage disk, and of file systems that cannot be shown with "
-        "another owner (--verbose says why).\n\n"
+        "is on another machine, for a sandbox that stays with storage disk, and of file systems "
+        "that cannot be shown with another owner (--verbose says why).\n\n"
         "Afterwards the files that the command changed are listed on standard error; --patch and "
         "--apply take them back, whatever its "
         "exit status. What git would ignore (.gitignore, .git/info/exclude; no tracked file) is "

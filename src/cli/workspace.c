@@ -21,6 +21,8 @@
 #include "cli/transfer.h"
 #include "wire/box.h"
 
+#define PAGE 4096            /* of memory: a file takes so many whole ones */
+#define FULL_PART 32         /* full is when less than such a part is left */
 #define LARGE (256ull << 20) /* then it is worth a word */
 #define SHOWN_MAX 100        /* changes listed one by one */
 #define TREE_LEAST 16        /* changed files, before all files are fetched instead */
@@ -470,6 +472,19 @@ static int take_back(struct cli *cli, struct workspace *ws, const char *id,
     return rc;
 }
 
+/* When the command has filled the memory for its files, what it could not write is missing. */
+static void say_full(struct cli *cli, const struct workspace *ws, const struct manifest *after)
+{
+    uint64_t used = 0;
+
+    for (size_t i = 0; i < after->count; i++)
+        if (S_ISREG(after->at[i].head.mode))
+            used += (after->at[i].head.size + PAGE - 1) / PAGE * PAGE;
+    if (ws->room && used >= ws->room - ws->room / FULL_PART)
+        cli_note(cli, "the sandbox's files fill the memory that they may have: --storage disk puts "
+                      "them on disk, --disk SIZE gives them more");
+}
+
 int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, struct err *err)
 {
     automanifest struct manifest after = { 0 };
@@ -481,6 +496,7 @@ int workspace_finish(struct cli *cli, struct workspace *ws, const char *id, stru
                      : transfer_manifest(cli, id, WORKSPACE, &after, err)) < 0)
         if (!again(cli, ws, err, &since_ms))
             return err_wrap(err, "what changed");
+    say_full(cli, ws, &after);
     changes_between(&ws->before, &after, &changes);
     /* What was not copied may be here: it can be neither compared nor replaced. */
     size_t left_out = changes_leave_out(&changes, excluded, cli);

@@ -19,9 +19,10 @@
 #define WORKSPACE "/workspace"
 
 struct workspace {
-    int root;  /* the directory here; -1: none */
-    int patch; /* what --patch writes to, if it is there and no file; -1 */
-    bool view; /* the sandbox has a view of it, and no copy */
+    int root;      /* the directory here; -1: none */
+    int patch;     /* what --patch writes to, if it is there and no file; -1 */
+    bool view;     /* the sandbox has a view of it, and no copy */
+    uint64_t room; /* of a view: how much memory there is for what is changed; 0: it is on disk */
     struct timespec since;
     struct manifest before;
     /* What there is here */

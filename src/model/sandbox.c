@@ -107,8 +107,8 @@ static const struct field bind_use_fields[] = {
     FIELD(bind_use, read_only, F_BOOL, 0, .help = "Nothing in it can be changed from here"),
     FIELD(bind_use, view, F_BOOL, 0,
           .help =
-              "What is changed in it stays in the sandbox, in memory: /changes lists it. Of one "
-              "directory, with storage memory and a server started by root"),
+              "What is changed in it stays in the sandbox until it stops, where its storage is: "
+              "/changes lists it. Of one directory, with a server started by root"),
     { 0 },
 };
 

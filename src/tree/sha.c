@@ -1,9 +1,21 @@
-/* The compression function as the standard writes it; tree_test.c holds it against libcrypto's. */
+/*
+ * The compression function twice: as the standard writes it, and with the instructions that x86-64
+ * processors have for it, eight times as fast. tree_test.c holds both against libcrypto's.
+ */
 #include "tree/sha.h"
 
+#include <stdbool.h>
 #include <string.h>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+#endif
+
 #include "base/auto.h"
+
+bool sha_plain;
 
 static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -21,7 +33,7 @@ static inline uint32_t turn(uint32_t x, int by)
     return x >> by | x << (32 - by);
 }
 
-static void mix(uint32_t state[8], const uint8_t *block)
+static void mix_plain(uint32_t state[8], const uint8_t *block)
 {
     uint32_t w[64], s[8];
 
@@ -47,6 +59,81 @@ static void mix(uint32_t state[8], const uint8_t *block)
         state[i] += s[i];
 }
 
+#ifdef __x86_64__
+
+#define SHA_EBX (1u << 29) /* of leaf 7 */
+#define NEEDS_ECX (bit_SSSE3 | bit_SSE4_1)
+
+/* To ask the processor is slow in a virtual machine: once. */
+static bool has_sha(void)
+{
+    static _Atomic int known; /* 1: it has; -1: it has not */
+    unsigned a, b, c, d;
+
+    if (!known)
+        known = __get_cpuid(1, &a, &b, &c, &d) && (c & NEEDS_ECX) == NEEDS_ECX &&
+                        __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & SHA_EBX
+                    ? 1
+                    : -1;
+    return known > 0;
+}
+
+/* w: the four words before in each of the last four rounds of four; the next four. */
+__attribute__((target("sha,ssse3,sse4.1"))) static inline __m128i next_words(__m128i w0, __m128i w1,
+                                                                             __m128i w2, __m128i w3)
+{
+    __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w0, w1), _mm_alignr_epi8(w3, w2, 4));
+
+    return _mm_sha256msg2_epu32(sum, w3);
+}
+
+/* The instructions want the state as two vectors, of a, b, e, f and of c, d, g, h. */
+__attribute__((target("sha,ssse3,sse4.1"))) static void mix_sha(uint32_t state[8],
+                                                                const uint8_t *block, size_t count)
+{
+    const __m128i order = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i low = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xb1);
+    __m128i high = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1b);
+    __m128i abef = _mm_alignr_epi8(low, high, 8), cdgh = _mm_blend_epi16(high, low, 0xf0);
+
+    for (; count; count--, block += 64) {
+        const __m128i abef_before = abef, cdgh_before = cdgh;
+        __m128i w[4];
+
+        for (int i = 0; i < 4; i++)
+            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(block + 16 * i)), order);
+        for (int i = 0; i < 16; i++) {
+            __m128i sum =
+                _mm_add_epi32(w[0], _mm_loadu_si128((const __m128i *)(constants + 4 * i)));
+            __m128i next = i < 12 ? next_words(w[0], w[1], w[2], w[3]) : w[0];
+
+            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+            w[0] = w[1], w[1] = w[2], w[2] = w[3], w[3] = next;
+        }
+        abef = _mm_add_epi32(abef, abef_before);
+        cdgh = _mm_add_epi32(cdgh, cdgh_before);
+    }
+    low = _mm_shuffle_epi32(abef, 0x1b);
+    high = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(low, high, 0xf0));
+    _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
+}
+
+#endif
+
+static void mix(uint32_t state[8], const uint8_t *block, size_t count)
+{
+#ifdef __x86_64__
+    if (!sha_plain && has_sha()) {
+        mix_sha(state, block, count);
+        return;
+    }
+#endif
+    for (; count; count--, block += 64)
+        mix_plain(state, block);
+}
+
 void sha_begin(struct sha_run *run)
 {
     *run = (struct sha_run){ .state = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
@@ -61,9 +148,11 @@ void sha_add(struct sha_run *run, const void *data, size_t len)
     run->bytes += len;
     while (len) {
         if (held == 0 && len >= sizeof(run->block)) {
-            mix(run->state, at);
-            at += sizeof(run->block);
-            len -= sizeof(run->block);
+            size_t count = len / sizeof(run->block);
+
+            mix(run->state, at, count);
+            at += count * sizeof(run->block);
+            len -= count * sizeof(run->block);
             continue;
         }
         size_t part = MIN(len, sizeof(run->block) - held);
@@ -73,7 +162,7 @@ void sha_add(struct sha_run *run, const void *data, size_t len)
         len -= part;
         held += part;
         if (held == sizeof(run->block)) {
-            mix(run->state, run->block);
+            mix(run->state, run->block, 1);
             held = 0;
         }
     }

@@ -1,6 +1,7 @@
-/* sha - SHA-256 (FIPS 180-4) in plain C, for where libcrypto is not linked: base/hash.h. */
+/* sha - SHA-256 (FIPS 180-4) for where libcrypto is not linked: base/hash.h. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,3 +14,5 @@ struct sha_run {
 void sha_begin(struct sha_run *run);
 void sha_add(struct sha_run *run, const void *data, size_t len);
 void sha_end(struct sha_run *run, uint8_t out[32]);
+
+extern bool sha_plain; /* for tests: as on a processor without instructions for it */

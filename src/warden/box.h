@@ -247,6 +247,8 @@ must_use int dev_make(bool nodes); /* without nodes: files to bind them over */
 /* Files are made in the name of `uid` from here on, until fs_return; the capabilities stay. */
 void fs_become(uid_t uid);
 void fs_return(void); /* leaves errno alone */
+/* What an overlay that this process mounts writes counts for the quota of the disk below it. */
+must_use int fs_drop_resource(void);
 
 /* ---- child.c: all of the child; returns only on failure ---- */
 

@@ -149,6 +149,32 @@ static int make_empty(int parent, const char *name, bool for_agent)
                : 0;
 }
 
+/* A copy of a disk has the directories of its source's views: each view makes one of its own. */
+static int make_view_dir(int disk, char name[DISK_NAME_SIZE])
+{
+    for (unsigned i = 0; i < DISK_VIEWS_MAX; i++) {
+        snprintf(name, DISK_NAME_SIZE, "view-%u", i);
+        if (mkdirat(disk, name, 0755) == 0)
+            return disk_open_name(disk, name);
+        if (errno != EEXIST)
+            return -1;
+    }
+    errno = ENOSPC;
+    return -1;
+}
+
+int disk_view(int store, uint64_t id, uid_t owner)
+{
+    char name[DISK_NAME_SIZE];
+    autoclose int disk = disk_open(store, id);
+    autoclose int dir = disk < 0 ? -1 : make_view_dir(disk, name);
+
+    if (dir < 0 || box_fault_now() || fchmod(dir, 0755) < 0 || make_dir(dir, "work", 0700) < 0 ||
+        make_dir(dir, "upper", 0700) < 0 || fchownat(dir, "upper", owner, owner, 0) < 0)
+        return -1;
+    return tree_clone(disk, name);
+}
+
 /* What is dirty in the other is written first: that is what takes time. */
 static int make_copy(int store, int parent, const char *name, uint64_t from)
 {

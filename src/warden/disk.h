@@ -75,6 +75,11 @@ must_use int disk_drop(int store, uint64_t id);
 must_use int disk_list(int store, uint64_t after, struct disk_rows *out);
 /* Turns limits on for the whole store. */
 must_use int disk_quotas(int store);
+/*
+ * A detached copy of the mount below a new directory on a disk, which has `upper` and `work` for a
+ * view; `owner`, as a box sees it, is the owner of `upper`.
+ */
+must_use int disk_view(int store, uint64_t id, uid_t owner);
 /* Removes those whose making was cut off. */
 void disk_sweep(int store);
 
@@ -90,6 +95,7 @@ void disks_hear(const struct wire_msg *request);
 int disks_ready(const struct wire_msg *request);
 /* A detached copy of a disk's mount: the whole of it (up and work), or only its tree. */
 must_use int disks_tree(uint64_t id, bool whole);
+must_use int disks_view(uint64_t id, uid_t owner);
 int disks_bytes(uint64_t id, struct disk_usage *out);
 /* A box that wrote to a disk has ended: the data gets to the image, some time. */
 void disks_sync(void);
@@ -99,14 +105,20 @@ void disks_sync(void);
 void inject_mount(struct box *box, const struct wire_msg *request);
 void inject_size(struct box *box, const struct wire_msg *request);
 /*
+ * In a child that is in the box's mount namespace: a view at the path `target` below the root.
+ * `lower` is the directory, a detached mount. `disk` is a detached mount of what disk_view made, or
+ * -1: what is changed is kept in memory. `owner` is the directory's user, `first` the box's root.
+ */
+struct view_wish {
+    int lower, disk;
+    uid_t first, owner;
+    const char *target;
+};
+must_use int view_mount(const struct view_wish *wish);
+/*
  * The directory `path` (relative, checked) beneath `root`, part by part; what is missing is made.
  * Whoever calls has become the one that should own it. A descriptor, or -1.
  */
-/*
- * In a child that is in the box's mount namespace: a view of the directory `lower` (a detached
- * mount) at the path `target` below the root. `owner` is its user, `first` the box's root.
- */
-must_use int view_mount(int lower, uid_t first, uid_t owner, const char *target);
 must_use int target_make(int root, const char *path);
 
 #ifdef ATOLL_FAULTS

@@ -147,6 +147,11 @@ int disks_tree(uint64_t id, bool whole)
     return tree_clone(store, path);
 }
 
+int disks_view(uint64_t id, uid_t owner)
+{
+    return disk_view(store, id, owner);
+}
+
 int disks_bytes(uint64_t id, struct disk_usage *out)
 {
     return disk_stat(store, id, out);

@@ -30,6 +30,7 @@ static struct {
     pid_t pid;
     int pidfd;
     uid_t first;
+    uint64_t upper;      /* the disk that the box writes to, or 0 */
     struct door_dir dir; /* fd -1: a disk */
 } todo = { .dir.fd = -1 };
 
@@ -122,15 +123,35 @@ static int source_tree(const struct box_mount *mount)
     return take_fd(&tree);
 }
 
+/* What is changed in a view goes where the box writes to: its disk, or memory. */
+static int view_child(const struct box_mount *mount, int lower)
+{
+    struct view_wish wish = { .lower = lower,
+                              .disk = -1,
+                              .first = todo.first,
+                              .owner = owner_of(mount),
+                              .target = mount->target + 1 };
+    autoclose int userns = todo.upper ? box_userns() : -1;
+    autoclose int disk =
+        todo.upper && userns >= 0 ? disks_view(todo.upper, wish.owner - todo.first) : -1;
+
+    if (todo.upper && (disk < 0 || tree_attrs(disk, mount_safe(), userns) < 0))
+        return -1;
+    wish.disk = disk;
+    return setns(todo.pidfd, CLONE_NEWNS) < 0 ? -1 : view_mount(&wish);
+}
+
 static int mount_child(struct wire_msg *msg, int *fd)
 {
     autoclose int tree = source_tree(&msg->mount);
 
     (void)fd;
-    if (tree < 0 || box_fault_now() || setns(todo.pidfd, CLONE_NEWNS) < 0)
+    if (tree < 0 || box_fault_now())
         return -1;
     if (msg->mount.flags & BOX_MOUNT_VIEW)
-        return view_mount(tree, todo.first, owner_of(&msg->mount), msg->mount.target + 1);
+        return view_child(&msg->mount, tree);
+    if (setns(todo.pidfd, CLONE_NEWNS) < 0)
+        return -1;
     autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -1;
@@ -177,6 +198,7 @@ static void start(const struct box *box, const struct wire_msg *request, job_fn 
     todo.pid = box->pid;
     todo.pidfd = pidfd;
     todo.first = box->uid_first;
+    todo.upper = box->upper;
     if (pidfd < 0)
         say_status(request, errno);
     else
@@ -188,10 +210,10 @@ void inject_mount(struct box *box, const struct wire_msg *request)
     const struct box_mount *mount = &request->mount;
     bool ticket = mount->flags & BOX_MOUNT_TICKET;
     bool view = mount->flags & BOX_MOUNT_VIEW;
-    int error = !box_mount_ok(mount) && guard(target)       ? EINVAL
-                : view && (box->upper || box_host.rootless) ? ENOTSUP
-                : ticket                                    ? door_take(mount->ticket, &todo.dir)
-                                                            : disks_ready(request);
+    int error = !box_mount_ok(mount) && guard(target) ? EINVAL
+                : view && box_host.rootless           ? ENOTSUP
+                : ticket                              ? door_take(mount->ticket, &todo.dir)
+                                                      : disks_ready(request);
 
     if (error == EINPROGRESS)
         return; /* heard again when there are disks */

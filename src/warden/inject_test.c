@@ -274,6 +274,47 @@ TEST(a_view_of_a_directory_keeps_what_is_changed_in_the_box)
     rig_close();
 }
 
+TEST(the_changes_of_a_view_are_on_the_disk_that_the_box_writes_to)
+{
+    const char *state = rig_open(), *dir = test_dir();
+    char path[4096];
+    uint8_t ticket[16];
+
+    disk_made(1, 20 * MIB, 0);
+    CHECK(chmod(dir, 0750) == 0);
+    snprintf(path, sizeof(path), "%s/own", dir);
+    autoclose int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    CHECK(file >= 0 && write(file, "old\n", 4) == 4);
+    struct wire_msg spec = rig_spec("box");
+    spec.spec.upper = 1;
+    struct rig_box box = rig_create(spec, "box");
+    CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+    CHECK_INT(mount_ticket("box", ticket, "/workspace", BOX_MOUNT_VIEW), 0);
+    check_sh(&box, "cd /workspace && [ -O . ] && [ $(stat -c %a .) = 750 ] && [ -O own ]", 0);
+    check_sh(&box, "cd /workspace && echo new > own && mkdir d && [ -O d ] && rm -r d", 0);
+    check_sh(&box, "[ $(cat " VIEW_PLACE "/before/own) = old ]", 0);
+    check_sh(&box, "[ $(cat " VIEW_PLACE "/upper/own) = new ]", 0);
+    check_sh(&box, "cd " VIEW_PLACE " && ! touch upper/x && ! touch work/upper/x", INIT_AS_ROOT);
+    check_sh(&box, "cd /workspace && rm own && [ -c " VIEW_PLACE "/upper/own ]", 0);
+    /* More than memory would hold, and no more than the disk may have. */
+    check_sh(&box, "head -c 10M /dev/zero > /workspace/some", 0);
+    check_sh(&box, "! head -c 30M /dev/zero > /workspace/more && rm /workspace/*", INIT_AS_ROOT);
+    CHECK(strstr(mount_options(box.pid, "/workspace"), "nosuid"));
+    CHECK(strstr(mount_options(box.pid, "/workspace"), "nodev"));
+    rig_destroy(&box);
+    /* What a view left on the disk is in no later one. */
+    for (int i = 1; i <= DISK_VIEWS_MAX; i++) {
+        struct rig_box later = rig_create(spec, "box");
+        CHECK_INT(door_leave_path(state, dir, O_RDONLY | O_DIRECTORY, ticket), 0);
+        CHECK_INT(mount_ticket("box", ticket, "/workspace", BOX_MOUNT_VIEW),
+                  i < DISK_VIEWS_MAX ? 0 : ENOSPC);
+        if (i < DISK_VIEWS_MAX)
+            check_sh(&later, "[ $(ls -A /workspace) = own ]", 0);
+        rig_destroy(&later);
+    }
+    rig_close();
+}
+
 /* Root shows whose directory it is: its owner's files, and not root's, are the agent's. */
 TEST(a_view_shows_the_files_of_the_directorys_owner_to_root)
 {

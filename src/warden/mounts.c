@@ -179,7 +179,7 @@ static int attach_disk(int tree, int userns)
 }
 
 /* Overlay writes with the rights of whoever mounted it, and this one would be above all quotas. */
-static int drop_resource(void)
+int fs_drop_resource(void)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
@@ -427,7 +427,7 @@ static int make_root(const struct box_host *host, const struct box_spec *spec,
     TRY(BOX_STEP_UPPER, attach_upper(host, fds, uid_first));
     if (spec->upper)
         TRY(BOX_STEP_UPPER, attach_disk(fds->upper, fds->userns));
-    TRY(BOX_STEP_OVERLAY, guard(resource) ? drop_resource() : 0);
+    TRY(BOX_STEP_OVERLAY, guard(resource) ? fs_drop_resource() : 0);
     TRY(BOX_STEP_OVERLAY, make_overlay(spec, uid_first, host->rootless));
     return 0;
 }

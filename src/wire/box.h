@@ -138,7 +138,7 @@ enum box_mount_flag {
     BOX_MOUNT_READ_ONLY = 1,
     BOX_MOUNT_TICKET = 2,  /* a directory that was left at the warden's door, not a disk */
     BOX_MOUNT_AS_ROOT = 4, /* with a ticket: its owner is the box's root instead of its agent */
-    BOX_MOUNT_VIEW = 8,    /* with a ticket: what is changed stays in the box, in memory */
+    BOX_MOUNT_VIEW = 8,    /* with a ticket: what is changed stays in the box */
 };
 
 /*

@@ -406,6 +406,27 @@ def test_nothing_is_copied_into_a_view(atoll, work):
     assert b"copying 1 file" in sh(atoll, "true", "--exclude", "x").stderr
 
 
+def test_a_view_on_a_disk_holds_what_memory_does_not(atoll, work):
+    (work / "old").write_text("1\n")
+    fill = "head -c 700M /dev/zero > big && rm big; echo 2 > old; rm -f gone; echo 3 > new"
+    done = sh(atoll, fill, "--storage", "disk", "--disk", "1G", "--apply")
+    assert done.returncode == 0 and b"copying" not in done.stderr, done
+    assert b"A new\nM old\n" in done.stderr
+    assert ((work / "old").read_text(), (work / "new").read_text()) == ("2\n", "3\n")
+    done = sh(atoll, "true", "--storage", "disk", "--detach")  # it can be stopped, and a view would end
+    assert b"copying 2 files" in done.stderr, done
+    assert atoll("rm", done.stdout.decode().strip()).returncode == 0
+
+
+def test_a_view_that_is_full_says_what_to_do(atoll, work):
+    done = sh(atoll, "head -c 64M /dev/zero > big", "--disk", "32M")
+    assert done.returncode == 1 and b"No space left" in done.stderr, done
+    assert b"fill the memory that they may have: --storage disk puts them on disk" in done.stderr, done
+    assert b"--storage disk" not in sh(atoll, "head -c 30M /dev/zero > big", "--disk", "32M").stderr
+    done = sh(atoll, "head -c 64M /dev/zero > big", "--disk", "32M", "--storage", "disk")
+    assert done.returncode == 1 and b"--storage disk" not in done.stderr, done
+
+
 MOVES = """
 mkdir none
 d() { set -- $(find . -mindepth 1 -maxdepth 3 -type d | sort | sed -n "$(($1 % 7 + 1))p"); echo "${1:-none}"; }

@@ -174,8 +174,8 @@ export interface BindMount {
     path: string;
     /** Nothing in it can be changed from here */
     read_only?: boolean;
-    /** What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
-     *  memory and a server started by root */
+    /** What is changed in it stays in the sandbox until it stops, where its storage is: /changes lists it. Of one
+     *  directory, with a server started by root */
     view?: boolean;
 }
 
@@ -1094,8 +1094,8 @@ export interface TemplateInfoSpecBind {
     path: string;
     /** Nothing in it can be changed from here */
     read_only: boolean;
-    /** What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
-     *  memory and a server started by root */
+    /** What is changed in it stays in the sandbox until it stops, where its storage is: /changes lists it. Of one
+     *  directory, with a server started by root */
     view: boolean;
 }
 

@@ -910,8 +910,8 @@ class TemplateInfoSpecBind(Model):
     path: str = ""
     # Nothing in it can be changed from here
     read_only: bool = False
-    # What is changed in it stays in the sandbox, in memory: /changes lists it. Of one directory, with storage
-    # memory and a server started by root
+    # What is changed in it stays in the sandbox until it stops, where its storage is: /changes lists it. Of one
+    # directory, with a server started by root
     view: bool = False
 
 
