@@ -150,6 +150,7 @@
 #define BOX_VERBS_PER_SECOND 20000 /* about sandboxes, of the api process to the warden */
 #define SERVER_NOFILE 131072       /* descriptors of each process of a server, if that may be had */
 #define BOX_FDS_SPARE 256          /* of the warden's, which no new sandbox gets */
+#define FDS_KEPT 1024u             /* of the warden's: a child gets no copy of these and above */
 #define BOX_CREATE_MS 10000        /* from clone to a running init */
 #define BOX_FREEZE_MS 2000
 #define BOX_STOP_MS 1000      /* for process 1 to stop, whose filter is to be read */

@@ -176,6 +176,25 @@ must_use int rootless_dev(int root, const int *devices);
 /* Ends boxes that have a process 1 and no place in the table. */
 void rootless_sweep(void);
 
+/* ---- clone.c ---- */
+
+/*
+ * The number from which on descriptors are that the warden keeps as long as a box: FDS_KEPT, or 0
+ * where the limit on descriptors leaves no room for that.
+ */
+int fds_kept_from(void);
+/* Gives the descriptor such a number; where none is free, it keeps the one that it has. */
+void fd_lift(int *fd);
+
+/*
+ * clone3 of a child that gets copies of the descriptors up to `highest` and of all below FDS_KEPT,
+ * and of no others. `ends` are the two ends of a pipe or a pair: the child writes a byte to the
+ * second when it has its copies, and closes the first. The warden reads that byte here; its caller
+ * closes both ends. Returns the process id, 0 in the child, or -1 with errno.
+ */
+struct clone_args;
+must_use pid_t clone_apart(struct clone_args *args, const int ends[2], int highest, int *pidfd);
+
 /* ---- make.c ---- */
 
 #define BOX_DEVICES 6 /* in every /dev */

@@ -181,6 +181,7 @@ static void adopt_ids(struct box *box)
 static void adopt(const struct box_record *record)
 {
     autoclose int pidfd = table_find(record->id) ? -1 : record_process(record);
+    fd_lift(&pidfd);
     struct epoll_event event = { .events = EPOLLIN, .data.u32 = record->slot };
     struct box *box = table_at(record->slot);
 

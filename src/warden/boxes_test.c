@@ -476,6 +476,32 @@ TEST(the_last_descriptors_are_for_the_boxes_there_are)
     rig_close();
 }
 
+/* Each number that a child is sure to get a copy of is taken: what it needs is copied anyway. */
+TEST(a_box_is_made_where_all_low_descriptors_are_taken)
+{
+    const char *state = rig_open();
+    struct rlimit old;
+    int taken[FDS_KEPT];
+    unsigned count = 0;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 4 * FDS_KEPT, old.rlim_max }) == 0);
+    while (lowest_free() < FDS_KEPT)
+        CHECK((taken[count++] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+    struct rig_left before = rig_before(state);
+    boxes_pool(0); /* the namespaces, too */
+    struct rig_box box = rig_create(rig_spec("above"), "above");
+    CHECK_INT(rig_sh(&box, "true", 0)->code, 0);
+    rig_destroy(&box);
+    boxes_pool(4);
+    rig_settle();
+    rig_check_left(state, before);
+    while (count)
+        close(taken[--count]);
+    CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
+    rig_close();
+}
+
 /* ---- faults ---- */
 
 /* Steps that this box does not take, or that no hook can fail (KEEP and TIME have tests below). */

@@ -542,17 +542,35 @@ static int limit_memory(const char *id, uint64_t bytes)
     return 0;
 }
 
+static bool get_text(enum controller c, const char *id, const char *file, char *out, size_t size)
+{
+    char path[NAME_SIZE];
+
+    snprintf(path, sizeof(path), "%.32s/%s", id, file);
+    return where[c] >= 0 && cgroup_read(hierarchies[where[c]].fd, path, out, size) > 0;
+}
+
+/* To write this, even the same again, takes the kernel a look at every group there is. */
+static int set_quota(const char *id, const char *text)
+{
+    char now[32];
+
+    if (get_text(C_CPU, id, "cpu.cfs_quota_us", now, sizeof(now))) {
+        now[strcspn(now, "\n")] = 0;
+        if (strcmp(now, text) == 0)
+            return 0;
+    }
+    return set(C_CPU, id, "cpu.cfs_quota_us", text);
+}
+
 static int limit_cpu(const char *id, uint32_t percent)
 {
     char cpu[64];
 
-    if (!is_v2(C_CPU))
-        return percent == BOX_CPU_FREE ? set(C_CPU, id, "cpu.cfs_quota_us", "-1")
-                                       : set_num(C_CPU, id, "cpu.cfs_quota_us", percent * 1000ull);
     if (percent == BOX_CPU_FREE)
-        return set(C_CPU, id, "cpu.max", "max 100000");
-    snprintf(cpu, sizeof(cpu), "%llu 100000", percent * 1000ull);
-    return set(C_CPU, id, "cpu.max", cpu);
+        return is_v2(C_CPU) ? set(C_CPU, id, "cpu.max", "max 100000") : set_quota(id, "-1");
+    snprintf(cpu, sizeof(cpu), "%llu%s", percent * 1000ull, is_v2(C_CPU) ? " 100000" : "");
+    return is_v2(C_CPU) ? set(C_CPU, id, "cpu.max", cpu) : set_quota(id, cpu);
 }
 
 int cgroup_limit(const char *id, uint64_t memory, uint32_t pids, uint32_t cpu_percent)
@@ -648,14 +666,6 @@ int cgroup_freeze(const char *id, bool freeze)
     if (freeze)
         spare_freeze();
     return set(C_FREEZER, id, "freezer.state", freeze ? "FROZEN" : "THAWED");
-}
-
-static bool get_text(enum controller c, const char *id, const char *file, char *out, size_t size)
-{
-    char path[NAME_SIZE];
-
-    snprintf(path, sizeof(path), "%.32s/%s", id, file);
-    return where[c] >= 0 && cgroup_read(hierarchies[where[c]].fd, path, out, size) > 0;
 }
 
 bool cgroup_frozen(const char *id)

@@ -516,6 +516,36 @@ TEST(hybrid_puts_each_limit_where_its_controller_is)
     cgroup_close(false);
 }
 
+TEST(a_quota_that_is_there_is_not_written_again)
+{
+#define QUOTA "cpu/ours/box1/cpu.cfs_quota_us"
+    const struct timespec long_ago[] = { { 1, 0 }, { 1, 0 } };
+    struct stat st;
+    char mounts[3000];
+
+    make_v2("pids memory\n");
+    dir("cpu");
+    dir("cpu/ours");
+    dir("cpu/ours/box1");
+    dir("freezer");
+    put("self", "5:cpu,cpuacct:/\n4:freezer:/\n0::/svc\n");
+    snprintf(mounts, sizeof(mounts),
+             "%s40 25 0:31 / %s/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+             "41 25 0:32 / %s/freezer rw - cgroup cgroup rw,freezer\n",
+             v2_mount(), top, top);
+    CHECK_INT(open_with(mounts, false), 0);
+    put(QUOTA, "50000\n");
+    CHECK_INT(utimensat(AT_FDCWD, in_tree(QUOTA), long_ago, 0), 0);
+    CHECK_INT(cgroup_limit("box1", 0, 0, 50), 0);
+    CHECK(stat(in_tree(QUOTA), &st) == 0 && st.st_mtime == 1);
+    CHECK_INT(cgroup_limit("box1", 0, 0, 5), 0);
+    CHECK(strncmp(saw(QUOTA), "5000", 4) == 0);
+    put(QUOTA, "-1\n");
+    CHECK_INT(cgroup_limit("box1", 0, 0, 500), 0);
+    CHECK_STR(saw(QUOTA), "500000");
+    cgroup_close(false);
+}
+
 TEST(hybrid_reads_each_number_where_its_controller_is)
 {
     struct box_usage usage;

@@ -113,6 +113,7 @@ static int kept_make(void)
     if (fd < 0 || ftruncate(fd, EGRESS_KEPT_SIZE) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         return -1;
+    fd_lift(&fd);
     return take_fd(&fd);
 }
 
@@ -210,6 +211,7 @@ void net_keep(uint32_t slot, struct net *net)
     net_leave(slot);
     if (net->dns < 0)
         return;
+    net_lift(net);
     slots[slot] = (struct slot){ true, *net, -1 };
     *net = NET_NONE;
 }

@@ -114,14 +114,41 @@ static _Noreturn void be_child(const struct box_host *host, const struct box_spe
     _exit(1);
 }
 
+/* All that may be open; cgroup_doors_close has the rest. */
+#define FDS_MOST (10 + BOX_LAYERS_MAX + BOX_DEVICES)
+
+static void each_fd(struct box_fds *fds, int *all[FDS_MOST])
+{
+    int *const single[] = { &fds->listen, &fds->link, &fds->userns, &fds->netns, &fds->report,
+                            &fds->lower,  &fds->usr,  &fds->dev,    &fds->upper, &fds->tool };
+    unsigned count = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(single); i++)
+        all[count++] = single[i];
+    for (size_t i = 0; i < ARRAY_LEN(fds->layers); i++)
+        all[count++] = &fds->layers[i];
+    for (size_t i = 0; i < BOX_DEVICES; i++)
+        all[count++] = &fds->devices[i];
+}
+
+static int highest(struct box_fds *fds)
+{
+    int *all[FDS_MOST], most = MAX(fds->doors.memory, fds->doors.into);
+
+    each_fd(fds, all);
+    for (size_t i = 0; i < FDS_MOST; i++)
+        most = MAX(most, *all[i]);
+    for (unsigned i = 0; i < fds->doors.count; i++)
+        most = MAX(most, fds->doors.tasks[i]);
+    return most;
+}
+
 static int start(const struct box_host *host, const struct box_spec *spec, uint32_t slot,
                  struct box_fds *fds, struct box_begun *out, enum box_step *step)
 {
     struct clone_args args = { .flags = (guard(own_pids) ? CLONE_NEWPID : 0) |
                                         (guard(own_ipc) ? CLONE_NEWIPC : 0) |
-                                        (guard(own_uts) ? CLONE_NEWUTS : 0) | CLONE_PIDFD |
-                                        CLONE_CLEAR_SIGHAND,
-                               .pidfd = (uint64_t)(uintptr_t)&out->pidfd,
+                                        (guard(own_uts) ? CLONE_NEWUTS : 0) | CLONE_CLEAR_SIGHAND,
                                .exit_signal = SIGCHLD };
     int report[2] = { -1, -1 };
 
@@ -132,11 +159,9 @@ static int start(const struct box_host *host, const struct box_spec *spec, uint3
     TRY(BOX_STEP_CLONE, pipe2(report, O_CLOEXEC | O_NONBLOCK));
     fds->report = report[1];
     *step = BOX_STEP_CLONE;
-    pid_t pid = box_fault_now() ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-    if (pid == 0) {
-        close(report[0]); /* so that it ends with the parent */
+    pid_t pid = box_fault_now() ? -1 : clone_apart(&args, report, highest(fds), &out->pidfd);
+    if (pid == 0)
         be_child(host, spec, slot, fds);
-    }
     if (pid < 0) {
         int error = errno;
 
@@ -151,16 +176,12 @@ static int start(const struct box_host *host, const struct box_spec *spec, uint3
 
 static void close_fds(struct box_fds *fds)
 {
-    int *const all[] = { &fds->listen, &fds->link, &fds->userns, &fds->netns, &fds->report,
-                         &fds->lower,  &fds->usr,  &fds->dev,    &fds->upper, &fds->tool };
+    int *all[FDS_MOST];
 
+    each_fd(fds, all);
     cgroup_doors_close(&fds->doors);
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+    for (size_t i = 0; i < FDS_MOST; i++)
         close_one(all[i]);
-    for (size_t i = 0; i < ARRAY_LEN(fds->layers); i++)
-        close_one(&fds->layers[i]);
-    for (size_t i = 0; i < BOX_DEVICES; i++)
-        close_one(&fds->devices[i]);
 }
 
 int box_begin(const struct box_host *host, const struct box_spec *spec, uint32_t slot,

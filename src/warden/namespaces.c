@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -107,8 +108,10 @@ static _Noreturn void userns_child(int talk, int proc, bool nested)
  * only this box has: whoever takes all there are inside takes none from the host's root or from
  * other boxes. Capabilities stay meanwhile; what is to happen at a parent's death would not.
  */
-static pid_t clone_owned(uid_t owner)
+static pid_t clone_owned(uid_t owner, const int talk[2], int proc)
 {
+    struct clone_args args = { .flags = CLONE_NEWUSER }; /* its end sends no signal */
+    autoclose int pidfd = -1;
     int death = 0;
 
     prctl(PR_GET_PDEATHSIG, &death);
@@ -116,7 +119,7 @@ static pid_t clone_owned(uid_t owner)
     /* Raw, as elsewhere: the library would look for other threads. */
     pid_t pid = syscall(SYS_setresuid, -1, guard(own_counts) ? owner : 0, -1) < 0
                     ? -1
-                    : (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+                    : clone_apart(&args, talk, MAX(talk[1], proc), &pidfd);
     if (pid == 0)
         return 0;
     int error = errno;
@@ -135,11 +138,9 @@ static int make_begin(const struct id_map *map, bool nested, struct userns_makin
     if (proc < 0 || box_fault_now() ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0)
         return -1;
-    pid_t pid = clone_owned(map->first);
-    if (pid == 0) {
-        close(talk[0]);
+    pid_t pid = clone_owned(map->first, talk, proc);
+    if (pid == 0)
         userns_child(talk[1], proc, nested);
-    }
     int error = errno;
     close(talk[1]);
     *out = (struct userns_making){ pid, talk[0] };
@@ -147,7 +148,7 @@ static int make_begin(const struct id_map *map, bool nested, struct userns_makin
         return 0;
     error = pid > 0 ? errno : error;
     close(talk[0]); /* with which it ends */
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+    while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     errno = error;
     return -1;
@@ -164,7 +165,7 @@ int userns_finish(struct userns_making *making)
         error = errno;
     }
     close(making->talk);
-    while (waitpid(making->pid, NULL, 0) < 0 && errno == EINTR)
+    while (waitpid(making->pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     errno = error;
     return fd;

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "warden/boxes.h"
 
 #define OWN_NETWORK "/proc/self/ns/net"
 #define LOOPBACK_INDEX 1 /* in every network namespace */
@@ -356,17 +357,24 @@ bool net_as_new(int netns, struct net *net)
     return elsewhere(netns, look, net) > 0;
 }
 
+static void each_fd(struct net *net, void (*fn)(int *fd))
+{
+    for (size_t i = 0; i < NET_LISTENERS; i++)
+        fn(&net->listeners[i]);
+    fn(&net->dns);
+    fn(&net->steer);
+}
+
 void net_close(struct net *net)
 {
     if (net->steer >= 0)
         steer_keep(net->steer);
-    int *const all[] = { &net->listeners[0], &net->listeners[1], &net->listeners[2], &net->dns,
-                         &net->steer };
+    each_fd(net, close_one);
+}
 
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (*all[i] >= 0)
-            close(*all[i]);
-    *net = NET_NONE;
+void net_lift(struct net *net)
+{
+    each_fd(net, fd_lift);
 }
 
 unsigned net_fds(const struct net *net, int fds[NET_LISTENERS + 1])

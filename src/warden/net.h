@@ -49,6 +49,8 @@ must_use int net_where(const struct net *net);
 /* net_unused, in that one. */
 bool net_as_new(int netns, struct net *net);
 void net_close(struct net *net);
+/* Out of the way of children (clone.c): it is kept as long as its box. */
+void net_lift(struct net *net);
 /* Programs without a box, kept for the next ones: two descriptors each. */
 #define NET_SPARES 8
 unsigned net_spares(void);

@@ -181,13 +181,13 @@ static int pair_make(uint32_t slot, bool nested, struct box_ahead *out, enum box
 
 /*
  * A box costs the warden three or four descriptors for as long as it runs. The last ones are kept
- * for those that are there: to reach, freeze and end them. The kernel gives the lowest free number,
- * so if that is near the limit, so few are left.
+ * for those that are there: to reach, freeze and end them. The kernel gives the lowest free number
+ * of those that such descriptors get (clone.c), so if that is near the limit, so few are left.
  */
 static bool fds_short(void)
 {
     struct rlimit limit;
-    autoclose int lowest = fcntl(box_host.boxes_fd, F_DUPFD_CLOEXEC, 0);
+    autoclose int lowest = fcntl(box_host.boxes_fd, F_DUPFD_CLOEXEC, fds_kept_from());
 
     return lowest < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
            (rlim_t)lowest + BOX_FDS_SPARE >= limit.rlim_cur;

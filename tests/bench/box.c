@@ -16,6 +16,11 @@
  * anything, before there are MANY_FEW, `kb_all` for all together, `kb_netns` for an empty network
  * namespace; and what is left after.
  *
+ * box beside COUNT STATE: what it takes to create one and to destroy it, alone (`first`), beside
+ * COUNT others (`beside`), and alone again (`again`): microseconds until it is there, and
+ * (`first_cpu` and so on) processor time of this process and of those that it waited for, mean of
+ * BESIDE_ROUNDS.
+ *
  * box pty MEGABYTES STATE: MB/s of the kernel's own terminal, and through init.
  *
  * box disk ROUNDS STATE: what is about disks (disk.h).
@@ -53,6 +58,7 @@
 #define MANY_REST_MS 500
 #define MANY_STEP 25u
 #define MANY_NETNS 200u
+#define BESIDE_ROUNDS 200u
 
 extern char **environ;
 
@@ -83,6 +89,22 @@ static void die(const char *what)
     exit(1);
 }
 
+static volatile sig_atomic_t child_ended;
+
+static void on_child(int number)
+{
+    (void)number;
+    child_ended = true;
+}
+
+static void reap(void)
+{
+    if (!child_ended)
+        return;
+    child_ended = false;
+    boxes_reap();
+}
+
 /* As the warden waits: for the report, or for SIGCHLD (which ends the poll). */
 static void ask(struct wire_msg *msg)
 {
@@ -100,7 +122,7 @@ static void ask(struct wire_msg *msg)
 
         ppoll(waits, count, &soon, &none);
         boxes_woken(waits, count);
-        boxes_reap();
+        reap();
         if (!got && boxes_due_ms())
             boxes_run_due();
     }
@@ -158,9 +180,12 @@ struct made {
 
 static void settle(void) /* off the request path */
 {
+    sigset_t none;
+
+    sigemptyset(&none);
     while (boxes_due_ms()) {
-        poll(NULL, 0, 1);
-        boxes_reap();
+        ppoll(NULL, 0, &(struct timespec){ 0, 1000000 }, &none);
+        reap();
         boxes_run_due();
     }
 }
@@ -642,6 +667,67 @@ static void run_many(unsigned count)
     printf("kb_netns %.1f\n", netns_kb());
 }
 
+/* ---- one beside many ---- */
+
+static double cpu_us(void)
+{
+    static const int whose[] = { RUSAGE_SELF, RUSAGE_CHILDREN };
+    struct rusage usage;
+    double us = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(whose); i++) {
+        getrusage(whose[i], &usage);
+        us += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
+              (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    }
+    return us;
+}
+
+/* The numbers of the others begin at 1. */
+static void print_beside(const char *name)
+{
+    double took[BESIDE_ROUNDS];
+
+    settle();
+    double cpu = cpu_us();
+    for (unsigned i = 0; i < BESIDE_ROUNDS; i++) {
+        double begin = now_us();
+        struct made made = create(0);
+
+        took[i] = now_us() - begin;
+        destroy(&made);
+        settle();
+    }
+    printf("%s_cpu %.0f\n%s", name, (cpu_us() - cpu) / BESIDE_ROUNDS, name);
+    for (unsigned i = 0; i < BESIDE_ROUNDS; i++)
+        printf(" %.1f", took[i]);
+    puts("");
+    fflush(stdout);
+}
+
+static void run_beside(unsigned count)
+{
+    static struct made all[BOX_SLOTS];
+
+    if (count >= BOX_SLOTS)
+        exit(64);
+    int holder = start_holder();
+    print_beside("warm");
+    print_beside("first");
+    for (unsigned i = 1; i <= count; i++) {
+        all[i] = create(i);
+        give_link(holder, &all[i].link);
+        if (i % MANY_STEP == 0)
+            settle();
+    }
+    print_beside("beside");
+    close(holder);
+    waitpid(holder_pid, NULL, 0);
+    for (unsigned i = 1; i <= count; i++)
+        destroy(&all[i]);
+    print_beside("again");
+}
+
 /* ---- terminals ---- */
 
 static double pty_through_init(int link, uint32_t exec, size_t bytes)
@@ -730,11 +816,6 @@ static void run_pty(size_t megabytes)
 
 #include "disk.h"
 
-static void on_child(int number)
-{
-    (void)number;
-}
-
 int main(int argc, char **argv)
 {
     const char *what = NULL, *mode = argc > 3 ? argv[1] : "";
@@ -746,7 +827,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (number < 1 || number > ROUNDS_MAX)
-        return fprintf(stderr, "usage: box cycle|loop|many|pty|disk NUMBER STATE […]\n"), 64;
+        return fprintf(stderr, "usage: box cycle|loop|many|beside|pty|disk NUMBER STATE […]\n"), 64;
     /* As `atoll serve` does: five thousand boxes have more than the usual limit. */
     (void)!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ SERVER_NOFILE, SERVER_NOFILE });
     int state = open(argv[3], O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -765,6 +846,8 @@ int main(int argc, char **argv)
         run_loop((int)number, argv + 4);
     else if (strcmp(mode, "many") == 0)
         run_many((unsigned)number);
+    else if (strcmp(mode, "beside") == 0)
+        run_beside((unsigned)number);
     else if (strcmp(mode, "pty") == 0)
         run_pty((size_t)number);
     else if (strcmp(mode, "disk") == 0)
