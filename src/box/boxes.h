@@ -186,6 +186,9 @@ must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op
 must_use int box_applied(struct box *box, struct box_applied *out, struct box_op *op,
                          struct err *err);
 
+/* Whether nothing new is started because the disk of the state directory is full. */
+bool boxes_full(const struct boxes *boxes, struct err *why);
+
 /* ---- commands ---- */
 
 /* By the whole id. ERR_NOT_FOUND. */

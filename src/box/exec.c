@@ -97,6 +97,7 @@ void exec_free(struct box_exec *exec)
     exec_end_input(exec);
     tell_waits(exec);
     pace_end(exec);
+    room_found(exec);
     while (!list_empty(&exec->readers))
         reader_gone(list_entry(exec->readers.next, struct box_reader, node));
     term_free(exec);
@@ -223,6 +224,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
                                .sandbox = exec->box->id,
                                .name = exec->spec.name,
                                .state = exec_state_name(exec->state),
+                               .reason = exec->lacks_room ? exec->box->boxes->room.why : NULL,
                                .argv = exec->spec.argv,
                                .cwd = exec->spec.cwd,
                                .user = exec->spec.user,
@@ -305,12 +307,11 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
         return;
     spool_name(name, exec->id, head->stream);
     if (spool_add(spool, exec->box->boxes->spool_dir, name, data.p, data.n, &err) < 0) {
-        if (!exec->stalled)
-            log_error("output waits in its sandbox", kv_str("exec", exec->id),
-                      kv_str("error", err.msg));
+        room_lacks(exec, &err);
         stall(exec);
         return;
     }
+    room_found(exec);
     exec->news = true;
     if (data.n >= ACK_NOW)
         exec_ack(exec);
@@ -396,8 +397,7 @@ static void end_stored(struct change *change, const struct err *err)
     struct box_exec *exec = change->exec;
 
     if (err) {
-        log_error("the end of a command is not stored yet", kv_str("exec", exec->id),
-                  kv_str("error", err->msg));
+        room_lacks(exec, err);
         if (exec->end_place) { /* it was told, and stays so */
             exec->end_due = true;
             link_tick_soon(exec->box);
@@ -410,6 +410,7 @@ static void end_stored(struct change *change, const struct err *err)
         return;
     }
     exec->end_stored = true;
+    room_found(exec);
     end_drop(exec);
     (void)link_send(exec->box, INIT_FORGET, exec->number, NULL, 0, NULL, 0, -1);
     tell_end(exec);

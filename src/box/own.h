@@ -76,6 +76,18 @@ void end_note_free(struct box_exec *exec);
 bool end_keep(struct box_exec *exec); /* false: it cannot be, or there is no place for it */
 void end_drop(struct box_exec *exec);
 
+/* ---- room.c: a full disk ---- */
+
+struct room {
+    unsigned waiting; /* commands whose output or end cannot be written */
+    char why[160];
+};
+/* ERR_NO_SPACE: nothing new is to be started. */
+must_use int room_check(const struct boxes *boxes, struct err *err);
+/* The command waits; and it goes on, or is over. Each may be said again. */
+void room_lacks(struct box_exec *exec, const struct err *err);
+void room_found(struct box_exec *exec);
+
 /* ---- the set ---- */
 
 struct boxes {
@@ -94,6 +106,7 @@ struct boxes {
     unsigned hold_ms; /* EXEC_HOLD_MS; a test may have more time */
     unsigned away_ms; /* EXEC_AWAY_MS; a test may have less */
     struct ends ends;
+    struct room room;
     bool stopping;
     /* adopt.c */
     void (*started)(void *ctx);
@@ -266,6 +279,7 @@ struct box_exec {
     bool oom, oom_asked, oom_known;
     bool killed;  /* by somebody's wish */
     bool stalled; /* bytes were dropped (disk full): ask for them again */
+    bool lacks_room;
     bool start_stored, end_stored;
     unsigned end_place; /* where its end is kept, from 1 (ends.c): whoever waits may be told */
     bool end_told;      /* to them */

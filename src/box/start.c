@@ -283,6 +283,8 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
         return -1;
     if (box->running >= EXECS_RUNNING_MAX)
         return err_set(err, ERR_RATE, "%u commands run already in this sandbox", box->running);
+    if (room_check(box->boxes, err) < 0)
+        return -1;
     forget_oldest(box);
     id_make(id, "ex");
     struct box_exec *exec = exec_new(box, id, 0);
