@@ -242,6 +242,8 @@
  * between two checkpoints, and what runs needs room for its output and its end.
  */
 #define STATE_ROOM_LEAST (8ll << 20)
+/* A linked agent keeps so much of a stream unacknowledged; then the command waits. */
+#define LINK_KEEP_MAX (16ll << 20)
 #define EXEC_AWAY_MS 20000 /* a command is held back this long for a reader that is away */
 #define TERM_ROWS 24       /* of a terminal whose size nobody said */
 #define TERM_COLS 80

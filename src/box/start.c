@@ -292,7 +292,8 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
     exec->state = EXEC_STARTING;
     exec->started_ms = clock_wall_ms();
     exec->start_due_ms = clock_mono_ms() + EXEC_START_MS;
-    pace_started(exec);
+    exec->pace.hold = exec->spec.hold;
+    pace_started(&exec->pace);
     snprintf(exec->by, sizeof(exec->by), "%s", op->by);
     if (exec_feed_take(exec, &settled, err) < 0 || (!box->unsure && send_exec(exec, err) < 0)) {
         exec_free(exec);
