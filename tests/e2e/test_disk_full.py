@@ -24,10 +24,12 @@ def small(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "none", mount], check=True)
     server = harness.Server(state=mount / "state")
     server.log_path = tmp_path / "serve.log"  # not on the full disk
-    server.start()
-    yield server, mount / "filler"
-    server.stop(check=False)
-    subprocess.run(["umount", "-l", mount], check=True)
+    try:
+        server.start()
+        yield server, mount / "filler"
+    finally:
+        server.stop(check=False)
+        subprocess.run(["umount", "-l", mount], check=True)
 
 
 def fill(filler):
