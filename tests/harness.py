@@ -5,6 +5,7 @@ Used by the pytest fixtures (tests/e2e/conftest.py), the crash test and the benc
 more of the server than its users do: the command line, HTTP, the admin token's file, /proc.
 """
 import base64
+import contextlib
 import ctypes
 import hashlib
 import hmac
@@ -393,7 +394,8 @@ class Server:
                 assert not san, "\n".join(san)
         finally:
             for pid in self.left():
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may end by itself just now
+                    os.kill(pid, signal.SIGKILL)
             if self.process and self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()

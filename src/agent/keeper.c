@@ -1,11 +1,11 @@
 /*
  * Theory of operation: one poll loop over the command's output, its end (a pidfd), and the socket.
  *
- * A stream of which KEEPER_HOLD bytes are not acknowledged is not read, so the command waits in its
- * write, and a client that is away costs a bounded file. Acknowledged bytes are punched out. When
- * the command's first process ends, what is in the pipes is read without waiting for others who may
- * hold them open; then the result is written, beside and by a rename, because it means that the
- * files are complete.
+ * A stream of which LINK_KEEP_MAX bytes are not acknowledged is not read, so the command waits in
+ * its write, and a client that is away costs a bounded file. Acknowledged bytes are punched out.
+ * When the command's first process ends, what is in the pipes is read without waiting for others
+ * who may hold them open; then the result is written, beside and by a rename, because it means that
+ * the files are complete.
  */
 #include "agent/keeper.h"
 
@@ -36,7 +36,6 @@
 #include "base/mem.h"
 
 #define SPEC_MAX (2u << 20)
-#define HOLD (16u << 20)
 #define PIECE 65536
 
 typedef Agentic__Sandbox__V1__CommandRequest request_t;
@@ -139,7 +138,7 @@ static void drain(void)
 
 static bool held(unsigned stream)
 {
-    return keeper.streams[stream].end - keeper.streams[stream].acked >= HOLD;
+    return keeper.streams[stream].end - keeper.streams[stream].acked >= LINK_KEEP_MAX;
 }
 
 static void acked(unsigned stream, uint64_t position)

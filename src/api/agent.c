@@ -327,7 +327,7 @@ static void wait_more(struct printed *printed)
 {
     struct running_call *run = container_of(printed, struct running_call, command);
 
-    if (printed_ended(&run->command))
+    if (printed_ended(&run->command) || printed_held(&run->command))
         wait_over(run);
 }
 
@@ -348,9 +348,11 @@ static void wait_timer(struct timer *timer)
 
 static void wait_for(struct running_call *run, const struct printed *command)
 {
-    run->command = (struct printed){
-        .exec = command->exec, .linked = command->linked, .more = wait_more, .gone = wait_gone
-    };
+    run->command = (struct printed){ .exec = command->exec,
+                                     .linked = command->linked,
+                                     .more = wait_more,
+                                     .gone = wait_gone,
+                                     .till_held = true };
     if (printed_ended(&run->command)) {
         put_command(run->call, &run->command);
         call_finish(run->call, NULL);
@@ -642,9 +644,10 @@ const struct route agent_routes[] = {
         .summary = "Bytes of `stream` (stdout or stderr) from a position; X-Atoll-Next is where to "
                    "go on, X-Atoll-State the command's state."),
     AGENT_ROUTE("command.output", "GET", COMMAND "/output", ON_STREAM, ROLE_LOOK, output_follow,
-        .query = "from:string", .flags = ROUTE_SSE,
+        .query = "from:string,hold:int", .flags = ROUTE_SSE,
         .summary = "Both streams as events stdout and stderr (base64) until `exit`; ids are positions "
-                   "of both, OUT,ERR, for Last-Event-ID or `from`."),
+                   "of both, OUT,ERR, for Last-Event-ID or `from`. With `hold`=1 the command is held "
+                   "back instead of losing bytes that its reader has not had."),
     AGENT_ROUTE("command.stdin", "POST", COMMAND "/stdin", ON_LATER, ROLE_USE, input_post,
         .takes = input_wish_fields, .gives = command_fields,
         .summary = "Text or bytes for the command to read. 429 when its agent has not taken yet what "

@@ -135,7 +135,7 @@ static bool exec_follows(const struct exec_call *exec)
 
 static void exec_free(struct exec_call *exec)
 {
-    exec->command.box_reader.holds = false; /* such a client cannot come back */
+    printed_leave(&exec->command); /* such a client cannot come back */
     if (exec_follows(exec))
         printed_unfollow(&exec->command);
     exec->call->req = NULL;

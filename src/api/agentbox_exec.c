@@ -56,7 +56,7 @@ static void kill_command(struct command *command)
 
 static void let_go(struct command *command)
 {
-    command->reader.holds = false; /* such a client cannot come back */
+    command->reader.pace.holds = false; /* such a client cannot come back */
     if (command->following)
         box_exec_unfollow(&command->reader);
     command->following = false;
@@ -573,7 +573,7 @@ static void stream_began(struct box_op *op, const struct err *err)
         rpc_finish(rpc, err);
     } else if (command_began(command, op->exec) == 0) {
         command->reader =
-            (struct box_reader){ .more = stream_more, .gone = stream_gone, .holds = true };
+            (struct box_reader){ .more = stream_more, .gone = stream_gone, .pace.holds = true };
         command->following = true;
         rpc->drained = stream_drained;
         box_exec_follow(op->exec, &command->reader);

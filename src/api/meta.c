@@ -1,5 +1,6 @@
 /* About the server itself: health, readiness, version, who am I, metrics, OpenAPI, echo. */
 #include "api/own.h"
+#include "box/boxes.h"
 
 #include "base/clock.h"
 #include "base/metric.h"
@@ -17,7 +18,7 @@ static const struct field health_agents_fields[] = {
 };
 
 struct health {
-    const char *status, *version, *store;
+    const char *status, *reason, *version, *store;
     int64_t uptime_ms, uptime_seconds;
     bool ready;
     int64_t subscribers, calls;
@@ -26,8 +27,9 @@ struct health {
 };
 
 static const struct field health_fields[] = {
-    FIELD(health, status, F_ENUM, F_READONLY, .choices = "ok|draining|damaged",
-          .help = "What it is doing"),
+    FIELD(health, status, F_ENUM, F_READONLY, .choices = "ok|full|draining|damaged",
+          .help = "What it is doing; full: no room in the state directory, so nothing is started"),
+    FIELD(health, reason, F_STRING, F_READONLY, .help = "Of full; otherwise null"),
     FIELD(health, version, F_STRING, F_READONLY, .help = "Of the program"),
     FIELD(health, ready, F_BOOL, F_READONLY, .help = "Whether it takes requests"),
     FIELD(health, store, F_ENUM, F_READONLY, .choices = "sound|checking|damaged",
@@ -51,10 +53,14 @@ static int health_get(struct call *call, struct err *err)
     const struct api *api = call->api;
     enum store_state store = store_state(api->store);
     struct health_agents agents = { links_connected(api->links), links_ready(api->links) };
+    struct err why = { 0 };
+    bool full = boxes_full(api->boxes, &why);
     struct health health = {
         .status = api->draining            ? "draining"
                   : store == STORE_DAMAGED ? "damaged"
+                  : full                   ? "full"
                                            : "ok",
+        .reason = full ? why.msg : NULL,
         .version = api->options.version,
         .ready = !api->draining && store != STORE_DAMAGED,
         .store = stores[store],

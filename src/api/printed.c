@@ -34,10 +34,13 @@ static void link_gone(struct link_reader *reader, const struct err *why)
 
 void printed_follow(struct printed *printed, const uint64_t at[INIT_STREAMS])
 {
-    printed->box_reader =
-        (struct box_reader){ .more = box_more, .gone = box_gone, .holds = printed->holds };
-    memcpy(printed->box_reader.at, at, sizeof(printed->box_reader.at));
-    printed->link_reader = (struct link_reader){ .more = link_more, .gone = link_gone };
+    struct pace_reader pace = { .holds = printed->holds };
+
+    memcpy(pace.at, at, sizeof(pace.at));
+    printed->box_reader = (struct box_reader){ .pace = pace, .more = box_more, .gone = box_gone };
+    printed->link_reader = (struct link_reader){
+        .pace = pace, .till_held = printed->till_held, .more = link_more, .gone = link_gone
+    };
     if (printed->exec)
         box_exec_follow(printed->exec, &printed->box_reader);
     else
@@ -64,10 +67,20 @@ ssize_t printed_read(struct printed *printed, unsigned stream, uint64_t from, vo
                          : command_read(printed->linked, stream, from, out, len, err);
 }
 
+bool printed_held(const struct printed *printed)
+{
+    return printed->linked && command_held(printed->linked);
+}
+
+void printed_leave(struct printed *printed)
+{
+    printed->box_reader.pace.holds = printed->link_reader.pace.holds = false;
+}
+
 void printed_advance(struct printed *printed, unsigned stream, uint64_t at)
 {
-    if (printed->exec)
-        box_exec_advance(&printed->box_reader, stream, at);
+    pace_advance(printed->exec ? &printed->box_reader.pace : &printed->link_reader.pace, stream,
+                 at);
 }
 
 void printed_range(const struct printed *printed, unsigned stream, uint64_t *begin, uint64_t *end)

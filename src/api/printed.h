@@ -12,7 +12,8 @@ struct printed {
     struct link_command *linked;
     void (*more)(struct printed *printed); /* bytes, or the end */
     void (*gone)(struct printed *printed); /* no more follows; it is not followed any more */
-    bool holds;                            /* see struct box_reader; not of linked agents */
+    bool holds;                            /* see struct box_reader */
+    bool till_held; /* `more` also when it is held back; of linked agents only */
     struct box_reader box_reader;
     struct link_reader link_reader;
 };
@@ -24,6 +25,10 @@ bool printed_ended(const struct printed *printed); /* and that is stored */
 /* As box_exec_read. */
 must_use ssize_t printed_read(struct printed *printed, unsigned stream, uint64_t from, void *out,
                               size_t len, struct err *err);
+/* A linked agent's command is held back for a reader that is away. */
+bool printed_held(const struct printed *printed);
+/* It will not come back: the command does not wait for it once it is unfollowed. */
+void printed_leave(struct printed *printed);
 /* A reader that holds has read up to here. */
 void printed_advance(struct printed *printed, unsigned stream, uint64_t at);
 void printed_range(const struct printed *printed, unsigned stream, uint64_t *begin, uint64_t *end);

@@ -239,6 +239,13 @@
  * keeps what the reader was sent and may not have received when its connection broke.
  */
 #define EXEC_AHEAD (SPOOL_RING / 2)
+/*
+ * With fewer free bytes in the state directory nothing is started: the log of the store takes 4 MiB
+ * between two checkpoints, and what runs needs room for its output and its end.
+ */
+#define STATE_ROOM_LEAST (8ll << 20)
+/* A linked agent keeps so much of a stream unacknowledged; then the command waits. */
+#define LINK_KEEP_MAX (16ll << 20)
 #define EXEC_AWAY_MS 20000 /* a command is held back this long for a reader that is away */
 #define TERM_ROWS 24       /* of a terminal whose size nobody said */
 #define TERM_COLS 80

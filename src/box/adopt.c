@@ -112,7 +112,9 @@ int exec_load_files(struct box_exec *exec, struct err *err)
         if (spool_load(&exec->spool[s], exec->box->boxes->spool_dir, name, err) < 0)
             return -1;
     }
-    pace_load(exec);
+    exec->pace.hold = exec->spec.hold;
+    if (!exec_over(exec))
+        pace_load(&exec->pace);
     return 0;
 }
 

@@ -402,8 +402,8 @@ void boxes_drain(struct boxes *boxes)
             exec_store_start(exec);
             list_each (one, &exec->waits)
                 timer_set(boxes->loop, &list_entry(one, struct box_wait, node)->timer, 0);
-            while (!list_empty(&exec->readers))
-                reader_gone(list_entry(exec->readers.next, struct box_reader, node));
+            while (!list_empty(&exec->pace.readers))
+                reader_gone(list_entry(exec->pace.readers.next, struct box_reader, pace.node));
         }
     }
 }

@@ -13,6 +13,7 @@
 
 #include "base/id.h"
 #include "base/limits.h"
+#include "box/pace.h"
 #include "loop/loop.h"
 #include "model/sandbox.h"
 #include "store/store.h"
@@ -186,6 +187,9 @@ must_use int box_stats(struct box *box, struct box_usage *out, struct box_op *op
 must_use int box_applied(struct box *box, struct box_applied *out, struct box_op *op,
                          struct err *err);
 
+/* Whether nothing new is started because the disk of the state directory is full. */
+bool boxes_full(const struct boxes *boxes, struct err *why);
+
 /* ---- commands ---- */
 
 /* By the whole id. ERR_NOT_FOUND. */
@@ -280,15 +284,11 @@ void box_input_note(struct box_exec *exec, struct box_op *op);
  * that will not come back clears `holds` before it is unfollowed.
  */
 struct box_reader {
-    struct list node;
-    struct box_exec *exec; /* NULL: not attached */
+    struct pace_reader pace;
     void (*more)(struct box_reader *reader);
     /* The command is being forgotten: the reader is no longer attached. */
     void (*gone)(struct box_reader *reader);
-    bool holds;
-    uint64_t at[INIT_STREAMS]; /* of a holder: its next byte; POSITION_ANY: not of this stream */
 };
-#define POSITION_ANY UINT64_MAX
 void box_exec_follow(struct box_exec *exec, struct box_reader *reader);
 void box_exec_unfollow(struct box_reader *reader);
 /* A holder has read up to here. */

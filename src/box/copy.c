@@ -262,7 +262,7 @@ int box_fork(struct box *box, const struct fork_wish *wish, struct box_op *op, s
     spec.binds.count = 0; /* their tickets were good once */
     if (may_copy(box, "being copied", err) < 0)
         return -1;
-    if (wish_check(box->boxes, &spec, op, err) < 0) {
+    if (wish_check(box->boxes, &spec, op, err) < 0 || room_check(box->boxes, err) < 0) {
         box->busy = NULL;
         return -1;
     }

@@ -36,6 +36,37 @@ static void hold_over(struct timer *timer)
     exec_store_start(container_of(timer, struct box_exec, hold));
 }
 
+static bool pace_over(const struct pace *pace)
+{
+    return exec_over(container_of((struct pace *)(uintptr_t)pace, struct box_exec, pace));
+}
+
+static void pace_room(struct pace *pace)
+{
+    struct box_exec *exec = container_of(pace, struct box_exec, pace);
+
+    if (exec->state != EXEC_RUNNING)
+        return;
+    exec->ack_due = true;
+    exec_ack(exec);
+}
+
+static void pace_held_back(struct pace *pace)
+{
+    struct box_exec *exec = container_of(pace, struct box_exec, pace);
+
+    list_each_safe (pos, &exec->waits) {
+        struct box_wait *wait = list_entry(pos, struct box_wait, node);
+
+        if (wait->till_held)
+            timer_set(pace->loop, &wait->timer, 0);
+    }
+}
+
+static const struct pace_kind exec_pace = { .over = pace_over,
+                                            .room = pace_room,
+                                            .held = pace_held_back };
+
 struct box_exec *exec_new(struct box *box, const char *id, uint32_t number)
 {
     struct box_exec *exec = xnew(struct box_exec);
@@ -46,10 +77,15 @@ struct box_exec *exec_new(struct box *box, const char *id, uint32_t number)
     exec->end.code = -1;
     exec->oom_before = box->oom_kills;
     exec->spool[INIT_OUT] = exec->spool[INIT_ERR] = SPOOL_NONE;
-    list_init(&exec->readers);
     list_init(&exec->waits);
     exec->hold.fn = hold_over;
-    pace_init(exec);
+    exec->pace = (struct pace){ .kind = &exec_pace,
+                                .loop = box->boxes->loop,
+                                .id = exec->id,
+                                .spools = exec->spool,
+                                .dir = box->boxes->spool_dir,
+                                .away_ms = box->boxes->away_ms };
+    pace_init(&exec->pace);
     list_init(&exec->heard);
     list_append(&box->execs, &exec->node);
     return exec;
@@ -96,9 +132,10 @@ void exec_free(struct box_exec *exec)
 {
     exec_end_input(exec);
     tell_waits(exec);
-    pace_end(exec);
-    while (!list_empty(&exec->readers))
-        reader_gone(list_entry(exec->readers.next, struct box_reader, node));
+    pace_end(&exec->pace);
+    room_found(exec);
+    while (!list_empty(&exec->pace.readers))
+        reader_gone(list_entry(exec->pace.readers.next, struct box_reader, pace.node));
     term_free(exec);
     exec_close_files(exec);
     if (exec->held)
@@ -223,6 +260,7 @@ void box_exec_view(const struct box_exec *exec, struct exec_view *out)
                                .sandbox = exec->box->id,
                                .name = exec->spec.name,
                                .state = exec_state_name(exec->state),
+                               .reason = exec->lacks_room ? exec->box->boxes->room.why : NULL,
                                .argv = exec->spec.argv,
                                .cwd = exec->spec.cwd,
                                .user = exec->spec.user,
@@ -260,7 +298,8 @@ static void stall(struct box_exec *exec)
 
 void exec_ack(struct box_exec *exec)
 {
-    struct init_ack ack = { { pace_limit(exec, INIT_OUT), pace_limit(exec, INIT_ERR) } };
+    struct init_ack ack = { { pace_limit(&exec->pace, INIT_OUT),
+                              pace_limit(&exec->pace, INIT_ERR) } };
 
     if (!exec->ack_due)
         return;
@@ -268,7 +307,7 @@ void exec_ack(struct box_exec *exec)
     if (exec->ack_due)
         link_tick_soon(exec->box);
     else
-        pace_acked(exec, ack.position);
+        pace_acked(&exec->pace, ack.position);
 }
 
 /* Bytes at once that are acknowledged at once: whoever prints much goes on while we do. */
@@ -293,7 +332,7 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
             box_condemn(exec->box, "its init left out bytes");
         return;
     }
-    if (!pace_allows(exec, head->stream, head->position + data.n)) {
+    if (!pace_allows(&exec->pace, head->stream, head->position + data.n)) {
         box_condemn(exec->box, "its init sent output that no room was left for");
         return;
     }
@@ -305,12 +344,11 @@ void exec_output(struct box_exec *exec, const struct init_output *head, struct s
         return;
     spool_name(name, exec->id, head->stream);
     if (spool_add(spool, exec->box->boxes->spool_dir, name, data.p, data.n, &err) < 0) {
-        if (!exec->stalled)
-            log_error("output waits in its sandbox", kv_str("exec", exec->id),
-                      kv_str("error", err.msg));
+        room_lacks(exec, &err);
         stall(exec);
         return;
     }
+    room_found(exec);
     exec->news = true;
     if (data.n >= ACK_NOW)
         exec_ack(exec);
@@ -320,8 +358,8 @@ static void tell_readers(struct box_exec *exec)
 {
     if (exec->spec.tty)
         term_round(exec);
-    list_each_safe (pos, &exec->readers) {
-        struct box_reader *reader = list_entry(pos, struct box_reader, node);
+    list_each_safe (pos, &exec->pace.readers) {
+        struct box_reader *reader = list_entry(pos, struct box_reader, pace.node);
 
         reader->more(reader);
     }
@@ -338,12 +376,13 @@ void exec_acknowledge(struct box_exec *exec)
 
 void exec_attach(struct box_exec *exec)
 {
-    struct init_attach attach = { { pace_limit(exec, INIT_OUT), pace_limit(exec, INIT_ERR) } };
+    struct init_attach attach = { { pace_limit(&exec->pace, INIT_OUT),
+                                    pace_limit(&exec->pace, INIT_ERR) } };
 
     if (!link_send(exec->box, INIT_ATTACH, exec->number, &attach, sizeof(attach), NULL, 0, -1))
         return;
     exec->stalled = false;
-    pace_acked(exec, attach.position);
+    pace_acked(&exec->pace, attach.position);
 }
 
 /* ---- the start, to those that watch all commands ---- */
@@ -396,8 +435,7 @@ static void end_stored(struct change *change, const struct err *err)
     struct box_exec *exec = change->exec;
 
     if (err) {
-        log_error("the end of a command is not stored yet", kv_str("exec", exec->id),
-                  kv_str("error", err->msg));
+        room_lacks(exec, err);
         if (exec->end_place) { /* it was told, and stays so */
             exec->end_due = true;
             link_tick_soon(exec->box);
@@ -410,6 +448,7 @@ static void end_stored(struct change *change, const struct err *err)
         return;
     }
     exec->end_stored = true;
+    room_found(exec);
     end_drop(exec);
     (void)link_send(exec->box, INIT_FORGET, exec->number, NULL, 0, NULL, 0, -1);
     tell_end(exec);
@@ -435,7 +474,7 @@ static void leave(struct box_exec *exec, enum exec_state state)
     exec->ended_ms = clock_wall_ms();
     box_touch(exec->box);
     exec_end_input(exec);
-    pace_end(exec);
+    pace_end(&exec->pace);
 }
 
 void exec_exited(struct box_exec *exec, const struct init_exited *end)
@@ -538,7 +577,8 @@ void box_exec_wait(struct box_exec *exec, int64_t ms, struct box_wait *wait)
     wait->exec = exec;
     wait->timer = (struct timer){ .fn = wait_over };
     list_append(&exec->waits, &wait->node);
-    bool now = box_exec_ended(exec) || boxes->stopping || (wait->till_held && pace_held(exec));
+    bool now =
+        box_exec_ended(exec) || boxes->stopping || (wait->till_held && pace_held(&exec->pace));
     timer_set(boxes->loop, &wait->timer, now ? 0 : ms);
 }
 
@@ -568,4 +608,28 @@ void box_exec_range(const struct box_exec *exec, unsigned stream, uint64_t *begi
 {
     *begin = spool_begin(&exec->spool[stream]);
     *end = exec->spool[stream].end;
+}
+
+/* ---- readers ---- */
+
+void box_exec_follow(struct box_exec *exec, struct box_reader *reader)
+{
+    pace_follow(&exec->pace, &reader->pace);
+}
+
+void box_exec_unfollow(struct box_reader *reader)
+{
+    pace_unfollow(&reader->pace);
+}
+
+void box_exec_advance(struct box_reader *reader, unsigned stream, uint64_t at)
+{
+    pace_advance(&reader->pace, stream, at);
+}
+
+void reader_gone(struct box_reader *reader)
+{
+    list_remove(&reader->pace.node);
+    reader->pace.pace = NULL;
+    reader->gone(reader);
 }

@@ -420,7 +420,7 @@ static bool is_used(const struct box *box)
     list_each (pos, &box->execs) {
         const struct box_exec *exec = list_entry(pos, struct box_exec, node);
 
-        if (!list_empty(&exec->readers) || !list_empty(&exec->waits))
+        if (!list_empty(&exec->pace.readers) || !list_empty(&exec->waits))
             return true;
     }
     return false;

@@ -786,6 +786,8 @@ int boxes_create(struct boxes *boxes, const struct sandbox_spec *spec, struct bo
         return -1;
     if (wish_check(boxes, &settled, op, err) < 0)
         return -1;
+    if (room_check(boxes, err) < 0)
+        return -1;
     wish_own(&settled, op->reach);
     struct box *box = snapshot ? NULL : pool_take(boxes, &settled, op->tenant, must);
     if (box) {
@@ -874,6 +876,8 @@ int box_start(struct box *box, struct box_op *op, struct err *err)
             box->id);
     if (!disk || disk->state == DISK_LOST)
         return err_set(err, ERR_CONFLICT, "the disk of sandbox %s is gone", box->id);
+    if (room_check(box->boxes, err) < 0)
+        return -1;
     if (quota_change(box, &box->spec, true, false, op ? op->role : NULL, err) < 0)
         return -1;
     box->spec.binds.count = 0; /* their tickets were good once */

@@ -76,6 +76,18 @@ void end_note_free(struct box_exec *exec);
 bool end_keep(struct box_exec *exec); /* false: it cannot be, or there is no place for it */
 void end_drop(struct box_exec *exec);
 
+/* ---- room.c: a full disk ---- */
+
+struct room {
+    unsigned waiting; /* commands whose output or end cannot be written */
+    char why[160];
+};
+/* ERR_NO_SPACE: nothing new is to be started. */
+must_use int room_check(const struct boxes *boxes, struct err *err);
+/* The command waits; and it goes on, or is over. Each may be said again. */
+void room_lacks(struct box_exec *exec, const struct err *err);
+void room_found(struct box_exec *exec);
+
 /* ---- the set ---- */
 
 struct boxes {
@@ -94,6 +106,7 @@ struct boxes {
     unsigned hold_ms; /* EXEC_HOLD_MS; a test may have more time */
     unsigned away_ms; /* EXEC_AWAY_MS; a test may have less */
     struct ends ends;
+    struct room room;
     bool stopping;
     /* adopt.c */
     void (*started)(void *ctx);
@@ -240,15 +253,6 @@ struct box {
     uint32_t first_job, next_job;
 };
 
-/* How far a command may go on ahead of readers that must have every byte (pace.c). */
-struct pace {
-    unsigned away;                /* holders that are not attached and may come back */
-    uint64_t at[INIT_STREAMS];    /* the lowest position of these */
-    uint64_t acked[INIT_STREAMS]; /* the last acknowledgement to init */
-    uint64_t most[INIT_STREAMS];  /* and the highest; of the process before us: not beyond this */
-    struct timer lapse;           /* set while the command is held back for those that are away */
-};
-
 struct box_exec {
     struct list node, heard;
     struct box *box;
@@ -266,6 +270,7 @@ struct box_exec {
     bool oom, oom_asked, oom_known;
     bool killed;  /* by somebody's wish */
     bool stalled; /* bytes were dropped (disk full): ask for them again */
+    bool lacks_room;
     bool start_stored, end_stored;
     unsigned end_place; /* where its end is kept, from 1 (ends.c): whoever waits may be told */
     bool end_told;      /* to them */
@@ -277,8 +282,8 @@ struct box_exec {
     int64_t start_due_ms;
     struct box_op *starting; /* who waits for its start */
     struct change *held;     /* its row, while that waits for its input or its end; NULL: none */
-    struct list readers, waits;
-    struct pace pace;
+    struct list waits;
+    struct pace pace; /* has the readers */
 
     /* input */
     struct buf in;  /* what its init has not confirmed, but for input that came with the wish */
@@ -499,19 +504,6 @@ void exec_acknowledge(struct box_exec *exec); /* after a round of frames */
 void exec_ack(struct box_exec *exec);
 void exec_attach(struct box_exec *exec);
 
-/* ---- pace.c ---- */
-
-void pace_init(struct box_exec *exec);
-void pace_load(struct box_exec *exec); /* after its files */
-void pace_end(struct box_exec *exec);  /* it has ended: nothing is held back any more */
-void pace_started(struct box_exec *exec);
-/* Bytes of a stream that init may drop: all that is kept, unless a reader holds the command. */
-uint64_t pace_limit(const struct box_exec *exec, unsigned stream);
-/* Init has been told that it may drop the bytes before these. */
-void pace_acked(struct box_exec *exec, const uint64_t position[INIT_STREAMS]);
-/* May an honest init send bytes up to `end`? */
-bool pace_allows(const struct box_exec *exec, unsigned stream, uint64_t end);
-bool pace_held(const struct box_exec *exec); /* for a reader that is away */
 /* The command is over for this reader, whose `gone` is called. */
 void reader_gone(struct box_reader *reader);
 void exec_tick(struct box_exec *exec, int64_t now_ms, bool *again);

@@ -1,11 +1,11 @@
 /*
  * pace - the command waits for readers that must have every byte.
  *
- * Such a reader (a holder) says how far it has read. The init of the sandbox is told to drop bytes
- * only up to EXEC_AHEAD beyond the slowest holder. When its own ring is full it stops reading, and
- * the command blocks in write. So a spool of SPOOL_RING bytes always has what lies between the
- * slowest holder and the end, and as much again of what that holder was sent before, which is more
- * than a broken connection can lose.
+ * Such a reader (a holder) says how far it has read. The source (the init of a sandbox, or the
+ * keeper of a command on a linked agent) is told to drop bytes only up to EXEC_AHEAD beyond the
+ * slowest holder. When its own store is full it stops reading, and the command blocks in write. So
+ * a spool of SPOOL_RING bytes always has what lies between the slowest holder and the end, and as
+ * much again of what that holder was sent before, which is more than a broken connection can lose.
  *
  * A holder whose connection broke is away. Its position stays, in memory and in the head of the
  * spool's file, where the next process finds it after a kill. The command runs on until it needs
@@ -16,25 +16,28 @@
  */
 #include <assert.h>
 
+#include "base/limits.h"
 #include "base/log.h"
-#include "box/own.h"
+#include "box/pace.h"
 
 /* Room that is worth an acknowledgement of its own while the command is held back. */
 #define ROOM_LEAST (INIT_RING_SIZE / 4)
 
 /*
- * Init sends INIT_RING_SIZE beyond an acknowledgement, and INIT_RING_ENDED at the end of a command.
+ * Init sends INIT_RING_SIZE beyond an acknowledgement, and INIT_RING_ENDED at the end of a command;
+ * a keeper sends LINK_KEEP_MAX, and what is in a pipe at the end.
  * The rest of the ring is for broken connections.
  */
-static_assert(EXEC_AHEAD + INIT_RING_ENDED < SPOOL_RING / 4 * 3,
+static_assert(EXEC_AHEAD + INIT_RING_ENDED < SPOOL_RING / 4 * 3 &&
+                  EXEC_AHEAD + LINK_KEEP_MAX < SPOOL_RING / 8 * 7,
               "the ring keeps what holders need");
 
-static uint64_t slowest(const struct box_exec *exec, unsigned stream)
+static uint64_t slowest(const struct pace *pace, unsigned stream)
 {
-    uint64_t least = exec->pace.away ? exec->pace.at[stream] : POSITION_ANY;
+    uint64_t least = pace->away ? pace->at[stream] : POSITION_ANY;
 
-    list_each (pos, &exec->readers) {
-        const struct box_reader *reader = list_entry(pos, struct box_reader, node);
+    list_each (pos, &pace->readers) {
+        const struct pace_reader *reader = list_entry(pos, struct pace_reader, node);
 
         if (reader->holds)
             least = MIN(least, reader->at[stream]);
@@ -43,201 +46,186 @@ static uint64_t slowest(const struct box_exec *exec, unsigned stream)
 }
 
 /* The end of the room that a position leaves. */
-static uint64_t room_of(const struct box_exec *exec, unsigned stream, uint64_t position)
+static uint64_t room_of(const struct pace *pace, unsigned stream, uint64_t position)
 {
-    uint64_t end = exec->spool[stream].end;
+    uint64_t end = pace->spools[stream].end;
 
     return position >= end || end - position <= EXEC_AHEAD ? end : position + EXEC_AHEAD;
 }
 
-uint64_t pace_limit(const struct box_exec *exec, unsigned stream)
+uint64_t pace_limit(const struct pace *pace, unsigned stream)
 {
-    return room_of(exec, stream, slowest(exec, stream));
+    return room_of(pace, stream, slowest(pace, stream));
 }
 
-static unsigned holders(const struct box_exec *exec)
+static unsigned holders(const struct pace *pace)
 {
-    unsigned count = exec->pace.away;
+    unsigned count = pace->away;
 
-    list_each (pos, &exec->readers)
-        count += list_entry(pos, struct box_reader, node)->holds;
+    list_each (pos, &pace->readers)
+        count += list_entry(pos, struct pace_reader, node)->holds;
     return count;
 }
 
 /* For the heads of the files; `now`: written, and not with the next bytes. */
-static void note(struct box_exec *exec, bool now)
+static void note(struct pace *pace, bool now)
 {
     char name[SPOOL_NAME_SIZE];
-    unsigned count = holders(exec);
+    unsigned count = holders(pace);
     struct err err = { 0 };
 
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        exec->spool[s].holders = count;
-        exec->spool[s].held = slowest(exec, s);
-        spool_name(name, exec->id, s);
-        if (now && spool_note(&exec->spool[s], exec->box->boxes->spool_dir, name, &err) < 0)
+        pace->spools[s].holders = count;
+        pace->spools[s].held = slowest(pace, s);
+        spool_name(name, pace->id, s);
+        if (now && spool_note(&pace->spools[s], pace->dir, name, &err) < 0)
             log_warn("a restart will not know that a reader holds a command",
-                     kv_str("exec", exec->id), kv_str("error", err.msg));
+                     kv_str("command", pace->id), kv_str("error", err.msg));
     }
 }
 
 /* ---- holders that are away ---- */
 
-bool pace_held(const struct box_exec *exec)
+bool pace_held(const struct pace *pace)
 {
-    return timer_is_set(&exec->pace.lapse);
+    return timer_is_set(&pace->lapse);
 }
 
-static void settle_away(struct box_exec *exec)
+static void settle_away(struct pace *pace)
 {
-    struct loop *loop = exec->box->boxes->loop;
     bool needed = false;
 
-    for (unsigned s = 0; exec->pace.away && s < INIT_STREAMS; s++)
-        needed |= room_of(exec, s, exec->pace.at[s]) < exec->spool[s].end;
+    for (unsigned s = 0; pace->away && s < INIT_STREAMS; s++)
+        needed |= room_of(pace, s, pace->at[s]) < pace->spools[s].end;
     if (!needed) {
-        timer_cancel(loop, &exec->pace.lapse);
+        timer_cancel(pace->loop, &pace->lapse);
         return;
     }
-    if (pace_held(exec))
+    if (pace_held(pace))
         return;
-    timer_set(loop, &exec->pace.lapse, exec->box->boxes->away_ms);
-    list_each_safe (pos, &exec->waits) {
-        struct box_wait *wait = list_entry(pos, struct box_wait, node);
-
-        if (wait->till_held)
-            timer_set(loop, &wait->timer, 0);
-    }
+    timer_set(pace->loop, &pace->lapse, pace->away_ms);
+    pace->kind->held(pace);
 }
 
 /* A holder came, went or has read: there may be room for init. */
-static void moved(struct box_exec *exec)
+static void moved(struct pace *pace)
 {
     bool due = false;
 
-    if (exec->state != EXEC_RUNNING)
+    if (pace->kind->over(pace))
         return;
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        uint64_t limit = pace_limit(exec, s), acked = exec->pace.acked[s];
+        uint64_t limit = pace_limit(pace, s), acked = pace->acked[s];
 
-        due |= limit > acked && (limit == exec->spool[s].end || limit - acked >= ROOM_LEAST);
+        due |= limit > acked && (limit == pace->spools[s].end || limit - acked >= ROOM_LEAST);
     }
-    note(exec, false);
-    if (due) {
-        exec->ack_due = true;
-        exec_ack(exec);
-    }
-    settle_away(exec);
+    note(pace, false);
+    if (due)
+        pace->kind->room(pace);
+    settle_away(pace);
 }
 
 static void lapse(struct timer *timer)
 {
-    struct box_exec *exec = container_of(timer, struct box_exec, pace.lapse);
+    struct pace *pace = container_of(timer, struct pace, lapse);
 
-    exec->pace.away = 0;
-    note(exec, true);
-    moved(exec);
+    pace->away = 0;
+    note(pace, true);
+    moved(pace);
 }
 
-static void go_away(struct box_exec *exec, const struct box_reader *reader)
+static void go_away(struct pace *pace, const struct pace_reader *reader)
 {
     for (unsigned s = 0; s < INIT_STREAMS; s++)
-        exec->pace.at[s] = exec->pace.away ? MIN(exec->pace.at[s], reader->at[s]) : reader->at[s];
-    exec->pace.away++;
+        pace->at[s] = pace->away ? MIN(pace->at[s], reader->at[s]) : reader->at[s];
+    pace->away++;
 }
 
 /* ---- the command ---- */
 
-void pace_init(struct box_exec *exec)
+void pace_init(struct pace *pace)
 {
-    exec->pace.lapse.fn = lapse;
+    list_init(&pace->readers);
+    pace->lapse.fn = lapse;
 }
 
-void pace_started(struct box_exec *exec)
+void pace_started(struct pace *pace)
 {
-    if (!exec->spec.hold)
+    if (!pace->hold)
         return;
-    exec->pace.away = 1;
-    note(exec, false);
+    pace->away = 1;
+    note(pace, false);
 }
 
-void pace_load(struct box_exec *exec)
+void pace_load(struct pace *pace)
 {
     bool made = false;
 
-    if (exec_over(exec))
+    if (pace->kind->over(pace))
         return;
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        const struct spool *spool = &exec->spool[s];
+        const struct spool *spool = &pace->spools[s];
 
         made |= spool->made;
-        exec->pace.most[s] = spool->end;
-        exec->pace.at[s] = spool->holders ? spool->held : 0;
-        exec->pace.away = MAX(exec->pace.away, spool->holders);
+        pace->most[s] = spool->end;
+        pace->at[s] = spool->holders ? spool->held : 0;
+        pace->away = MAX(pace->away, spool->holders);
     }
     if (!made)
-        pace_started(exec);
+        pace_started(pace);
 }
 
-void pace_end(struct box_exec *exec)
+void pace_end(struct pace *pace)
 {
-    exec->pace.away = 0;
-    timer_cancel(exec->box->boxes->loop, &exec->pace.lapse);
+    pace->away = 0;
+    timer_cancel(pace->loop, &pace->lapse);
 }
 
-void pace_acked(struct box_exec *exec, const uint64_t position[INIT_STREAMS])
+void pace_acked(struct pace *pace, const uint64_t position[INIT_STREAMS])
 {
     for (unsigned s = 0; s < INIT_STREAMS; s++) {
-        exec->pace.acked[s] = position[s];
-        exec->pace.most[s] = MAX(exec->pace.most[s], position[s]);
+        pace->acked[s] = position[s];
+        pace->most[s] = MAX(pace->most[s], position[s]);
     }
-    settle_away(exec);
+    settle_away(pace);
 }
 
-bool pace_allows(const struct box_exec *exec, unsigned stream, uint64_t end)
+bool pace_allows(const struct pace *pace, unsigned stream, uint64_t end)
 {
-    return slowest(exec, stream) == POSITION_ANY ||
-           end <= exec->pace.most[stream] + INIT_RING_ENDED;
+    return slowest(pace, stream) == POSITION_ANY || end <= pace->most[stream] + INIT_RING_ENDED;
 }
 
 /* ---- readers ---- */
 
-void box_exec_follow(struct box_exec *exec, struct box_reader *reader)
+void pace_follow(struct pace *pace, struct pace_reader *reader)
 {
-    reader->exec = exec;
-    list_append(&exec->readers, &reader->node);
-    if (!reader->holds || exec_over(exec))
+    reader->pace = pace;
+    list_append(&pace->readers, &reader->node);
+    if (!reader->holds || pace->kind->over(pace))
         return;
-    if (exec->pace.away)
-        exec->pace.away--;
-    note(exec, true);
-    moved(exec);
+    if (pace->away)
+        pace->away--;
+    note(pace, true);
+    moved(pace);
 }
 
-void box_exec_unfollow(struct box_reader *reader)
+void pace_unfollow(struct pace_reader *reader)
 {
-    struct box_exec *exec = reader->exec;
+    struct pace *pace = reader->pace;
 
     list_remove(&reader->node);
-    reader->exec = NULL;
-    if (!exec || exec_over(exec))
+    reader->pace = NULL;
+    if (!pace || pace->kind->over(pace))
         return;
     if (reader->holds)
-        go_away(exec, reader);
-    moved(exec);
+        go_away(pace, reader);
+    moved(pace);
 }
 
-void box_exec_advance(struct box_reader *reader, unsigned stream, uint64_t at)
+void pace_advance(struct pace_reader *reader, unsigned stream, uint64_t at)
 {
-    if (!reader->holds || !reader->exec)
+    if (!reader->holds || !reader->pace)
         return;
     reader->at[stream] = at;
-    moved(reader->exec);
-}
-
-void reader_gone(struct box_reader *reader)
-{
-    list_remove(&reader->node);
-    reader->exec = NULL;
-    reader->gone(reader);
+    moved(reader->pace);
 }

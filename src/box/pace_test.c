@@ -87,8 +87,8 @@ static void on_gone(struct box_reader *reader)
 
 static void attach(struct holder *holder, struct box_exec *exec)
 {
-    holder->reader = (struct box_reader){ .more = on_more, .gone = on_gone, .holds = true };
-    memcpy(holder->reader.at, holder->had, sizeof(holder->had));
+    holder->reader = (struct box_reader){ .more = on_more, .gone = on_gone, .pace.holds = true };
+    memcpy(holder->reader.pace.at, holder->had, sizeof(holder->had));
     holder->attached = true;
     box_exec_follow(exec, &holder->reader);
 }
@@ -96,7 +96,7 @@ static void attach(struct holder *holder, struct box_exec *exec)
 static void read_some(struct holder *holder, struct box_exec *exec, unsigned stream, size_t want)
 {
     static uint64_t words[65536 / WORD];
-    uint64_t at = holder->reader.at[stream];
+    uint64_t at = holder->reader.pace.at[stream];
     struct err err = { 0 };
     ssize_t got =
         box_exec_read(exec, stream, at, words, MIN(want, sizeof(words)) & ~(WORD - 1), &err);
@@ -116,7 +116,7 @@ static void break_off(struct holder *holder)
 {
     for (unsigned s = 0; s < INIT_STREAMS; s++)
         holder->had[s] +=
-            test_rand((uint32_t)(holder->reader.at[s] - holder->had[s] + 1)) & ~(WORD - 1);
+            test_rand((uint32_t)(holder->reader.pace.at[s] - holder->had[s] + 1)) & ~(WORD - 1);
     box_exec_unfollow(&holder->reader);
     holder->attached = false;
 }
@@ -147,7 +147,7 @@ static bool all_read(const struct holder *holders)
 {
     for (size_t i = 0; i < HOLDERS; i++)
         for (unsigned s = 0; s < INIT_STREAMS; s++)
-            if (!holders[i].attached || holders[i].reader.at[s] < TOTAL)
+            if (!holders[i].attached || holders[i].reader.pace.at[s] < TOTAL)
                 return false;
     return true;
 }
@@ -157,8 +157,8 @@ static uint64_t slowest_of(const struct holder *holders, unsigned stream)
     uint64_t least = UINT64_MAX;
 
     for (size_t i = 0; i < HOLDERS; i++)
-        least =
-            MIN(least, holders[i].attached ? holders[i].reader.at[stream] : holders[i].had[stream]);
+        least = MIN(least, holders[i].attached ? holders[i].reader.pace.at[stream]
+                                               : holders[i].had[stream]);
     return least;
 }
 
@@ -224,7 +224,7 @@ TEST(a_holder_that_reads_nothing_stops_the_command_and_costs_a_ring)
     for (int i = 0; i < 4096; i++)
         (void)produce(&source, INIT_OUT, 65536);
     CHECK(source.sent[INIT_OUT] == (uint64_t)EXEC_AHEAD + INIT_RING_SIZE);
-    CHECK(!pace_held(source.exec));           /* it is there, and may take its time */
+    CHECK(!pace_held(&source.exec->pace));    /* it is there, and may take its time */
     while (produce(&source, INIT_ERR, 65536)) /* each stream has its own room */
         ;
     CHECK(source.sent[INIT_ERR] == (uint64_t)EXEC_AHEAD + INIT_RING_SIZE);
@@ -288,13 +288,13 @@ TEST(a_reader_that_stays_away_is_waited_for_and_then_given_up)
     CHECK_INT(waited, 0); /* nothing is held back yet, so no time runs */
     while (produce(&source, INIT_OUT, 65536))
         ;
-    CHECK(pace_held(source.exec));
+    CHECK(pace_held(&source.exec->pace));
     turn(20);
     CHECK_INT(waited, 1); /* who asked for it is told, and nobody else */
     CHECK(produce(&source, INIT_OUT, 65536) == 0);
     turn(300);
     hear(&source);
-    CHECK(!pace_held(source.exec));
+    CHECK(!pace_held(&source.exec->pace));
     for (int i = 0; i < 3000; i++)
         CHECK(produce(&source, INIT_OUT, 32768) > 0);
     box_exec_unwait(&patient);
@@ -312,15 +312,15 @@ TEST(a_reader_that_comes_in_time_stops_the_clock)
     while (produce(&source, INIT_OUT, 65536))
         ;
     attach(&holder, source.exec);
-    CHECK(!pace_held(source.exec));
+    CHECK(!pace_held(&source.exec->pace));
     turn(300);
     hear(&source);
     CHECK(produce(&source, INIT_OUT, 65536) == 0);
-    for (uint64_t at = 0; at < source.sent[INIT_OUT]; at = holder.reader.at[INIT_OUT])
+    for (uint64_t at = 0; at < source.sent[INIT_OUT]; at = holder.reader.pace.at[INIT_OUT])
         read_some(&holder, source.exec, INIT_OUT, 65536);
     hear(&source);
     CHECK(produce(&source, INIT_OUT, 65536) > 0);
-    holder.reader.holds = false; /* it will not come back */
+    holder.reader.pace.holds = false; /* it will not come back */
     box_exec_unfollow(&holder.reader);
     for (int i = 0; i < 3000; i++)
         CHECK(produce(&source, INIT_OUT, 32768) > 0);

@@ -283,6 +283,8 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
         return -1;
     if (box->running >= EXECS_RUNNING_MAX)
         return err_set(err, ERR_RATE, "%u commands run already in this sandbox", box->running);
+    if (room_check(box->boxes, err) < 0)
+        return -1;
     forget_oldest(box);
     id_make(id, "ex");
     struct box_exec *exec = exec_new(box, id, 0);
@@ -290,7 +292,8 @@ int box_exec(struct box *box, const struct exec_spec *spec, struct box_op *op, s
     exec->state = EXEC_STARTING;
     exec->started_ms = clock_wall_ms();
     exec->start_due_ms = clock_mono_ms() + EXEC_START_MS;
-    pace_started(exec);
+    exec->pace.hold = exec->spec.hold;
+    pace_started(&exec->pace);
     snprintf(exec->by, sizeof(exec->by), "%s", op->by);
     if (exec_feed_take(exec, &settled, err) < 0 || (!box->unsure && send_exec(exec, err) < 0)) {
         exec_free(exec);

@@ -444,7 +444,8 @@ static char *output_path(const struct running *run)
         run->gap ? xstrdup("")
                  : xprintf("&from=%lld,%lld", (long long)run->at[0], (long long)run->at[1]);
 
-    return xprintf("%s/output?%s%s", run->path, run->linked ? "" : "stream=both&hold=1", from);
+    return xprintf("%s/output?%s%s", run->path, run->linked ? "hold=1" : "stream=both&hold=1",
+                   from);
 }
 
 /* What was printed between our positions and those of an answer is lost. */
@@ -714,6 +715,8 @@ static int put_command(struct cli *cli, const char **argv, size_t argc, struct j
     if (limit_ms)
         json_kv_int(json, "timeout_seconds", (limit_ms + 999) / 1000);
     json_kv_bool(json, "allocate_pty", run->tty);
+    if (!run->tty && !cli->json && !cli_has(cli, "detach"))
+        json_kv_bool(json, "hold", true);
     put_size(json, run, "pty_rows", "pty_cols");
     if (run->tty && sandbox_term())
         json_kv_text(json, "pty_term", sandbox_term());

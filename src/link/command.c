@@ -38,6 +38,30 @@ static void link_packed_free(struct link_packed *packed)
     free(packed);
 }
 
+static bool pace_over(const struct pace *pace)
+{
+    return command_ended(container_of((struct pace *)(uintptr_t)pace, struct link_command, pace));
+}
+
+static void pace_room(struct pace *pace)
+{
+    command_ack(container_of(pace, struct link_command, pace));
+}
+
+static void pace_held_back(struct pace *pace)
+{
+    list_each_safe (pos, &pace->readers) {
+        struct link_reader *reader = list_entry(pos, struct link_reader, pace.node);
+
+        if (reader->till_held)
+            reader->more(reader);
+    }
+}
+
+static const struct pace_kind command_pace = { .over = pace_over,
+                                               .room = pace_room,
+                                               .held = pace_held_back };
+
 struct link_command *command_new(struct linked *agent, const char *id)
 {
     struct link_command *command = xnew(struct link_command);
@@ -46,7 +70,13 @@ struct link_command *command_new(struct linked *agent, const char *id)
     snprintf(command->id, sizeof(command->id), "%s", id);
     command->exit_code = -1;
     command->spools[0] = command->spools[1] = SPOOL_NONE;
-    list_init(&command->readers);
+    command->pace = (struct pace){ .kind = &command_pace,
+                                   .loop = agent->links->options.loop,
+                                   .id = command->id,
+                                   .spools = command->spools,
+                                   .dir = agent->links->options.spool_dir,
+                                   .away_ms = EXEC_AWAY_MS };
+    pace_init(&command->pace);
     list_append(&agent->commands, &command->node);
     return command;
 }
@@ -55,9 +85,10 @@ void command_cut(struct link_command *command, const struct err *why)
 {
     struct list *pos;
 
-    while ((pos = list_pop(&command->readers))) {
-        struct link_reader *reader = list_entry(pos, struct link_reader, node);
+    while ((pos = list_pop(&command->pace.readers))) {
+        struct link_reader *reader = list_entry(pos, struct link_reader, pace.node);
 
+        reader->pace.pace = NULL;
         reader->gone(reader, why);
     }
 }
@@ -68,6 +99,7 @@ void command_free(struct link_command *command)
 
     err_set(&why, ERR_GONE, "the command was forgotten");
     command_cut(command, &why);
+    pace_end(&command->pace);
     list_remove(&command->node);
     spool_close(&command->spools[0]);
     spool_close(&command->spools[1]);
@@ -103,6 +135,8 @@ int command_load(struct link_command *command, struct err *err)
         if (spool_load(&command->spools[stream], spool_dir(command), name, err) < 0)
             return -1;
     }
+    if (!command_ended(command))
+        pace_load(&command->pace);
     return 0;
 }
 
@@ -281,6 +315,8 @@ int linked_run(struct linked *agent, const struct command_wish *wish, struct lin
     command->session_name = xstrdup(wish->session_name ? wish->session_name : "");
     command->pty = wish->allocate_pty;
     command->background = wish->background;
+    command->pace.hold = wish->hold;
+    pace_started(&command->pace);
     command->started_ms = clock_wall_ms();
     op->command = command;
     link_store_new(command, op);
@@ -292,8 +328,8 @@ int linked_run(struct linked *agent, const struct command_wish *wish, struct lin
 
 static void tell_readers(struct link_command *command)
 {
-    list_each_safe (pos, &command->readers) {
-        struct link_reader *reader = list_entry(pos, struct link_reader, node);
+    list_each_safe (pos, &command->pace.readers) {
+        struct link_reader *reader = list_entry(pos, struct link_reader, pace.node);
 
         reader->more(reader);
     }
@@ -307,13 +343,16 @@ void command_ack(struct link_command *command)
 
     if (!agent->peer || !agent->peer->version)
         return;
+    const uint64_t limit[INIT_STREAMS] = { pace_limit(&command->pace, INIT_OUT),
+                                           pace_limit(&command->pace, INIT_ERR) };
     ack.command_id = command->id;
-    ack.stdout_position = command->spools[0].end;
-    ack.stderr_position = command->spools[1].end;
+    ack.stdout_position = limit[INIT_OUT];
+    ack.stderr_position = limit[INIT_ERR];
     ack.ended = command->state != COMMAND_RUNNING;
     message.payload_case = AGENTIC__SANDBOX__V1__MANAGEMENT_MESSAGE__PAYLOAD_OUTPUT_ACK;
     message.output_ack = &ack;
-    links_tell(agent, &message);
+    if (links_tell(agent, &message) && !ack.ended)
+        pace_acked(&command->pace, limit);
 }
 
 /* What of this chunk is new? Who says no positions sends everything once. */
@@ -335,27 +374,48 @@ static struct str new_bytes(struct link_command *command, unsigned stream,
     return str_from(data, again);
 }
 
-void command_output(struct link_command *command, unsigned stream, const V1(OutputChunk) * chunk)
+/* An agent of ours keeps what is not acknowledged, and says it again when it comes back. */
+static int no_room(struct link_command *command, const struct err *why, struct err *err)
+{
+    if (!command->lacks_room)
+        log_error("output of a linked command waits at its agent: it cannot be kept",
+                  kv_str("command", command->id), kv_str("error", why->msg));
+    command->lacks_room = true;
+    if (command->agent->peer->version) {
+        *err = *why;
+        return -1;
+    }
+    command->gap = true;
+    return 0;
+}
+
+static void room_again(struct link_command *command)
+{
+    if (command->lacks_room)
+        log_info("output of a linked command is kept again", kv_str("command", command->id));
+    command->lacks_room = false;
+}
+
+int command_output(struct link_command *command, unsigned stream, const V1(OutputChunk) * chunk,
+                   struct err *err)
 {
     struct str data = new_bytes(command, stream, chunk);
     char name[SPOOL_NAME_SIZE];
-    struct err err = { 0 };
+    struct err why = { 0 };
 
     spool_name(name, command->id, stream);
     /* The spool takes a frame at a time (its SLACK). */
     for (struct str rest = data; rest.n; rest = str_from(rest, MIN(rest.n, (size_t)65536)))
         if (spool_add(&command->spools[stream], spool_dir(command), name, rest.p,
-                      MIN(rest.n, (size_t)65536), &err) < 0) {
-            /* Not acknowledged: an agent of ours keeps it, and says it again when it comes back. */
-            log_warn("output of a linked command cannot be kept", kv_str("command", command->id),
-                     kv_str("error", err.msg));
-            command->gap |= !command->agent->peer->version;
-            return;
-        }
+                      MIN(rest.n, (size_t)65536), &why) < 0)
+            return no_room(command, &why, err);
     metric_add(&output_bytes, BYTES_NEW, (int64_t)data.n);
+    if (data.n)
+        room_again(command);
     command_ack(command);
     if (data.n)
         tell_readers(command);
+    return 0;
 }
 
 /* ---- the end ---- */
@@ -380,6 +440,7 @@ void command_stored(struct link_command *command)
 {
     command->ending = false;
     command->state = command->end_state;
+    pace_end(&command->pace);
     spool_close(&command->spools[0]);
     spool_close(&command->spools[1]);
     command_ack(command);
@@ -442,14 +503,19 @@ void command_view(const struct link_command *command, struct command_view *out)
                                   .ended_at = ended ? command->ended_ms : 0 };
 }
 
+bool command_held(const struct link_command *command)
+{
+    return pace_held(&command->pace);
+}
+
 void command_follow(struct link_command *command, struct link_reader *reader)
 {
-    list_append(&command->readers, &reader->node);
+    pace_follow(&command->pace, &reader->pace);
 }
 
 void command_unfollow(struct link_reader *reader)
 {
-    list_remove(&reader->node);
+    pace_unfollow(&reader->pace);
 }
 
 ssize_t command_read(struct link_command *command, unsigned stream, uint64_t from, void *out,

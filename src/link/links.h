@@ -17,6 +17,7 @@
 #include "auth/vault.h"
 #include "base/limits.h"
 #include "base/uuid.h"
+#include "box/pace.h"
 #include "loop/loop.h"
 #include "model/access.h"
 #include "model/agent.h"
@@ -137,12 +138,16 @@ void links_watch(struct links *links, struct links_watch *watch);
 void links_unwatch(struct links_watch *watch);
 const char *command_tenant(const struct link_command *command);
 
+/* A reader that holds: see struct box_reader. An agent that is not ours cannot be held back. */
 struct link_reader {
-    struct list node;
+    struct pace_reader pace; /* `holds` and `at` are set before it follows */
+    bool till_held; /* `more` is called too when the command is held back for one that is away */
     void (*more)(struct link_reader *reader); /* bytes, or the end */
     /* No more follows: the command is forgotten, or the server stops. It is detached already. */
     void (*gone)(struct link_reader *reader, const struct err *why);
 };
+/* It is held back for a reader that is away. */
+bool command_held(const struct link_command *command);
 void command_follow(struct link_command *command, struct link_reader *reader);
 void command_unfollow(struct link_reader *reader);
 /* As box_exec_read; stream 0 is its output, 1 its errors. */

@@ -25,7 +25,8 @@ struct link_command {
     struct link_packed *packed; /* owned: what is to be sent when the row is on disk */
     int64_t exit_code, duration_ms, started_ms, ended_ms;
     struct spool spools[2];
-    struct list readers;
+    bool lacks_room;  /* its output could not be kept, and is asked for again */
+    struct pace pace; /* has the readers */
 };
 
 struct linked {
@@ -85,7 +86,9 @@ struct link_command *command_of(struct linked *agent, const char *id); /* NULL: 
 void command_free(struct link_command *command);
 void command_started(struct link_command *command);
 must_use int command_load(struct link_command *command, struct err *err); /* its spools */
-void command_output(struct link_command *command, unsigned stream, const V1(OutputChunk) * chunk);
+/* -1: it cannot be kept, and the agent is to say it again over another connection. */
+must_use int command_output(struct link_command *command, unsigned stream,
+                            const V1(OutputChunk) * chunk, struct err *err);
 /* It has ended; nothing happens when it had already. */
 void command_end(struct link_command *command, enum command_state state, int64_t exit_code,
                  const char *error, int64_t duration_ms);

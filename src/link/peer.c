@@ -185,12 +185,13 @@ static int hear_metrics(struct link_peer *peer, const V1(Metrics) * said)
 /* ---- commands ---- */
 
 /* Output for a command that is unknown, or that had ended, is dropped. */
-static int hear_output(struct link_peer *peer, unsigned stream, const V1(OutputChunk) * chunk)
+static int hear_output(struct link_peer *peer, unsigned stream, const V1(OutputChunk) * chunk,
+                       struct err *err)
 {
     struct link_command *command = command_of(peer->agent, chunk->stream_id);
 
     if (command && command->state == COMMAND_RUNNING && !command->ending)
-        command_output(command, stream, chunk);
+        return command_output(command, stream, chunk, err);
     return 0;
 }
 
@@ -259,9 +260,9 @@ int links_hear(struct link_peer *peer, const V1(AgentMessage) * message, struct 
     case AGENTIC__SANDBOX__V1__AGENT_MESSAGE__PAYLOAD_METRICS:
         return hear_metrics(peer, message->metrics);
     case AGENTIC__SANDBOX__V1__AGENT_MESSAGE__PAYLOAD_STDOUT:
-        return hear_output(peer, 0, message->stdout);
+        return hear_output(peer, 0, message->stdout, err);
     case AGENTIC__SANDBOX__V1__AGENT_MESSAGE__PAYLOAD_STDERR:
-        return hear_output(peer, 1, message->stderr);
+        return hear_output(peer, 1, message->stderr, err);
     case AGENTIC__SANDBOX__V1__AGENT_MESSAGE__PAYLOAD_COMMAND_RESULT:
         return hear_result(peer, message->command_result, err);
     case AGENTIC__SANDBOX__V1__AGENT_MESSAGE__PAYLOAD_SESSION_REPORT:

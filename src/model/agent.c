@@ -114,6 +114,9 @@ const struct field command_wish_fields[] = {
     FIELD(command_wish, allocate_pty, F_BOOL, 0, .help = "Give it a terminal"),
     FIELD(command_wish, background, F_BOOL, 0,
           .help = "A note for people and for clients of agentic: nobody means to look at it"),
+    FIELD(command_wish, hold, F_BOOL, 0,
+          .help = "The command waits for a reader that has to have every byte (agentic.output with "
+                  "hold=1); not at agents that are no clients of Atoll"),
     FIELD(command_wish, pty_cols, F_INT, 0, .min = TERM_COLS_MIN, .max = 1000,
           .help = "Columns (80)"),
     FIELD(command_wish, pty_rows, F_INT, 0, .min = TERM_ROWS_MIN, .max = 1000, .help = "Rows (24)"),

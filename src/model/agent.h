@@ -61,7 +61,7 @@ struct command_wish {
     const char *working_dir, *run_as, *pty_term, *session_name;
     struct field_pair *env;
     int64_t timeout_seconds, pty_cols, pty_rows;
-    bool allocate_pty, background;
+    bool allocate_pty, background, hold;
 };
 extern const struct field command_wish_fields[];
 /* What no table can say. */

@@ -464,6 +464,8 @@ const struct field exec_fields[] = {
     FIELD(exec_view, sandbox, F_STRING, F_READONLY, .help = "Where it runs"),
     FIELD(exec_view, name, F_STRING, F_READONLY, .help = "If it was given one"),
     FIELD(exec_view, state, F_STRING, F_READONLY, .help = "starting, running, exited or lost"),
+    FIELD(exec_view, reason, F_STRING, F_READONLY,
+          .help = "Why its output or its end waits, such as a full disk; otherwise null"),
     FIELD(exec_view, argv, F_STRINGS, F_READONLY, .help = "Program and arguments"),
     FIELD(exec_view, cwd, F_STRING, F_READONLY, .help = "Working directory"),
     FIELD(exec_view, user, F_STRING, F_READONLY, .help = "Who runs it"),

@@ -223,7 +223,7 @@ extern const struct field exec_spec_fields[];
 must_use int exec_spec_settle(struct exec_spec *spec, const char *user, struct err *err);
 
 struct exec_view {
-    const char *id, *sandbox, *name, *state, *command, *cwd, *user, *by;
+    const char *id, *sandbox, *name, *state, *reason, *command, *cwd, *user, *by;
     const char **argv;
     bool tty, stdin_open, background, timed_out, oom, file_policy;
     struct field_list files;

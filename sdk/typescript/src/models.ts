@@ -8,8 +8,10 @@ export interface HealthAgents {
 }
 
 export interface Health {
-    /** What it is doing */
+    /** What it is doing; full: no room in the state directory, so nothing is started */
     status: string;
+    /** Of full; otherwise null */
+    reason: string | null;
     /** Of the program */
     version: string;
     /** Whether it takes requests */
@@ -562,6 +564,8 @@ export interface ExecInfo {
     name: string;
     /** starting, running, exited or lost */
     state: string;
+    /** Why its output or its end waits, such as a full disk; otherwise null */
+    reason: string | null;
     /** Program and arguments */
     argv: string[];
     /** Working directory */

@@ -16,8 +16,10 @@ class HealthAgents(Model):
 
 @dataclass(frozen=True)
 class Health(Model):
-    # What it is doing
+    # What it is doing; full: no room in the state directory, so nothing is started
     status: str = ""
+    # Of full; otherwise null
+    reason: Optional[str] = None
     # Of the program
     version: str = ""
     # Whether it takes requests
@@ -427,6 +429,8 @@ class ExecInfo(Model):
     name: str = ""
     # starting, running, exited or lost
     state: str = ""
+    # Why its output or its end waits, such as a full disk; otherwise null
+    reason: Optional[str] = None
     # Program and arguments
     argv: List[str] = field(default_factory=list)
     # Working directory
