@@ -414,7 +414,7 @@ static int ls_run(struct cli *cli, struct err *err)
     if (cli_has(cli, "prefix"))
         buf_printf(&query, "%cname=%s", query.len ? '&' : '?',
                    cli_escape(cli, cli_text(cli, "prefix")));
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
+    if (cli_list(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
         return err_wrap(err, "list sandboxes");
     return cli_table(cli, json_get(reply, "items"),
                      "id,name,state,storage,user,>execs_running,created_at,expires_at");

@@ -244,6 +244,7 @@ void gate_peer(struct gate *gate, int fd)
 void gate_start(struct gate *gate)
 {
     gate->started = true;
+    gate->behind = true; /* nothing is said before the link begins, which says everything */
     questions_start(gate);
     effective_all(gate); /* also without a link: what commands find in their environment */
     if (gate->peer.fd >= 0)
