@@ -17,6 +17,7 @@ struct pending {
     struct call *call;
     struct box_usage usage;
     struct box_applied applied;
+    const char *id;           /* of the sandbox that `applied` is about */
     struct sandbox_view view; /* of it: numbers and words of ours, the box may go meanwhile */
 };
 
@@ -35,6 +36,7 @@ static void put_view(struct call *call, const struct box *box)
     struct sandbox_view view;
 
     box_view(box, &view);
+    view.egress_mode = policy_mode_name(gate_mode(call->api->gate, box));
     buf_clear(&call->reply);
     call_reply(call, &view);
     call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
@@ -230,6 +232,7 @@ static int sandbox_list(struct call *call, struct err *err)
     struct box *box = page.after ? boxes_upto(call->api->boxes, page.after) : NULL;
     while ((box = boxes_next(call->api->boxes, call_reach(call), box))) {
         box_view(box, &view);
+        view.egress_mode = policy_mode_name(gate_policy(call->api->gate, box, NULL)->mode);
         if (!page_take(&page, view.id, fits(&wanted, &view), &view))
             break;
     }
@@ -346,7 +349,7 @@ static void put_limits(struct json_out *json, const struct box_applied *applied)
 }
 
 static void put_applied(struct json_out *json, const struct sandbox_view *view,
-                        const struct box_applied *applied)
+                        const struct box_applied *applied, const struct layers_egress *egress)
 {
     char digest[sizeof(applied->seccomp_digest) + 1] = "";
     char mode[sizeof(applied->cgroup_mode) + 1] = "";
@@ -372,8 +375,20 @@ static void put_applied(struct json_out *json, const struct sandbox_view *view,
     json_kv_text(json, "cgroup_mode", mode);
     put_limits(json, applied);
     json_key(json, "layers");
-    layers_put(json, view, applied);
+    layers_put(json, view, applied, egress);
     json_close(json, '}');
+}
+
+static struct layers_egress egress_of(const struct api *api, const char *id)
+{
+    const struct box *box = boxes_by_id(api->boxes, id);
+
+    if (!box) /* it has gone since it was asked about */
+        return (struct layers_egress){ .mode = "deny" };
+    struct gate_holds holds = gate_holds(api->gate, box);
+    return (struct layers_egress){ policy_mode_name(gate_policy(api->gate, box, NULL)->mode),
+                                   holds.version, holds.held, gate_linked(api->gate),
+                                   holds.steered };
 }
 
 static void applied_done(struct box_op *op, const struct err *err)
@@ -381,8 +396,11 @@ static void applied_done(struct box_op *op, const struct err *err)
     struct pending *pending = container_of(op, struct pending, op);
     struct json_out json = call_json(pending->call);
 
-    if (!err)
-        put_applied(&json, &pending->view, &pending->applied);
+    if (!err) {
+        struct layers_egress egress = egress_of(pending->call->api, pending->id);
+
+        put_applied(&json, &pending->view, &pending->applied, &egress);
+    }
     call_finish(pending->call, err);
 }
 
@@ -395,6 +413,7 @@ static int applied_get(struct call *call, struct err *err)
         return -1;
     pending->op.done = applied_done;
     box_view(box, &pending->view);
+    pending->id = arena_strdup(&call->arena, pending->view.id);
     return box_applied(box, &pending->applied, &pending->op, err);
 }
 
