@@ -2,7 +2,6 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Union
 
 from . import _endpoint
@@ -68,7 +67,8 @@ class Sandboxes:
              name: Optional[str] = None) -> List[Sandbox]:
         """The caller's, oldest first; label is KEY or KEY=VALUE, name the beginning of one."""
         return [Sandbox(self._client, info)
-                for info in every(partial(self._api.sandbox_list, state=state, label=label, name=name))]
+                for info in every(lambda after, limit: self._api.sandbox_list(
+                    state=state, label=label, name=name, after=after, limit=limit))]
 
     def get(self, id: str) -> Sandbox:
         """By id, by name, or by the beginning of its id."""
@@ -104,7 +104,7 @@ class Volumes:
                                        shared_with=shared_with)
 
     def list(self) -> List[models.VolumeInfo]:
-        return every(self._api.volume_list)
+        return every(lambda after, limit: self._api.volume_list(after=after, limit=limit))
 
     def get(self, name: str) -> models.VolumeDetail:
         """With how much of it is used."""
@@ -130,7 +130,7 @@ class Snapshots:
         self._api = api
 
     def list(self) -> List[models.SnapshotInfo]:
-        return every(self._api.snapshot_list)
+        return every(lambda after, limit: self._api.snapshot_list(after=after, limit=limit))
 
     def delete(self, snapshot: str) -> models.SnapshotInfo:
         return self._api.snapshot_delete(snapshot)

@@ -1,6 +1,5 @@
 """One sandbox: its commands, its files, its life."""
 import base64
-from functools import partial
 from typing import TYPE_CHECKING, Any, List, Literal, Mapping, Optional, Sequence, Union
 
 from . import _models as models
@@ -208,7 +207,7 @@ class Sandbox:
         return self._api.snapshot_create(self.id, name=name, options=Options(timeout=LIFE_SECONDS))
 
     def snapshots(self) -> List[models.SnapshotInfo]:
-        return every(partial(self._api.snapshot_list_of, self.id))
+        return every(lambda after, limit: self._api.snapshot_list_of(self.id, after=after, limit=limit))
 
     def delete_snapshot(self, snapshot: str) -> models.SnapshotInfo:
         return self._api.snapshot_delete_of(self.id, snapshot)
