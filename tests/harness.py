@@ -544,9 +544,21 @@ def make_box(server, **wish):
     return reply.json()["id"]
 
 
+def listed(server, path, **kwargs):
+    """All items of a list, page after page."""
+    items, after = [], None
+    while True:
+        mark = "&" if "?" in path else "?"
+        page = server.get(path + (f"{mark}limit=1000&after={after}" if after else ""), **kwargs).json()
+        items += page["items"]
+        after = page.get("next")
+        if not after:
+            return items
+
+
 def delete_boxes(server):
     """All of them; one that is just being paused or removed says 409 until that is over."""
-    for box in server.get(BOXES).json()["items"]:
+    for box in listed(server, BOXES):
         wait_until(lambda: server.delete(f"{BOXES}/{box['id']}").status in (200, 404), 10, f"the end of {box}")
 
 

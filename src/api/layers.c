@@ -19,6 +19,7 @@ struct layer {
 struct seen {
     const struct sandbox_view *view;
     const struct box_applied *applied;
+    const struct layers_egress *egress;
     uint32_t lost;
 };
 
@@ -223,6 +224,22 @@ static void freezer(const struct seen *seen, struct layer *out)
     out->lost = seen->lost & (BOX_LOST_FREEZER | BOX_LOST_USAGE) ? no_cgroups : NULL;
 }
 
+/* The versions rise with every change of a layer, a pack or a secret that concerns it. */
+static void egress(const struct seen *seen, struct layer *out)
+{
+    const struct layers_egress *egress = seen->egress;
+
+    snprintf(out->asked, TEXT_SIZE, "mode %s, policy %llu", egress->mode,
+             (unsigned long long)egress->version);
+    if (egress->held)
+        snprintf(out->applied, TEXT_SIZE, "policy %llu, for %s", (unsigned long long)egress->held,
+                 egress->steered ? "every connection" : "what uses the proxy; the rest fails");
+    if (!egress->linked)
+        out->lost = "the egress process is not there: nothing is let out until it is back";
+    else if (egress->held != egress->version)
+        out->lost = "the egress process has not said yet that this policy holds";
+}
+
 static const struct {
     const char *name;
     void (*fill)(const struct seen *seen, struct layer *out);
@@ -245,12 +262,13 @@ static const struct {
     { "inodes", inodes },
     { "nofile", nofile },
     { "cgroups", freezer },
+    { "egress", egress },
 };
 
 void layers_put(struct json_out *json, const struct sandbox_view *view,
-                const struct box_applied *applied)
+                const struct box_applied *applied, const struct layers_egress *egress_now)
 {
-    const struct seen seen = { view, applied, applied->lost };
+    const struct seen seen = { view, applied, egress_now, applied->lost };
 
     json_open(json, '[');
     for (size_t i = 0; i < ARRAY_LEN(layers); i++) {

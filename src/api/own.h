@@ -132,8 +132,13 @@ must_use int call_signal(struct call *call, struct signal_wish *wish, struct err
  */
 struct sandbox_view;
 struct box_applied;
+struct layers_egress {
+    const char *mode;
+    uint64_t version, held; /* of its policy: as it is, and as the egress process says it holds */
+    bool linked, steered;
+};
 void layers_put(struct json_out *json, const struct sandbox_view *view,
-                const struct box_applied *applied);
+                const struct box_applied *applied, const struct layers_egress *egress);
 const char *layers_detail(struct arena *arena, uint32_t lost);
 
 /* refuse.c: a refusal becomes an audit row, unless this peer has had its share this minute (false).

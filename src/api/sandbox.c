@@ -4,6 +4,7 @@
  * written in the transaction of the change itself.
  */
 #include "api/egress.h"
+#include "api/page.h"
 
 #include <stdio.h>
 
@@ -16,6 +17,7 @@ struct pending {
     struct call *call;
     struct box_usage usage;
     struct box_applied applied;
+    const char *id;           /* of the sandbox that `applied` is about */
     struct sandbox_view view; /* of it: numbers and words of ours, the box may go meanwhile */
 };
 
@@ -34,6 +36,7 @@ static void put_view(struct call *call, const struct box *box)
     struct sandbox_view view;
 
     box_view(box, &view);
+    view.egress_mode = policy_mode_name(gate_mode(call->api->gate, box));
     buf_clear(&call->reply);
     call_reply(call, &view);
     call->object = arena_printf(&call->arena, "sandbox/%s", view.id);
@@ -188,9 +191,9 @@ static int sandbox_delete(struct call *call, struct err *err)
 
 /* ---- looking ---- */
 
-/* What a list is asked for. */
+/* What the sandboxes of a list have in common; NULL: any. */
 struct wanted {
-    const char *state, *label, *name, *after; /* NULL: whatever */
+    const char *state, *label, *name;
 };
 
 static bool labelled(const struct field_pair *labels, const char *wanted)
@@ -206,8 +209,6 @@ static bool labelled(const struct field_pair *labels, const char *wanted)
 
 static bool fits(const struct wanted *wanted, const struct sandbox_view *view)
 {
-    if (wanted->after && strcmp(view->id, wanted->after) <= 0)
-        return false;
     if (wanted->state && strcmp(view->state, wanted->state) != 0)
         return false;
     if (wanted->name &&
@@ -216,54 +217,26 @@ static bool fits(const struct wanted *wanted, const struct sandbox_view *view)
     return !wanted->label || labelled(view->labels, wanted->label);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const struct sandbox_view *x = a, *y = b;
-
-    return strcmp(x->id, y->id);
-}
-
-/* Those that fit, by id: the oldest first, and a page goes on after the last id of another. */
-static size_t gather(struct call *call, const struct wanted *wanted, struct sandbox_view **out)
-{
-    struct box *box = NULL;
-    size_t count = 0, found = 0;
-
-    while ((box = boxes_next(call->api->boxes, call_reach(call), box)))
-        count++;
-    *out = arena_alloc(&call->arena, (count + 1) * sizeof(**out));
-    while ((box = boxes_next(call->api->boxes, call_reach(call), box))) {
-        box_view(box, &(*out)[found]);
-        found += fits(wanted, &(*out)[found]);
-    }
-    qsort(*out, found, sizeof(**out), by_id);
-    return found;
-}
-
 static int sandbox_list(struct call *call, struct err *err)
 {
     struct wanted wanted = { call_query(call, "state"), call_query(call, "label"),
-                             call_query(call, "name"), call_query(call, "after") };
-    struct json_out json = call_json(call);
-    struct sandbox_view *views;
+                             call_query(call, "name") };
     enum sandbox_state state;
-    int64_t limit;
+    struct sandbox_view view;
+    struct page page;
 
     if (wanted.state && !sandbox_state_parse(str_of(wanted.state), &state))
         return err_field(err, "state", "creating, running, paused, stopped or failed");
-    if (wanted.after && !id_valid(str_of(wanted.after), "sb"))
-        return err_field(err, "after", "the id that another page ended with");
-    if (call_query_int(call, "limit", 1, PAGE_MAX, INT64_MAX, &limit, err) < 0)
+    if (page_open(&page, call, "sb", err) < 0)
         return -1;
-    size_t count = gather(call, &wanted, &views);
-    json_open(&json, '{');
-    json_key(&json, "items");
-    json_open(&json, '[');
-    for (size_t i = 0; i < count && (int64_t)i < limit; i++)
-        field_encode(sandbox_fields, &views[i], &json);
-    json_close(&json, ']');
-    json_kv_text(&json, "next", (int64_t)count > limit ? views[limit - 1].id : NULL);
-    json_close(&json, '}');
+    struct box *box = page.after ? boxes_upto(call->api->boxes, page.after) : NULL;
+    while ((box = boxes_next(call->api->boxes, call_reach(call), box))) {
+        box_view(box, &view);
+        view.egress_mode = policy_mode_name(gate_policy(call->api->gate, box, NULL)->mode);
+        if (!page_take(&page, view.id, fits(&wanted, &view), &view))
+            break;
+    }
+    page_close(&page);
     return 0;
 }
 
@@ -376,7 +349,7 @@ static void put_limits(struct json_out *json, const struct box_applied *applied)
 }
 
 static void put_applied(struct json_out *json, const struct sandbox_view *view,
-                        const struct box_applied *applied)
+                        const struct box_applied *applied, const struct layers_egress *egress)
 {
     char digest[sizeof(applied->seccomp_digest) + 1] = "";
     char mode[sizeof(applied->cgroup_mode) + 1] = "";
@@ -402,8 +375,20 @@ static void put_applied(struct json_out *json, const struct sandbox_view *view,
     json_kv_text(json, "cgroup_mode", mode);
     put_limits(json, applied);
     json_key(json, "layers");
-    layers_put(json, view, applied);
+    layers_put(json, view, applied, egress);
     json_close(json, '}');
+}
+
+static struct layers_egress egress_of(const struct api *api, const char *id)
+{
+    const struct box *box = boxes_by_id(api->boxes, id);
+
+    if (!box) /* it has gone since it was asked about */
+        return (struct layers_egress){ .mode = "deny" };
+    struct gate_holds holds = gate_holds(api->gate, box);
+    return (struct layers_egress){ policy_mode_name(gate_policy(api->gate, box, NULL)->mode),
+                                   holds.version, holds.held, gate_linked(api->gate),
+                                   holds.steered };
 }
 
 static void applied_done(struct box_op *op, const struct err *err)
@@ -411,8 +396,11 @@ static void applied_done(struct box_op *op, const struct err *err)
     struct pending *pending = container_of(op, struct pending, op);
     struct json_out json = call_json(pending->call);
 
-    if (!err)
-        put_applied(&json, &pending->view, &pending->applied);
+    if (!err) {
+        struct layers_egress egress = egress_of(pending->call->api, pending->id);
+
+        put_applied(&json, &pending->view, &pending->applied, &egress);
+    }
     call_finish(pending->call, err);
 }
 
@@ -425,6 +413,7 @@ static int applied_get(struct call *call, struct err *err)
         return -1;
     pending->op.done = applied_done;
     box_view(box, &pending->view);
+    pending->id = arena_strdup(&call->arena, pending->view.id);
     return box_applied(box, &pending->applied, &pending->op, err);
 }
 
@@ -446,10 +435,9 @@ const struct route sandbox_routes[] = {
       .roles = ROLE_LOOK,
       .fn = sandbox_list,
       .items = sandbox_fields,
-      .query = "state:string,label:string,name:string,after:string,limit:int",
+      .query = "state:string,label:string,name:string," PAGE_QUERY,
       .summary = "The caller's sandboxes, oldest first: all, or those with a `label` (KEY or "
-                 "KEY=VALUE), a `state`, a `name` that begins so; a page of at most `limit` behind "
-                 "the id `after`. `next` is the `after` of the next page, null at the end." },
+                 "KEY=VALUE), a `state`, a `name` that begins so; " PAGE_SUMMARY },
     { .name = "sandbox.read",
       .method = "GET",
       .path = "/api/v1/sandboxes/{id}",

@@ -4,6 +4,7 @@
  */
 #include "api/own.h"
 
+#include "api/page.h"
 #include "box/disk.h"
 
 /* A call that waits for a disk. */
@@ -58,9 +59,10 @@ static const char **users_of(struct call *call, struct reach reach, const struct
     while ((box = boxes_next(call->api->boxes, reach, box))) {
         struct sandbox_view view;
 
+        if (!box_names_volume(box, disk->name))
+            continue;
         box_view(box, &view);
-        if (box_names_volume(box, disk->name))
-            ids[at++] = arena_strdup(&call->arena, view.id);
+        ids[at++] = arena_strdup(&call->arena, view.id);
     }
     *out = count;
     return ids;
@@ -129,17 +131,20 @@ static int volume_post(struct call *call, struct err *err)
 
 static int volume_list(struct call *call, struct err *err)
 {
-    struct json_out json = call_json(call);
     struct disk *disk = NULL;
+    struct page page;
 
-    (void)err;
-    json_open_list(&json, "items");
+    if (page_open(&page, call, "vo", err) < 0)
+        return -1;
+    if (page.after)
+        disk = disk_upto(call->api->boxes, page.after);
     while ((disk = disk_next(call->api->boxes, call_reach(call), DISK_VOLUME, NULL, disk))) {
         struct volume_view view = volume_view(call, disk);
 
-        field_encode(volume_fields, &view, &json);
+        if (!page_take(&page, disk->id, true, &view))
+            break;
     }
-    json_close_list(&json);
+    page_close(&page);
     return 0;
 }
 
@@ -232,7 +237,8 @@ const struct route volume_routes[] = {
       .roles = ROLE_LOOK,
       .fn = volume_list,
       .items = volume_fields,
-      .summary = "The caller's volumes, oldest first." },
+      .query = PAGE_QUERY,
+      .summary = "The caller's volumes, oldest first: " PAGE_SUMMARY },
     { .name = "volume.read",
       .method = "GET",
       .path = "/api/v1/volumes/{volume}",
@@ -301,25 +307,28 @@ static int snapshot_post(struct call *call, struct err *err)
     return box_snapshot(box, wish.name, op, err);
 }
 
-static int put_snapshots(struct call *call, const char *sandbox)
+static int put_snapshots(struct call *call, const char *sandbox, struct err *err)
 {
-    struct json_out json = call_json(call);
     struct disk *disk = NULL;
+    struct page page;
 
-    json_open_list(&json, "items");
+    if (page_open(&page, call, "sn", err) < 0)
+        return -1;
+    if (page.after)
+        disk = disk_upto(call->api->boxes, page.after);
     while ((disk = disk_next(call->api->boxes, call_reach(call), DISK_SNAPSHOT, sandbox, disk))) {
         struct snapshot_view view = snapshot_view(disk);
 
-        field_encode(snapshot_fields, &view, &json);
+        if (!page_take(&page, disk->id, true, &view))
+            break;
     }
-    json_close_list(&json);
+    page_close(&page);
     return 0;
 }
 
 static int snapshot_list(struct call *call, struct err *err)
 {
-    (void)err;
-    return put_snapshots(call, NULL);
+    return put_snapshots(call, NULL, err);
 }
 
 static int snapshot_list_of(struct call *call, struct err *err)
@@ -330,7 +339,7 @@ static int snapshot_list_of(struct call *call, struct err *err)
     if (call_box(call, &box, err) < 0)
         return -1;
     box_view(box, &view);
-    return put_snapshots(call, view.id);
+    return put_snapshots(call, view.id, err);
 }
 
 static int remove_snapshot(struct call *call, const char *sandbox, struct err *err)
@@ -379,7 +388,8 @@ const struct route snapshot_routes[] = {
       .roles = ROLE_LOOK,
       .fn = snapshot_list_of,
       .items = snapshot_fields,
-      .summary = "The snapshots of a sandbox, oldest first." },
+      .query = PAGE_QUERY,
+      .summary = "The snapshots of a sandbox, oldest first: " PAGE_SUMMARY },
     { .name = "snapshot.delete_of",
       .method = "DELETE",
       .path = "/api/v1/sandboxes/{id}/snapshots/{snapshot}",
@@ -395,7 +405,9 @@ const struct route snapshot_routes[] = {
       .roles = ROLE_LOOK,
       .fn = snapshot_list,
       .items = snapshot_fields,
-      .summary = "All snapshots of the caller, oldest first; they outlive their sandboxes." },
+      .query = PAGE_QUERY,
+      .summary = "All snapshots of the caller, oldest first; they outlive their "
+                 "sandboxes: " PAGE_SUMMARY },
     { .name = "snapshot.delete",
       .method = "DELETE",
       .path = "/api/v1/snapshots/{snapshot}",

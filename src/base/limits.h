@@ -65,6 +65,8 @@
 #define REQUEST_ID_MAX 64
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
+#define PAGE_BYTES 1048576 /* of a page of a list: no row is added behind so many */
+#define PAGE_LOOK_MAX 4096 /* rows that one page looks at, whether they fit its filter or not */
 
 /* Auth */
 #define TOKEN_NAME_MAX 64

@@ -74,6 +74,17 @@ void boxes_free(struct boxes *boxes)
     free(boxes);
 }
 
+/* By id, which is by age: at the end, unless the clock was set back or stands still. */
+static void put_in_order(struct boxes *boxes, struct box *box)
+{
+    struct list *next = &boxes->all;
+
+    while (next->prev != &boxes->all &&
+           strcmp(list_entry(next->prev, struct box, node)->id, box->id) > 0)
+        next = next->prev;
+    list_append(next, &box->node);
+}
+
 struct box *box_new(struct boxes *boxes, const char *id, const char *tenant)
 {
     struct box *box = xnew(struct box);
@@ -89,7 +100,7 @@ struct box *box_new(struct boxes *boxes, const char *id, const char *tenant)
     list_init(&box->heard);
     box_jobs_init(box);
     link_init(box);
-    list_append(&boxes->all, &box->node);
+    put_in_order(boxes, box);
     (void)map_put(&boxes->by_id, str_of(box->id), box);
     box_count(box);
     return box;
@@ -201,6 +212,22 @@ struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *afte
     while (at != &boxes->all && (!is_sandbox(list_entry(at, struct box, node)) ||
                                  !box_within(list_entry(at, struct box, node), reach)));
     return at == &boxes->all ? NULL : list_entry(at, struct box, node);
+}
+
+struct box *boxes_upto(struct boxes *boxes, const char *id)
+{
+    struct box *found = map_get(&boxes->by_id, str_of(id));
+
+    if (found)
+        return found;
+    list_each (pos, &boxes->all) {
+        struct box *box = list_entry(pos, struct box, node);
+
+        if (strcmp(box->id, id) > 0)
+            break;
+        found = box;
+    }
+    return found;
 }
 
 unsigned boxes_living(const struct boxes *boxes)

@@ -109,6 +109,11 @@ const char *box_tenant(const struct box *box);
 unsigned boxes_living(const struct boxes *boxes);
 /* The next sandbox within reach, oldest first; NULL begins and ends. */
 struct box *boxes_next(struct boxes *boxes, struct reach reach, struct box *after);
+/*
+ * The last sandbox, or what waits to become one, whose id is not behind this one: what boxes_next
+ * goes on from. The sandbox with this id may be gone. NULL: none is.
+ */
+struct box *boxes_upto(struct boxes *boxes, const char *id);
 void box_view(const struct box *box, struct sandbox_view *out);
 
 /* One time that process 1 of a sandbox died by itself. */

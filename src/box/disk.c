@@ -111,6 +111,22 @@ struct disk *disk_next(struct boxes *boxes, struct reach reach, enum disk_kind k
     return at == &boxes->disks ? NULL : list_entry(at, struct disk, node);
 }
 
+struct disk *disk_upto(struct boxes *boxes, const char *id)
+{
+    struct disk *found = NULL;
+
+    list_each (pos, &boxes->disks) {
+        struct disk *disk = list_entry(pos, struct disk, node);
+        int order = disk->id[0] ? strcmp(disk->id, id) : 1;
+
+        if (order == 0)
+            return disk;
+        if (order < 0)
+            found = disk;
+    }
+    return found;
+}
+
 int disk_find(struct boxes *boxes, struct reach reach, enum disk_kind kind, const char *sandbox,
               const char *text, struct disk **out, struct err *err)
 {

@@ -106,6 +106,12 @@ must_use int disk_find(struct boxes *boxes, struct reach reach, enum disk_kind k
 struct disk *disk_next(struct boxes *boxes, struct reach reach, enum disk_kind kind,
                        const char *sandbox, struct disk *after);
 
+/*
+ * The last one, of any kind, that is not behind the one with this id, which may be gone: what
+ * disk_next goes on from. NULL: none is.
+ */
+struct disk *disk_upto(struct boxes *boxes, const char *id);
+
 /* ---- drops.c: disks that no row names ---- */
 
 struct disk_aside {

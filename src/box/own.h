@@ -98,7 +98,7 @@ struct boxes {
     bool degraded;
     int (*send)(void *ctx, const struct wire_msg *msg);
     void *ctx;
-    struct list all; /* oldest first */
+    struct list all; /* by id: oldest first */
     struct map by_id;
     struct asks asks;
     struct list waits; /* of all commands, for drain */

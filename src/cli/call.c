@@ -233,6 +233,61 @@ int cli_call(struct cli *cli, const char *method, struct str body, const struct 
     return 0;
 }
 
+/* A list while its pages come. */
+struct gathered {
+    struct json root, items; /* {"items":[…]} */
+    struct json **end;
+};
+
+static void gather(struct cli *cli, struct gathered *all, const struct json *reply)
+{
+    json_each(item, json_get(reply, "items"))
+    {
+        struct json *copy = arena_new(&cli->answers, struct json);
+
+        *copy = *item;
+        copy->next = NULL;
+        *all->end = copy;
+        all->end = &copy->next;
+        all->items.count++;
+    }
+}
+
+int cli_list(struct cli *cli, const struct json **out, struct err *err, const char *path, ...)
+{
+    struct gathered *all = arena_new(&cli->answers, struct gathered);
+    autobuf struct buf target = { 0 }, text = { 0 };
+    struct json_out json = json_to(&text);
+    const struct json *reply;
+    struct str next;
+    va_list args;
+
+    va_start(args, path);
+    buf_vprintf(&target, path, args);
+    va_end(args);
+    if (cli_get(cli, &reply, err, "%s", buf_cstr(&target)) < 0)
+        return -1;
+    *out = reply;
+    if (!json_text(reply, "next").n)
+        return 0;
+    *all = (struct gathered){ { .type = JSON_OBJECT, .count = 1, .first = &all->items },
+                              { .type = JSON_ARRAY, .key = STR("items") },
+                              &all->items.first };
+    gather(cli, all, reply);
+    while ((next = json_text(reply, "next")).n) {
+        if (cli_get(cli, &reply, err, "%s%climit=%d&after=%.*s", buf_cstr(&target),
+                    strchr(buf_cstr(&target), '?') ? '&' : '?', PAGE_MAX, STR_FMT(next)) < 0)
+            return -1;
+        gather(cli, all, reply);
+    }
+    if (cli->json) {
+        json_put(&json, &all->root);
+        cli->reply = arena_str(&cli->answers, buf_view(&text));
+    }
+    *out = &all->root;
+    return 0;
+}
+
 void cli_forget(struct cli *cli)
 {
     arena_free(&cli->answers);

@@ -221,6 +221,12 @@ char *cli_state_dir(const struct cli *cli, bool *named);
 must_use int cli_call(struct cli *cli, const char *method, struct str body, const struct json **out,
                       struct err *err, const char *path, ...) printf_like(6, 7);
 #define cli_get(cli, out, err, ...) cli_call(cli, "GET", STR_NONE, out, err, __VA_ARGS__)
+/*
+ * The whole of a list whose answers are {"items":[…],"next":ID}: asks for page after page. *out,
+ * and with --json cli->reply, is then one answer with all items. A list without pages is one page.
+ */
+must_use int cli_list(struct cli *cli, const struct json **out, struct err *err, const char *path,
+                      ...) printf_like(4, 5);
 /* Frees all answers so far, for commands that go on asking. */
 void cli_forget(struct cli *cli);
 /* Turns an error answer (status, body) into *err, hint and request id; returns -1. */

@@ -247,7 +247,7 @@ static void remove_sandboxes(struct keeper *k)
     const struct json *list;
     struct err ignored = { 0 };
 
-    if (cli_get(k->cli, &list, &ignored, "/api/v1/sandboxes") < 0)
+    if (cli_list(k->cli, &list, &ignored, "/api/v1/sandboxes") < 0)
         return;
     json_each(box, json_get(list, "items"))
     {

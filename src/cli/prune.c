@@ -27,7 +27,7 @@ static int prune_sandboxes(struct cli *cli, struct pruning *pruning, struct err 
 {
     const struct json *reply;
 
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes") < 0)
+    if (cli_list(cli, &reply, err, "/api/v1/sandboxes") < 0)
         return err_wrap(err, "list sandboxes");
     json_each(item, json_get(reply, "items"))
     {
@@ -50,7 +50,7 @@ static int prune_volumes(struct cli *cli, struct pruning *pruning, struct err *e
 {
     const struct json *reply;
 
-    if (cli_get(cli, &reply, err, "/api/v1/volumes") < 0)
+    if (cli_list(cli, &reply, err, "/api/v1/volumes") < 0)
         return err_wrap(err, "list volumes");
     json_each(item, json_get(reply, "items"))
     {

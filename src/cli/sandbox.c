@@ -414,10 +414,11 @@ static int ls_run(struct cli *cli, struct err *err)
     if (cli_has(cli, "prefix"))
         buf_printf(&query, "%cname=%s", query.len ? '&' : '?',
                    cli_escape(cli, cli_text(cli, "prefix")));
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
+    if (cli_list(cli, &reply, err, "/api/v1/sandboxes%s", buf_cstr(&query)) < 0)
         return err_wrap(err, "list sandboxes");
-    return cli_table(cli, json_get(reply, "items"),
-                     "id,name,state,storage,user,>execs_running,created_at,expires_at");
+    return cli_table(
+        cli, json_get(reply, "items"),
+        "id,name,state,tier,egress_mode,storage,user,>execs_running,created_at,expires_at");
 }
 
 static const struct cli_flag ls_flags[] = {
@@ -447,8 +448,9 @@ static int show_run(struct cli *cli, struct err *err)
     if (!cli->json)
         cli_details(
             cli, reply,
-            "id,name,state,reason,crashed,crash_loop,asleep,tier,storage,image,template,user,"
-            "memory,pids,cpu_percent,"
+            "id,name,state,reason,crashed,crash_loop,asleep,tier,egress_mode,storage,image,"
+            "template,"
+            "user,memory,pids,cpu_percent,"
             "io_"
             "bytes,"
             "io_ops,disk,"

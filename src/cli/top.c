@@ -42,7 +42,7 @@ static int take_look(struct cli *cli, struct look *out, struct err *err)
     const struct json *reply, *stats;
 
     cli_forget(cli);
-    if (cli_get(cli, &reply, err, "/api/v1/sandboxes") < 0)
+    if (cli_list(cli, &reply, err, "/api/v1/sandboxes") < 0)
         return err_wrap(err, "list sandboxes");
     const struct json *items = json_get(reply, "items");
     out->items = xcalloc(items ? items->count + 1 : 1, sizeof(*out->items));

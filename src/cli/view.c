@@ -174,16 +174,27 @@ const char *cli_view_path(struct cli *cli, struct err *err)
 
 /* ---- and shown ---- */
 
+/* The answer to the question; a list of items is asked for whole. */
+static int ask(struct cli *cli, const char *path, struct str body, const struct json **out,
+               struct err *err)
+{
+    const struct cli_view *view = &cli->command->view;
+
+    if (!view->method && view->member && strcmp(view->member, "items") == 0)
+        return cli_list(cli, out, err, "%s", path);
+    return cli_call(cli, view->method ? view->method : "GET", body, out, err, "%s", path);
+}
+
 int cli_view(struct cli *cli, struct err *err)
 {
     const struct cli_view *view = &cli->command->view;
-    const char *path = cli_view_path(cli, err), *method = view->method ? view->method : "GET";
+    const char *path = cli_view_path(cli, err);
     autobuf struct buf body = { 0 };
     const struct json *reply;
 
     if (!path || (view->body && put_body(cli, &body, err) < 0))
         return -1;
-    if (cli_call(cli, method, view->body ? buf_view(&body) : STR_NONE, &reply, err, "%s", path) < 0)
+    if (ask(cli, path, view->body ? buf_view(&body) : STR_NONE, &reply, err) < 0)
         return err_wrap(err, "%s%s%s", cli->command->name, cli->arg_count ? " " : "",
                         cli->arg_count ? cli->args[0] : "");
     if (view->member)

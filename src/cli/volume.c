@@ -184,8 +184,8 @@ static int snapshot_ls_run(struct cli *cli, struct err *err)
     const struct json *reply;
     bool one = cli->arg_count > 0;
 
-    if (cli_get(cli, &reply, err, "/api/v1/%s%s%ssnapshots", one ? "sandboxes/" : "",
-                one ? cli_escape(cli, cli->args[0]) : "", one ? "/" : "") < 0)
+    if (cli_list(cli, &reply, err, "/api/v1/%s%s%ssnapshots", one ? "sandboxes/" : "",
+                 one ? cli_escape(cli, cli->args[0]) : "", one ? "/" : "") < 0)
         return err_wrap(err, "list snapshots");
     return cli_table(cli, json_get(reply, "items"), "id,name,sandbox,state,>bytes,created_at");
 }

@@ -21,6 +21,7 @@
 
 static void on_hold(struct timer *timer);
 static void on_tell(struct timer *timer);
+static void on_holds(struct timer *timer);
 
 void box_init(struct box *box, struct egress *egress, const char *id)
 {
@@ -32,6 +33,7 @@ void box_init(struct box *box, struct egress *egress, const char *id)
     box->policy = policy_none;
     box->hold.fn = on_hold;
     box->tell.fn = on_tell;
+    box->holds.fn = on_holds;
 }
 
 static struct box *box_get(struct egress *egress, const struct box_name *name)
@@ -83,6 +85,7 @@ static void sockets_close(struct box *box)
         conn_close(list_entry(node, struct conn, link));
     timer_cancel(box->egress->loop, &box->hold);
     timer_cancel(box->egress->loop, &box->tell);
+    timer_cancel(box->egress->loop, &box->holds);
     names_free(&box->names);
     box->names = (struct names){ 0 };
     kept_close(box->kept);
@@ -218,6 +221,21 @@ static void on_tell(struct timer *timer)
         timer_set(box->egress->loop, timer, EGRESS_USED_MS); /* it has no room for it now */
 }
 
+static void on_holds(struct timer *timer)
+{
+    struct box *box = container_of(timer, struct box, holds);
+
+    if (box->here && box->said && !box->deaf && !record_holds(box) && box->egress->peer.fd >= 0)
+        timer_set(box->egress->loop, timer, EGRESS_USED_MS); /* it has no room for it now */
+}
+
+/* Sockets or a policy have come: once both are here, the api process is told. */
+static void tell_holds(struct box *box)
+{
+    if (box->here && box->said && !box->egress->signer)
+        timer_set(box->egress->loop, &box->holds, 0);
+}
+
 /* ---- questions ---- */
 
 uint32_t box_name_addr(void *ctx, const struct host *host)
@@ -303,6 +321,9 @@ void box_comes(struct egress *egress, const struct egress_box *what, const int *
         rc |= watch_one(box, &box->listeners[i], fds[i], on_listener[i], &err);
     if (rc < 0)
         log_error("a sandbox has no egress", kv_str("box", box->id), kv_str("error", err.msg));
+    box->deaf = rc < 0;
+    box->steered = what->flags & EGRESS_STEERED;
+    tell_holds(box);
 }
 
 /* ---- what it may reach ---- */
@@ -337,6 +358,7 @@ void box_policy(struct egress *egress, const struct box_name *name, uint64_t use
     }
     authority_keep(box);
     judge_again(box);
+    tell_holds(box);
 }
 
 void box_forget(struct egress *egress, const struct box_name *name)

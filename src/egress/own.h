@@ -73,8 +73,10 @@ struct egress {
 struct box {
     struct egress *egress;
     char id[BOX_ID_SIZE];
-    bool here; /* it has sockets, and a slot */
-    bool held; /* it is not accepted from for now */
+    bool here;    /* it has sockets, and a slot */
+    bool held;    /* it is not accepted from for now */
+    bool steered; /* its listener gets every connection, as the warden says */
+    bool deaf;    /* its sockets could not be watched */
     uint32_t slot;
     struct watch listeners[LISTENERS], dns; /* fd -1: none */
     struct timer hold, tell; /* until it accepts again; until it is told how much was used */
@@ -88,6 +90,7 @@ struct box {
     struct kept *kept;    /* while it is here */
     struct mint *mint;    /* its authority; NULL: no TLS of it is opened */
     struct timer retell;  /* the authority was not taken */
+    struct timer holds;   /* until the api process is told which policy holds */
     struct names names;
     struct list conns;
     unsigned conn_count;
@@ -352,6 +355,7 @@ void record_flow(struct conn *conn);
 void record_flush(struct egress *egress);
 void record_turn(void *egress); /* the same, before each wait and once in a millisecond */
 must_use bool record_used(struct box *box); /* false: it was not taken */
+must_use bool record_holds(struct box *box);
 /* A question of the connection that waits by conn->ask; false: it has not got there. */
 must_use bool record_own(struct conn *conn, struct egress_own *own);
 /* The same of a request to the hub. */

@@ -135,6 +135,16 @@ bool record_used(struct box *box)
     return send_one(box->egress, &msg);
 }
 
+bool record_holds(struct box *box)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_HOLDS };
+
+    memcpy(msg.body.holds.name.id, box->id, BOX_ID_SIZE);
+    msg.body.holds.version = box->policy.version;
+    msg.body.holds.flags = box->steered ? EGRESS_STEERED : 0;
+    return send_one(box->egress, &msg);
+}
+
 bool record_own(struct conn *conn, struct egress_own *own)
 {
     struct egress_msg msg = { .head = { .verb = EGRESS_OWN, .number = conn->ask } };

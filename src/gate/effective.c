@@ -253,6 +253,36 @@ const struct policy *gate_policy(struct gate *gate, const struct box *box, const
     return &known->policy;
 }
 
+enum policy_mode gate_mode(const struct gate *gate, const struct box *box)
+{
+    autobuf struct buf bytes = { 0 };
+    struct sandbox_view view;
+    struct policy policy;
+    struct err err = { 0 };
+
+    box_view(box, &view);
+    if (compile(gate, box_tenant(box), view.egress, 1, &bytes, &err) < 0 ||
+        policy_open(&policy, bytes.data, bytes.len, &err) < 0)
+        return POLICY_MODE_DENY;
+    return policy.mode;
+}
+
+struct gate_holds gate_holds(struct gate *gate, const struct box *box)
+{
+    const struct gate_box *known = know(gate, box);
+
+    return (struct gate_holds){ known->version, known->held, known->steered };
+}
+
+void effective_unlinked(struct gate *gate)
+{
+    struct map_slot *slot;
+    size_t at = 0;
+
+    while ((slot = map_next(&gate->known, &at)))
+        ((struct gate_box *)slot->value)->held = 0;
+}
+
 struct gate_totals gate_totals(struct gate *gate, const struct box *box)
 {
     return know(gate, box)->totals;

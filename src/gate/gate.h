@@ -137,6 +137,14 @@ struct gate_totals {
  * is allowed although layers say otherwise (they are too many together).
  */
 const struct policy *gate_policy(struct gate *gate, const struct box *box, const char **why);
+/* The mode of all its layers as they are now, also while a change of it is not stored yet. */
+enum policy_mode gate_mode(const struct gate *gate, const struct box *box);
+/* What the egress process says of it; `held` is 0 until it has, on the link there is now. */
+struct gate_holds {
+    uint64_t version, held; /* of the policy: as it is, and as it holds */
+    bool steered;           /* every connection is judged, not only those to the proxy's port */
+};
+struct gate_holds gate_holds(struct gate *gate, const struct box *box);
 /* Would these layers fit together with this one in the place of the sandbox's own? */
 must_use int gate_try(struct gate *gate, const struct box *box, const struct egress_spec *own,
                       struct err *err);

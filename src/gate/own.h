@@ -27,6 +27,8 @@ struct gate_box {
     struct buf inject;      /* compiled, sealed; empty: nothing goes into its requests */
     char inject_why[ERR_MSG_SIZE];
     struct gate_totals totals;
+    uint64_t held;     /* version that the egress process said holds; 0: none on this link */
+    bool steered;      /* it gets every connection of the sandbox */
     uint64_t limited;  /* version of the policy whose limit it was told to have reached */
     int64_t second_ms; /* since when `this_second` is counted */
     unsigned this_second;
@@ -111,7 +113,8 @@ size_t layers_of(const struct gate *gate, const char *tenant, const struct egres
 /* Compiles anew for all sandboxes that a change at this level of this tenant concerns. */
 void gate_changed(struct gate *gate, enum policy_level level, const char *tenant,
                   const char *project);
-void effective_all(struct gate *gate); /* knows every sandbox there is */
+void effective_all(struct gate *gate);      /* knows every sandbox there is */
+void effective_unlinked(struct gate *gate); /* nothing is known to hold any more */
 void effective_free(struct gate *gate);
 
 /* peer.c: to the egress process, if there is one. */

@@ -31,6 +31,7 @@ void peer_close(struct gate *gate)
     close(gate->peer.fd);
     gate->peer.fd = -1;
     egress_in_reset(&gate->in);
+    effective_unlinked(gate);
     questions_unlinked(gate);
 }
 
@@ -156,6 +157,16 @@ static void authority(struct gate *gate, const struct egress_authority *what, co
         box_trust(box, (struct str){ pem, what->size }, what->hash);
 }
 
+static void holds(struct gate *gate, const struct egress_holds *what)
+{
+    struct gate_box *box = map_get(&gate->known, str_of(what->name.id));
+
+    if (!box)
+        return;
+    box->held = what->version;
+    box->steered = what->flags & EGRESS_STEERED;
+}
+
 static void take(struct gate *gate, const struct egress_msg *msg)
 {
     switch ((enum egress_verb)msg->head.verb) {
@@ -176,6 +187,9 @@ static void take(struct gate *gate, const struct egress_msg *msg)
         return;
     case EGRESS_AUTHORITY:
         authority(gate, &msg->body.authority, msg->tail);
+        return;
+    case EGRESS_HOLDS:
+        holds(gate, &msg->body.holds);
         return;
     case EGRESS_LOST:
         gate->lost += msg->body.lost.count;
@@ -244,6 +258,7 @@ void gate_peer(struct gate *gate, int fd)
 void gate_start(struct gate *gate)
 {
     gate->started = true;
+    gate->behind = true; /* nothing is said before the link begins, which says everything */
     questions_start(gate);
     effective_all(gate); /* also without a link: what commands find in their environment */
     if (gate->peer.fd >= 0)

@@ -265,6 +265,9 @@ const struct field sandbox_fields[] = {
     FIELD(sandbox_view, sys, F_BOOL, F_READONLY, .help = "Has it a read-only /sys?"),
     FIELD(sandbox_view, tier, F_STRING, F_READONLY,
           .help = "T3, or T1 with nesting; /applied says what the kernel says"),
+    FIELD(sandbox_view, egress_mode, F_STRING, F_READONLY,
+          .help = "What happens to hosts that no rule names, by all layers together: deny, ask or "
+                  "open"),
     FIELD(sandbox_view, execs_running, F_INT, F_READONLY, .help = "Commands that run now"),
     FIELD(sandbox_view, by, F_STRING, F_READONLY, .help = "Who made it"),
     ACCESS_FIELDS(sandbox_view, F_READONLY),

@@ -97,6 +97,7 @@ struct sandbox_view {
     int64_t memory, pids, cpu_percent, io_bytes, io_ops, disk, inodes, nofile, ttl_ms;
     struct field_pair *env, *labels;
     const char *storage, *image, *template, *parent, *start, *tier;
+    const char *egress_mode; /* of all layers together; NULL: not asked for */
     struct field_list volumes, binds, files;
     struct idle_policy *idle;
     struct egress_spec *egress;

@@ -22,6 +22,7 @@ _Static_assert(sizeof(struct egress_authority) == 48, "fixed");
 _Static_assert(sizeof(struct egress_decision) == 872, "fixed");
 _Static_assert(sizeof(struct egress_flow) == 368, "fixed");
 _Static_assert(sizeof(struct egress_hub) == 56, "fixed");
+_Static_assert(sizeof(struct egress_holds) == 56, "fixed");
 
 #define text_ok(text) (memchr(text, 0, sizeof(text)) != NULL)
 
@@ -112,6 +113,14 @@ static bool used_ok(const union egress_body *body)
     return box_name_ok(&body->used.name);
 }
 
+static bool holds_ok(const union egress_body *body)
+{
+    const struct egress_holds *holds = &body->holds;
+
+    return box_name_ok(&holds->name) && !(holds->flags & ~(uint32_t)EGRESS_STEERED) &&
+           holds->zero == 0;
+}
+
 static bool own_ok(const union egress_body *body)
 {
     const struct egress_own *own = &body->own;
@@ -161,6 +170,7 @@ static const struct verb {
     [EGRESS_TOLD]     = { sizeof(struct egress_told), told_ok },
     [EGRESS_USED]     = { sizeof(struct egress_used), used_ok },
     [EGRESS_HUB]      = { sizeof(struct egress_hub), hub_ok },
+    [EGRESS_HOLDS]    = { sizeof(struct egress_holds), holds_ok },
 };
 /* clang-format on */
 

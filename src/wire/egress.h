@@ -31,6 +31,8 @@
  *                                                       must trust, because TLS of it is opened
  *   EGRESS_OWN        egress → api   egress_own         a request to atoll.internal, by its number
  *   EGRESS_TOLD       api → egress   egress_told, then `size` bytes of JSON: its answer
+ *   EGRESS_HOLDS      egress → api   egress_holds       the sandbox's sockets are open, and this
+ *                                                       version of its policy holds for them
  *   EGRESS_USED       egress → api   egress_used        bytes so far, of sandboxes with a limit
  *
  * A new pair begins with CONFIG, then every POLICY, then SYNCED; POLICY replaces what was said
@@ -103,6 +105,7 @@ enum egress_verb {
     EGRESS_OWN,
     EGRESS_TOLD,
     EGRESS_HUB,
+    EGRESS_HOLDS,
     EGRESS_VERBS
 };
 
@@ -255,6 +258,13 @@ struct egress_used {
     uint64_t bytes; /* sent and received, since the sandbox was made */
 };
 
+struct egress_holds {
+    struct box_name name;
+    uint64_t version; /* of the policy; 0: all is denied, whatever was said */
+    uint32_t flags;   /* of enum egress_box_flag: EGRESS_STEERED */
+    uint32_t zero;
+};
+
 /* The largest message there is. */
 #define EGRESS_MSG_MAX                                                                             \
     (sizeof(struct egress_head) + sizeof(struct egress_policy) + EGRESS_POLICY_MAX)
@@ -274,6 +284,7 @@ union egress_body {
     struct egress_own own;
     struct egress_told told;
     struct egress_hub hub;
+    struct egress_holds holds;
 };
 
 struct egress_msg {

@@ -406,3 +406,16 @@ TEST(an_authority_is_pem_and_nothing_else)
     msg.body.authority.size = 0;
     check_unsendable(msg);
 }
+
+TEST(which_policy_holds_is_said_and_checked)
+{
+    struct egress_msg msg = { .head.verb = EGRESS_HOLDS,
+                              .body.holds = { { "sb1" }, 7, EGRESS_STEERED, 0 } };
+
+    check_through(msg);
+    msg.body.holds.flags = EGRESS_KEPT;
+    check_bad(msg, sizeof(msg.body.holds));
+    msg.body.holds.flags = 0;
+    msg.body.holds.zero = 1;
+    check_bad(msg, sizeof(msg.body.holds));
+}

@@ -1,7 +1,7 @@
 // A new sandbox. One line of the table below is one field of the request; what is left empty is not
 // sent, so that the server's own defaults and templates count.
 import { useSignal } from "@preact/signals";
-import { api, get, post } from "./api.js";
+import { all, api, get, post } from "./api.js";
 import { lines, number, parseBytes, parsePairs, parseTime } from "./format.js";
 import { go, route, to } from "./router.js";
 import { boxName, maySteer } from "./state.js";
@@ -347,10 +347,8 @@ export function Create() {
         const [images, templates, snapshots, volumes, packs, pools] = await Promise.all([
             pick(api`images`),
             pick(api`templates`),
-            get(api`snapshots`)
-                .then((page) => page.items)
-                .catch(() => []),
-            pick(api`volumes`),
+            all(api`snapshots`).catch(() => []),
+            all(api`volumes`).catch(() => []),
             pick(api`egress/packs`),
             pick(api`pools`),
         ]);

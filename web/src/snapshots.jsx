@@ -1,14 +1,14 @@
 // Snapshots of a sandbox, and what came of what: a small tree of snapshots and forks.
 import { snapshot } from "./actions.jsx";
-import { api, get, post, request } from "./api.js";
+import { all, api, post, request } from "./api.js";
 import { bytes } from "./format.js";
 import { to } from "./router.js";
 import { boxList, boxName, boxes, mayUse } from "./state.js";
 import { Age, Empty, Failed, State, act, confirm, useLoad, useReloadOn } from "./ui.jsx";
 
 export function Snapshots({ box }) {
-    const mine = useLoad(() => get(api`sandboxes/${box.id}/snapshots`), [box.id]);
-    const everyone = useLoad(() => get(api`snapshots`).then((page) => page.items), [box.id]);
+    const mine = useLoad(() => all(api`sandboxes/${box.id}/snapshots`), [box.id]);
+    const everyone = useLoad(() => all(api`snapshots`), [box.id]);
     useReloadOn(
         () => {
             mine.reload();
@@ -34,7 +34,7 @@ export function Snapshots({ box }) {
         if (await confirm(`Delete the snapshot ${one.name}?`, "Sandboxes that were made of it stay.", "Delete"))
             await act(() => request("DELETE", api`snapshots/${one.id}`), `${one.name} is deleted`);
     };
-    const items = mine.data?.items ?? [];
+    const items = mine.data ?? [];
     return (
         <div class="cards">
             <section class="card wide">

@@ -216,8 +216,8 @@ export class Api extends Caller {
     }
 
     /** The caller's sandboxes, oldest first: all, or those with a `label` (KEY or KEY=VALUE), a `state`, a `name`
-     *  that begins so; a page of at most `limit` behind the id `after`. `next` is the `after` of the next page,
-     *  null at the end. */
+     *  that begins so; a page of at most `limit` (100) behind the id `after`. `next` is the `after` of the next
+     *  page, null at the end; a page may be shorter than `limit` and have a `next`. */
     sandboxList(query: { state?: string; label?: string; name?: string; after?: string; limit?: number },
         options?: Options): Promise<Page<models.SandboxInfo>> {
         return this.json(operations["sandbox.list"], {}, query, undefined, options);
@@ -411,9 +411,10 @@ export class Api extends Caller {
         return this.json(operations["volume.create"], {}, {}, body, options);
     }
 
-    /** The caller's volumes, oldest first. */
-    volumeList(options?: Options): Promise<Page<models.VolumeInfo>> {
-        return this.json(operations["volume.list"], {}, {}, undefined, options);
+    /** The caller's volumes, oldest first: a page of at most `limit` (100) behind the id `after`. `next` is the
+     *  `after` of the next page, null at the end; a page may be shorter than `limit` and have a `next`. */
+    volumeList(query: { after?: string; limit?: number }, options?: Options): Promise<Page<models.VolumeInfo>> {
+        return this.json(operations["volume.list"], {}, query, undefined, options);
     }
 
     /** One volume, by name or id, and how much of it is used. */
@@ -437,9 +438,11 @@ export class Api extends Caller {
         return this.json(operations["snapshot.create"], { id }, {}, body, options);
     }
 
-    /** The snapshots of a sandbox, oldest first. */
-    snapshotListOf(id: string, options?: Options): Promise<Page<models.SnapshotInfo>> {
-        return this.json(operations["snapshot.list_of"], { id }, {}, undefined, options);
+    /** The snapshots of a sandbox, oldest first: a page of at most `limit` (100) behind the id `after`. `next` is
+     *  the `after` of the next page, null at the end; a page may be shorter than `limit` and have a `next`. */
+    snapshotListOf(id: string, query: { after?: string; limit?: number },
+        options?: Options): Promise<Page<models.SnapshotInfo>> {
+        return this.json(operations["snapshot.list_of"], { id }, query, undefined, options);
     }
 
     /** Remove a snapshot of a sandbox, by name or id. */
@@ -447,9 +450,11 @@ export class Api extends Caller {
         return this.json(operations["snapshot.delete_of"], { id, snapshot }, {}, undefined, options);
     }
 
-    /** All snapshots of the caller, oldest first; they outlive their sandboxes. */
-    snapshotList(options?: Options): Promise<Page<models.SnapshotInfo>> {
-        return this.json(operations["snapshot.list"], {}, {}, undefined, options);
+    /** All snapshots of the caller, oldest first; they outlive their sandboxes: a page of at most `limit` (100)
+     *  behind the id `after`. `next` is the `after` of the next page, null at the end; a page may be shorter than
+     *  `limit` and have a `next`. */
+    snapshotList(query: { after?: string; limit?: number }, options?: Options): Promise<Page<models.SnapshotInfo>> {
+        return this.json(operations["snapshot.list"], {}, query, undefined, options);
     }
 
     /** Remove a snapshot, by id, or by a name that only one has. */

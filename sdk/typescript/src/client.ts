@@ -2,10 +2,10 @@
 import { Api } from "./api.js";
 import { ConnectionFailed, NotFound, RequestTimeout, Unavailable } from "./errors.js";
 import type * as models from "./models.js";
-import { LIFE_MS, PAGE, Sandbox } from "./sandbox.js";
+import { LIFE_MS, Sandbox } from "./sandbox.js";
 import { type OpenSocket, platformSocket } from "./socket.js";
 import { events } from "./sse.js";
-import { type Answer, type Content, type Fetch, Patience } from "./transport.js";
+import { type Answer, type Content, every, type Fetch, Patience } from "./transport.js";
 
 const IMPORT_MS = 1_800_000;
 
@@ -53,13 +53,8 @@ export class Sandboxes {
 
     /** The caller's, oldest first; label is KEY or KEY=VALUE, name the beginning of one. */
     async list(filter: { state?: string; label?: string; name?: string } = {}): Promise<Sandbox[]> {
-        const found: Sandbox[] = [];
-        for (let after: string | undefined; ;) {
-            const page = await this.api.sandboxList({ ...filter, after, limit: PAGE });
-            found.push(...page.items.map((info) => new Sandbox(this.api, info)));
-            if (!page.next) return found;
-            after = String(page.next);
-        }
+        const found = await every((part) => this.api.sandboxList({ ...filter, ...part }));
+        return found.map((info) => new Sandbox(this.api, info));
     }
 
     /** By id, by name, or by the beginning of its id. */
@@ -97,7 +92,7 @@ export class Volumes {
     }
 
     async list(): Promise<models.VolumeInfo[]> {
-        return (await this.api.volumeList()).items;
+        return every((part) => this.api.volumeList(part));
     }
 
     /** With how much of it is used. */
@@ -124,7 +119,7 @@ export class Snapshots {
     constructor(private readonly api: Api) {}
 
     async list(): Promise<models.SnapshotInfo[]> {
-        return (await this.api.snapshotList()).items;
+        return every((part) => this.api.snapshotList(part));
     }
 
     delete(snapshot: string): Promise<models.SnapshotInfo> {

@@ -434,6 +434,8 @@ export interface SandboxInfo {
     sys: boolean;
     /** T3, or T1 with nesting; /applied says what the kernel says */
     tier: string;
+    /** What happens to hosts that no rule names, by all layers together: deny, ask or open */
+    egress_mode: string;
     /** Commands that run now */
     execs_running: number;
     /** Who made it */

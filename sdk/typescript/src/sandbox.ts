@@ -4,10 +4,9 @@ import { Files } from "./files.js";
 import type * as models from "./models.js";
 import { type ExecResult, Process, WAIT_MS, WAIT_SLACK_MS } from "./process.js";
 import { Terminal } from "./terminal.js";
-import type { Content } from "./transport.js";
+import { type Content, every } from "./transport.js";
 
 export const LIFE_MS = 120_000;
-export const PAGE = 500;
 const STDIN_INLINE = 262144; // bytes of input that go with the request itself
 
 /** A list is a program and its arguments, a text a line for the shell. */
@@ -182,7 +181,7 @@ export class Sandbox {
     }
 
     async snapshots(): Promise<models.SnapshotInfo[]> {
-        return (await this.api.snapshotListOf(this.id)).items;
+        return every((part) => this.api.snapshotListOf(this.id, part));
     }
 
     deleteSnapshot(snapshot: string): Promise<models.SnapshotInfo> {

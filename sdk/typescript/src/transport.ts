@@ -37,6 +37,19 @@ export interface Page<T> {
     [more: string]: unknown;
 }
 
+const PAGE = 500; // items asked for at once
+
+/** All items of a list; `page` asks for one page of it. */
+export async function every<T>(page: (part: { after?: string; limit: number }) => Promise<Page<T>>): Promise<T[]> {
+    const found: T[] = [];
+    for (let after: string | undefined; ;) {
+        const got = await page({ after, limit: PAGE });
+        found.push(...got.items);
+        if (!got.next) return found;
+        after = String(got.next);
+    }
+}
+
 /** Streams can be sent from Node, and by browsers over HTTP/2. */
 export type Content = string | Uint8Array | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 export type Fetch = (url: string, init: RequestInit & { duplex?: "half" }) => Promise<Response>;

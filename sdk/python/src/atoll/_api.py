@@ -234,8 +234,8 @@ class Api(Caller):
                      after: Optional[str] = None, limit: Optional[int] = None,
                      options: Optional[Options] = None) -> Page[models.SandboxInfo]:
         """The caller's sandboxes, oldest first: all, or those with a `label` (KEY or KEY=VALUE), a `state`, a
-        `name` that begins so; a page of at most `limit` behind the id `after`. `next` is the `after` of the
-        next page, null at the end."""
+        `name` that begins so; a page of at most `limit` (100) behind the id `after`. `next` is the `after` of
+        the next page, null at the end; a page may be shorter than `limit` and have a `next`."""
         return self._page(OPERATIONS["sandbox.list"], {},
                           {"state": state, "label": label, "name": name, "after": after, "limit": limit}, None,
                           models.SandboxInfo, options)
@@ -451,9 +451,12 @@ class Api(Caller):
         body = {"name": name, "bytes": bytes, "owner": owner, "visibility": visibility, "shared_with": shared_with}
         return self._json(OPERATIONS["volume.create"], {}, {}, body, models.VolumeInfo, options)
 
-    def volume_list(self, *, options: Optional[Options] = None) -> Page[models.VolumeInfo]:
-        """The caller's volumes, oldest first."""
-        return self._page(OPERATIONS["volume.list"], {}, {}, None, models.VolumeInfo, options)
+    def volume_list(self, *, after: Optional[str] = None, limit: Optional[int] = None,
+                    options: Optional[Options] = None) -> Page[models.VolumeInfo]:
+        """The caller's volumes, oldest first: a page of at most `limit` (100) behind the id `after`. `next` is
+        the `after` of the next page, null at the end; a page may be shorter than `limit` and have a `next`."""
+        return self._page(OPERATIONS["volume.list"], {}, {"after": after, "limit": limit}, None, models.VolumeInfo,
+                          options)
 
     def volume_read(self, volume: str, *, options: Optional[Options] = None) -> models.VolumeDetail:
         """One volume, by name or id, and how much of it is used."""
@@ -477,18 +480,25 @@ class Api(Caller):
         body = {"name": name}
         return self._json(OPERATIONS["snapshot.create"], {"id": id}, {}, body, models.SnapshotInfo, options)
 
-    def snapshot_list_of(self, id: str, *, options: Optional[Options] = None) -> Page[models.SnapshotInfo]:
-        """The snapshots of a sandbox, oldest first."""
-        return self._page(OPERATIONS["snapshot.list_of"], {"id": id}, {}, None, models.SnapshotInfo, options)
+    def snapshot_list_of(self, id: str, *, after: Optional[str] = None, limit: Optional[int] = None,
+                         options: Optional[Options] = None) -> Page[models.SnapshotInfo]:
+        """The snapshots of a sandbox, oldest first: a page of at most `limit` (100) behind the id `after`. `next`
+        is the `after` of the next page, null at the end; a page may be shorter than `limit` and have a `next`."""
+        return self._page(OPERATIONS["snapshot.list_of"], {"id": id}, {"after": after, "limit": limit}, None,
+                          models.SnapshotInfo, options)
 
     def snapshot_delete_of(self, id: str, snapshot: str, *, options: Optional[Options] = None) -> models.SnapshotInfo:
         """Remove a snapshot of a sandbox, by name or id."""
         return self._json(OPERATIONS["snapshot.delete_of"], {"id": id, "snapshot": snapshot}, {}, None,
                           models.SnapshotInfo, options)
 
-    def snapshot_list(self, *, options: Optional[Options] = None) -> Page[models.SnapshotInfo]:
-        """All snapshots of the caller, oldest first; they outlive their sandboxes."""
-        return self._page(OPERATIONS["snapshot.list"], {}, {}, None, models.SnapshotInfo, options)
+    def snapshot_list(self, *, after: Optional[str] = None, limit: Optional[int] = None,
+                      options: Optional[Options] = None) -> Page[models.SnapshotInfo]:
+        """All snapshots of the caller, oldest first; they outlive their sandboxes: a page of at most `limit`
+        (100) behind the id `after`. `next` is the `after` of the next page, null at the end; a page may be
+        shorter than `limit` and have a `next`."""
+        return self._page(OPERATIONS["snapshot.list"], {}, {"after": after, "limit": limit}, None,
+                          models.SnapshotInfo, options)
 
     def snapshot_delete(self, snapshot: str, *, options: Optional[Options] = None) -> models.SnapshotInfo:
         """Remove a snapshot, by id, or by a name that only one has."""

@@ -10,9 +10,9 @@ from ._api import Api
 from ._errors import ConnectionFailed, RequestTimeout, Unavailable
 from ._model import parse_time
 from ._process import Patience
-from ._sandbox import LIFE_SECONDS, PAGE, Sandbox, User, Visibility
+from ._sandbox import LIFE_SECONDS, Sandbox, User, Visibility
 from ._sse import events
-from ._transport import Content, Options, Stream, Transport
+from ._transport import Content, Options, Stream, Transport, every
 
 Storage = Literal["memory", "disk"]
 Tier = Literal["T1", "T3"]
@@ -66,14 +66,9 @@ class Sandboxes:
     def list(self, *, state: Optional[str] = None, label: Optional[str] = None,
              name: Optional[str] = None) -> List[Sandbox]:
         """The caller's, oldest first; label is KEY or KEY=VALUE, name the beginning of one."""
-        found: List[Sandbox] = []
-        after: Optional[str] = None
-        while True:
-            page = self._api.sandbox_list(state=state, label=label, name=name, after=after, limit=PAGE)
-            found += [Sandbox(self._client, info) for info in page.items]
-            after = page.raw.get("next")
-            if not after:
-                return found
+        return [Sandbox(self._client, info)
+                for info in every(lambda after, limit: self._api.sandbox_list(
+                    state=state, label=label, name=name, after=after, limit=limit))]
 
     def get(self, id: str) -> Sandbox:
         """By id, by name, or by the beginning of its id."""
@@ -109,7 +104,7 @@ class Volumes:
                                        shared_with=shared_with)
 
     def list(self) -> List[models.VolumeInfo]:
-        return self._api.volume_list().items
+        return every(lambda after, limit: self._api.volume_list(after=after, limit=limit))
 
     def get(self, name: str) -> models.VolumeDetail:
         """With how much of it is used."""
@@ -135,7 +130,7 @@ class Snapshots:
         self._api = api
 
     def list(self) -> List[models.SnapshotInfo]:
-        return self._api.snapshot_list().items
+        return every(lambda after, limit: self._api.snapshot_list(after=after, limit=limit))
 
     def delete(self, snapshot: str) -> models.SnapshotInfo:
         return self._api.snapshot_delete(snapshot)

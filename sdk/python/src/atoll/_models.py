@@ -356,6 +356,8 @@ class SandboxInfo(Model):
     sys: bool = False
     # T3, or T1 with nesting; /applied says what the kernel says
     tier: str = ""
+    # What happens to hosts that no rule names, by all layers together: deny, ask or open
+    egress_mode: str = ""
     # Commands that run now
     execs_running: int = 0
     # Who made it

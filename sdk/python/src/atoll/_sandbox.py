@@ -8,7 +8,7 @@ from ._files import Files
 from ._model import Nothing
 from ._process import WAIT_MS, WAIT_SLACK, ExecResult, Process
 from ._terminal import Terminal
-from ._transport import Content, Options
+from ._transport import Content, Options, every
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -17,7 +17,6 @@ User = Literal["agent", "root"]
 Visibility = Literal["private", "tenant"]
 Command = Union[str, Sequence[str]]
 LIFE_SECONDS = 120.0  # to start, stop, copy
-PAGE = 500  # of a list
 STDIN_INLINE = 262144  # bytes of input that go with the request itself
 
 
@@ -208,7 +207,7 @@ class Sandbox:
         return self._api.snapshot_create(self.id, name=name, options=Options(timeout=LIFE_SECONDS))
 
     def snapshots(self) -> List[models.SnapshotInfo]:
-        return self._api.snapshot_list_of(self.id).items
+        return every(lambda after, limit: self._api.snapshot_list_of(self.id, after=after, limit=limit))
 
     def delete_snapshot(self, snapshot: str) -> models.SnapshotInfo:
         return self._api.snapshot_delete_of(self.id, snapshot)

@@ -32,6 +32,7 @@ from ._websocket import Refused, WebSocket
 VERSION = "0.1.0"
 CHUNK = 262144
 ERROR_MAX = 1 << 20
+PAGE = 500  # items asked for at once
 IDLE_KEPT = 8  # connections kept for the next request
 IDLE_SECONDS = 45.0  # the server closes them after 60
 PAUSE_FIRST, PAUSE_MAX = 0.1, 5.0
@@ -61,6 +62,18 @@ class Page(Generic[T]):
     """A list as the server gives it; raw is the whole answer, with what stands beside the items."""
     items: List[T]
     raw: Dict[str, Any]
+
+
+def every(page: "Callable[..., Page[T]]") -> List[T]:
+    """All items of a list; `page` asks for one page of it."""
+    found: List[T] = []
+    after: Optional[str] = None
+    while True:
+        got = page(after=after, limit=PAGE)
+        found += got.items
+        after = got.raw.get("next")
+        if not after:
+            return found
 
 
 class _UnixConnection(http.client.HTTPConnection):
