@@ -319,12 +319,13 @@ def test_names_and_beginnings_that_two_sessions_have(server, box, main):
     (("show",), 64, "SESSION"), (("attach", "main"), 64, "must be a terminal"),
     (("resize", "main", "--rows", "5"), 64, "--rows and --cols"),
     (("resize", "main", "--rows", "0", "--cols", "9"), 64, "--rows"),
-    (("resize", "main", "--rows", "501", "--cols", "9"), 1, "rows must be from 1 to 500"),
+    (("resize", "main", "--rows", "501", "--cols", "20"), 1, "rows must be from 5 to 500"),
+    (("resize", "main", "--rows", "24", "--cols", "9"), 64, "not a number from 20 on"),
     (("kill", "main", "--signal", "NOPE"), 1, "no signal"),
     (("input", "main", "--text", "a", "--file", "b"), 64, "not both"),
     (("input", "main", "--file", "/nowhere"), 1, "/nowhere"), (("search", "main", "x", "--limit", "0"), 64, "--limit"),
     (("tail", "nobody"), 2, "no session nobody"), (("tail", "main", "--from", "-1"), 64, "--from"),
-], ids=range(11))
+], ids=range(12))
 def test_wrong_words_about_sessions(server, main, args, status, words):
     done = server.cli("session", *map(str, args))
     assert done.returncode == status and words in done.stderr, done

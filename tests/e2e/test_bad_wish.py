@@ -71,7 +71,7 @@ def test_an_image_whose_workspace_is_none(boxes, tmp_path):
         assert load(images.symlink("workspace", "/nowhere")).status == 201
         refused(boxes, "run", "--image", "odd", "--copy", str(tmp_path), "--", "true",
                 words=["into the sandbox: /workspace: No such file"])
-        assert boxes.get(BOXES).json()["items"] == []
+        assert harness.listed(boxes, BOXES) == []
     finally:
         boxes.delete(f"{IMAGES}/odd")
 
@@ -165,7 +165,7 @@ def test_300_at_once_where_200_may_be(start_server):
     assert (len(made), len(others)) == (200, 100), {r.status for r in others}
     assert all(r.status == 429 and "200 sandboxes" in r.error["message"] for r in others), others
     refused(server, "create", words=["200 sandboxes", "sandboxes_max"])
-    assert sorted(b["id"] for b in server.get(f"{BOXES}").json()["items"]) == sorted(made)
+    assert sorted(b["id"] for b in harness.listed(server, BOXES)) == sorted(made)
     for one in made[:3] + made[-3:]:
         done = server.post(f"{BOXES}/{one}/execs?wait=20000", {"argv": ["true"]}, timeout=30).json()
         assert done["exit_code"] == 0, done

@@ -21,7 +21,7 @@ BOXES = "/api/v1/sandboxes"
 
 
 def state(server, box):
-    return next(b["state"] for b in server.get(BOXES).json()["items"] if b["id"] == box)
+    return next(b["state"] for b in harness.listed(server, BOXES) if b["id"] == box)
 
 
 # ---- what the answer says ----
@@ -50,7 +50,7 @@ def test_the_answer_says_where_files_go_and_how_it_began(boxes):
 def test_a_wrong_wish_names_the_field(boxes, wish, status, field):
     reply = boxes.post(BOXES, wish)
     assert reply.status == status and reply.error["field"] == field, reply
-    assert boxes.get(BOXES).json()["items"] == []
+    assert harness.listed(boxes, BOXES) == []
 
 
 # ---- asleep and awake ----
@@ -103,7 +103,7 @@ def test_a_pause_by_hand_is_not_undone(boxes):
 
 def test_idle_deletes(boxes):
     box = make(boxes, storage="memory", idle={"after_ms": 200, "action": "delete"})
-    harness.wait_until(lambda: boxes.get(BOXES).json()["items"] == [], 10, "gone")
+    harness.wait_until(lambda: harness.listed(boxes, BOXES) == [], 10, "gone")
     assert boxes.get(f"{BOXES}/{box}").status == 404
 
 
@@ -351,7 +351,8 @@ def test_sandboxes_of_another_release_end_and_those_with_a_disk_go_on(start_serv
     assert not [p for p in inside if harness.alive(p)], "something of them still runs"
     assert list((server.state / "boxes").iterdir()) == []
     assert server.get(f"{BOXES}/{kept}/execs/{command}").json()["state"] == "lost"
-    assert server.post(f"{BOXES}/{kept}/start").json()["state"] == "running"
+    started = server.post(f"{BOXES}/{kept}/start")
+    assert started.status == 200 and started.json()["state"] == "running", started
     assert run(server, kept, "cat", "f")["output"] == "here\n"
     for box in kept, memory:
         assert server.delete(f"{BOXES}/{box}").status == 200
@@ -392,11 +393,11 @@ def test_a_kill_of_the_api_between_any_two_steps_leaves_nothing_half(start_serve
         for thread in threads:
             thread.join()
     harness.wait_until(server.is_ready, 20, "ready")
-    for box in server.get(BOXES).json()["items"]:
+    for box in harness.listed(server, BOXES):
         if box["state"] == "running":
             assert sh(server, box["id"], "echo alive") == "alive", f"seed {seed}: frozen or dead"
         assert server.delete(f"{BOXES}/{box['id']}").status == 200
-    for snap in server.get("/api/v1/snapshots").json()["items"]:
+    for snap in harness.listed(server, "/api/v1/snapshots"):
         assert server.delete(f"/api/v1/snapshots/{snap['id']}").status == 200
     assert list((server.state / "boxes").iterdir()) == [], f"seed {seed}"
 
@@ -410,7 +411,7 @@ def ready(server, name="default"):
 def test_a_warm_sandbox_is_taken_with_its_wishes(start_server):
     server = start_server(args=["--pool-default", "2"])
     harness.wait_until(lambda: ready(server) == 2, 10, "two warm ones")
-    assert server.get(BOXES).json()["items"] == []
+    assert harness.listed(server, BOXES) == []
     leaks = server.cli("doctor", "--leaks").stdout  # other servers may be on this machine
     warm = [path.name for path in (server.state / "boxes").iterdir()]
     assert len(warm) == 2 and not any(one in leaks for one in [*warm, str(server.state)]), leaks
@@ -428,7 +429,7 @@ def test_a_warm_sandbox_is_taken_with_its_wishes(start_server):
     harness.wait_until(server.is_ready, 10, "ready")
     assert sh(server, "late", "echo alive") == "alive"
     harness.wait_until(lambda: ready(server) == 2, 10, "new ones")
-    made = {box["id"] for box in server.get(BOXES).json()["items"]}
+    made = {box["id"] for box in harness.listed(server, BOXES)}
     assert len(list((server.state / "boxes").iterdir())) == 4 and len(made) == 2
     for box in made:
         assert server.delete(f"{BOXES}/{box}").status == 200
@@ -458,7 +459,7 @@ def test_one_is_made_anew_on_request(start_server):
     assert reply.status == 400 and reply.error["field"] == "warm", reply
     reply = server.request("PUT", "/api/v1/pools/anew", json={"size": 1, "template": "anew"})
     assert reply.status == 400 and reply.error["field"] == "template", reply
-    for box in server.get(BOXES).json()["items"]:
+    for box in harness.listed(server, BOXES):
         assert server.delete(f"{BOXES}/{box['id']}").status == 200
 
 
