@@ -184,7 +184,7 @@ VARIES = re.compile("|".join([
     r"applied\.(uid|[ug]id_first|namespaces\.\w+\.inode)",
     r"policy\.(version|sent|received|used|allowed|denied)",
 ]))
-NUMBERED = re.compile(r"\b(\d{9}|40265\d{5})\b")  # first user id, inode of a namespace
+NUMBERED = re.compile(r"\b(\d{9}|40265\d{5}|\d{16})\b")  # first user id, inode of a namespace, version of a policy
 
 
 def leaves(value, path=""):
@@ -200,6 +200,11 @@ def leaves(value, path=""):
 def told(server, box):
     """All that the server says of it."""
     base = f"{BOXES}/{box}"
+
+    def acknowledged():  # by the egress process, a moment after the sandbox is there
+        return all(row["lost"] is None for row in server.get(f"{base}/applied").json()["layers"])
+
+    wait_until(acknowledged, 20 * harness.SLOW, "all layers of it")
     said = {"view": server.get(base), "applied": server.get(f"{base}/applied"), "policy": server.get(f"{base}/egress")}
     said = leaves({name: reply.json() for name, reply in said.items()})
     return {path: value if not isinstance(value, str) else NUMBERED.sub("N", value.replace(box, "SELF"))
