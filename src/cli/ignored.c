@@ -152,7 +152,8 @@ static const struct change *change_of(const struct changes *changes, struct str 
     while (low < high) {
         size_t mid = (low + high) / 2;
         struct str at = changes->at[mid].path;
-        int order = memcmp(at.p, path.p, MIN(at.n, path.n));
+        size_t both = MIN(at.n, path.n);
+        int order = both ? memcmp(at.p, path.p, both) : 0;
 
         if (order == 0 && at.n == path.n)
             return &changes->at[mid];

@@ -150,7 +150,7 @@ static void keep_name(struct index_reading *in, size_t kept, const char *more, s
 {
     size_t begin = in->len;
 
-    if (in->cap < in->len + kept + len + 1) {
+    if (!in->names || in->cap < in->len + kept + len + 1) {
         in->cap = (in->len + kept + len + 1) * 2;
         in->names = xrealloc(in->names, in->cap);
     }

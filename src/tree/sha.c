@@ -100,9 +100,9 @@ __attribute__((target("sha,ssse3,sse4.1"))) static void mix_sha(uint32_t state[8
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i w[4];
 
-        for (int i = 0; i < 4; i++)
+        for (size_t i = 0; i < 4; i++)
             w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(block + 16 * i)), order);
-        for (int i = 0; i < 16; i++) {
+        for (size_t i = 0; i < 16; i++) {
             __m128i sum =
                 _mm_add_epi32(w[0], _mm_loadu_si128((const __m128i *)(constants + 4 * i)));
             __m128i next = i < 12 ? next_words(w[0], w[1], w[2], w[3]) : w[0];

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -56,9 +57,9 @@ static char *joined(struct view *v, const char *dir, const char *name)
         tree_fail(v->fail, TREE_LIMIT, ENAMETOOLONG, dir);
         return NULL;
     }
-    memcpy(path, dir, before);
-    path[before] = '/';
-    memcpy(path + before + 1, name, len + 1);
+    char *end = mempcpy(path, dir, before);
+    *end = '/';
+    memcpy(end + 1, name, len + 1);
     return path;
 }
 

@@ -27,7 +27,7 @@
 static int make_space(int root)
 {
     char size[32], inodes[32];
-    struct statfs st;
+    struct statfs st = { 0 };
     autoclose int shm = open_beneath(root, "dev/shm", O_PATH | O_DIRECTORY);
     autoclose int fs = shm < 0 || fstatfs(shm, &st) < 0 ? -1 : fs_open("tmpfs");
 
