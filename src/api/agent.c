@@ -45,7 +45,7 @@ static int agent_list(struct call *call, struct err *err)
     return 0;
 }
 
-/* One that is in the list. */
+/* Finds the agent among those that the list shows to the caller. */
 static int call_shown(struct call *call, struct target *out, struct err *err)
 {
     if (call_target(call, out, err) < 0)
@@ -108,7 +108,7 @@ struct removal {
     struct store_job job;
     struct call *call;
     const char *id;
-    const char *body; /* of the event: who reached it may read that it is gone */
+    const char *body; /* of the event, with the access of the agent that was removed */
     struct secret_row row;
 };
 

@@ -335,7 +335,7 @@ static const char *const pip_hosts[] = { "pypi.org", "files.pythonhosted.org" };
 /* Distributions keep pip from what they manage; a sandbox is nobody's but the caller's. */
 static struct field_pair pip_env[] = { { "PIP_BREAK_SYSTEM_PACKAGES", "1" }, { 0 } };
 
-/* By its name, or by "*." and what it ends with. */
+/* Do the lines hold the host, by name or by a pattern such as *.example.com? */
 static bool has_host(const char *lines, const char *wanted)
 {
     struct str rest = str_of(lines), name = str_of(wanted);

@@ -37,7 +37,7 @@ struct hub_by hub_by(struct call *call)
 
 /* ---- names ---- */
 
-/* 1: it is an id, or became one; 0: there is none of that name. */
+/* Gives 1 for an id and for a name that was resolved to one, 0 for an unknown name. */
 static int resolve(const struct hub_by *by, struct call_param *one, const char *project,
                    struct err *err)
 {

@@ -70,7 +70,7 @@ struct principal {
     int64_t expires_ms; /* wall; 0 never */
 };
 
-/* What it may reach: everything of its tenant, or as an agent what is its own or given to it. */
+/* The whole tenant, or for role agent the objects that it owns and those shared with it. */
 struct reach principal_reach(const struct principal *who);
 
 /* May it, by scope ("token.create" against "token.*,event.read")? An empty list allows all. */
