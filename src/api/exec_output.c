@@ -1,7 +1,7 @@
 /*
- * What commands print, in sandboxes and on linked agents. It is kept by position, so a reader needs
- * no queue: it reads on from where its peer is, stops when the peer is slow, and is told when there
- * is more. One that comes back names its position.
+ * What commands print, in sandboxes and on linked agents. Output is kept by position, so a reader
+ * needs no queue: it continues at the position of its peer, stops when the peer is slow, and is
+ * called when there is more output. A peer that reconnects names its position.
  *
  * An answer has one of three forms: the bytes of one stream; both streams as server-sent events,
  * whose ids are the positions of both ("OUT,ERR") and whose data is base64; or both streams as
@@ -135,7 +135,7 @@ static void pump(struct output *output)
 
         if (rc > 0)
             return;
-        if (rc < 0) { /* so slow that its place was overwritten; never of one that holds */
+        if (rc < 0) { /* the reader fell behind what is kept, which a holding reader never does */
             output_free(output);
             http_cut(req, "output beyond what is kept");
             return;

@@ -107,8 +107,8 @@ int may_give(const struct call *call, bool owned, uint64_t present, unsigned fir
 
 /*
  * People pause, revoke and steer agents of the hub by their registration. A token of role agent
- * without one could act where nobody can stop it, so it may only look, register, and report that it
- * is alive or has stopped.
+ * without a registration could act unstoppably, so such a token only reads, registers, and reports
+ * a heartbeat or its end.
  */
 static int may_act(const struct call *call, struct err *err)
 {

@@ -314,7 +314,7 @@ int target_run(const struct target *target, const struct command_wish *wish, str
     return linked_run(target->linked, wish, &run->link_op, err);
 }
 
-/* ---- commands: what goes to them ---- */
+/* ---- input and signals of commands ---- */
 
 /* Nothing waits for the end of input to arrive. */
 static void input_room(struct box_input *input)

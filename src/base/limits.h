@@ -66,7 +66,7 @@
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
 #define PAGE_BYTES 1048576 /* of a page of a list: no row is added behind so many */
-#define PAGE_LOOK_MAX 4096 /* rows that one page looks at, whether they fit its filter or not */
+#define PAGE_LOOK_MAX 4096 /* rows that are checked against the filter for one page */
 
 /* Auth */
 #define TOKEN_NAME_MAX 64
@@ -166,13 +166,13 @@
 #define DOOR_WAIT_SHORT_MS 50       /* …when others wait */
 #define DOOR_PLACES 32              /* callers at the door, heard or waiting */
 #define DOOR_PLACES_EACH 16         /* …of one user who is neither root nor the server's owner */
-#define DOOR_GROUPS_MAX 32          /* of one caller that count */
-#define DOOR_KNOCKS_PER_SECOND 20   /* of such a user */
-#define DOOR_REFUSED 64             /* of whom the warden has to let go, at once… */
-#define DOOR_REFUSED_MS 200         /* …and how often */
-#define SERVE_ARGS_MAX 256          /* words after `atoll` */
-#define SETTINGS_MAX 1048576        /* bytes that serve hands to the api process */
-#define TLS_FILE_MAX 262144         /* certificate chain, or key */
+#define DOOR_GROUPS_MAX 32        /* supplementary groups of a caller that are taken into account */
+#define DOOR_KNOCKS_PER_SECOND 20 /* of such a user */
+#define DOOR_REFUSED 64           /* of whom the warden has to let go, at once… */
+#define DOOR_REFUSED_MS 200       /* …and how often */
+#define SERVE_ARGS_MAX 256        /* words after `atoll` */
+#define SETTINGS_MAX 1048576      /* bytes that serve hands to the api process */
+#define TLS_FILE_MAX 262144       /* certificate chain, or key */
 
 /* Settings */
 #define CONF_FILE_MAX 262144
@@ -197,7 +197,7 @@
 #define QUOTA_FREE_CPU 800            /* …of processors, in percent of one… */
 #define QUOTA_FREE_DISK (64ll << 30)  /* …and of a disk */
 #define QUOTA_EVENT_MS 60000          /* between two events about the same refusal */
-#define QUOTA_REFUSALS 64             /* refusals that are remembered for this */
+#define QUOTA_REFUSALS 64             /* recent refusals kept to limit their events */
 #define POOLS_MAX 16
 #define TEMPLATES_MAX 256 /* of a tenant */
 #define POOL_SIZE_MAX 64
@@ -427,7 +427,7 @@
 #define EGRESS_SELF_PER_SECOND 100 /* requests to atoll.internal, of one sandbox */
 #define EGRESS_SELF_BODY_MAX 4096  /* of such a request */
 #define EGRESS_SELF_MS 5000        /* for its answer */
-#define EGRESS_HUB_PATH_MAX 1024   /* of one that is for the hub, with its query */
+#define EGRESS_HUB_PATH_MAX 1024   /* path and query of a request to the hub */
 #define EGRESS_HUB_BODY_MAX 32768
 #define EGRESS_HOLD_MS 100 /* without a descriptor to accept with */
 

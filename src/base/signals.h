@@ -1,4 +1,4 @@
-/* signals - those that mean nothing to our processes, and must not end them. */
+/* signals - signals without a meaning for our processes, which must not end them. */
 #pragma once
 
 #include <signal.h>

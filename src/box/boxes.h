@@ -100,8 +100,8 @@ must_use int boxes_find_prefix(struct boxes *boxes, struct reach reach, const ch
 bool box_within(const struct box *box, struct reach reach);
 bool box_owned(const struct box *box, struct reach reach);
 /*
- * By its whole id, of any tenant; NULL: none. What waits in a pool is no sandbox yet: the rooms
- * above do not see it, so they cannot derive anything from it that would be wrong once it is taken.
+ * By its whole id, of any tenant; NULL: none. A box that waits in a pool is not a sandbox yet. The
+ * rooms above never see such a box, so no state of theirs is derived before the box has an owner.
  */
 struct box *boxes_by_id(struct boxes *boxes, const char *id);
 const char *box_tenant(const struct box *box);

@@ -86,12 +86,14 @@ void cli_hint_unreached(struct cli *cli, const struct err *err)
 
 static void hint_refused(struct cli *cli, const struct err *err)
 {
+    const char *from = cli->at.token_from ? cli->at.token_from : cli->at.how;
+
     switch (err->code) {
     case ERR_UNAUTHENTICATED:
         if (cli->at.token && !str_starts(str_of(cli->at.token), STR("atl_")))
-            hint(cli, "the token was found by: %s", cli->at.how);
+            hint(cli, "the token was given by: %s", from);
         else if (cli->at.token)
-            hint(cli, "the token is unknown, expired or revoked (%s)", cli->at.how);
+            hint(cli, "the token is unknown, expired or revoked (%s)", from);
         else
             hint(cli, "no token was found (%s); set ATOLL_TOKEN, or run as the server's owner",
                  cli->at.how);

@@ -91,9 +91,10 @@ extern const struct cli_flag cli_globals[]; /* ends with a NULL name */
 /* Where to ask, and with which credential. */
 struct endpoint {
     struct client_target target;
-    char *token; /* owned; NULL: none */
-    char *ca;    /* owned; NULL: the system's */
-    char *how;   /* owned; "context prod", "state /var/lib/atoll" */
+    char *token;            /* owned; NULL: none */
+    char *ca;               /* owned; NULL: the system's */
+    char *how;              /* owned; "context prod", "state /var/lib/atoll" */
+    const char *token_from; /* "--token" or "ATOLL_TOKEN"; NULL: the token came with `how` */
     char *state; /* owned; the state directory when it is the local server; otherwise NULL */
     bool found;
 };

@@ -167,8 +167,10 @@ int endpoint_find(struct cli *cli, struct err *err)
     if (settle(cli, err) < 0)
         return -1;
     const char *token = given(cli, "token", "ATOLL_TOKEN"), *ca = given(cli, "ca", "ATOLL_CA");
-    if (token)
+    if (token) {
         context_text(&cli->at.token, token);
+        cli->at.token_from = cli_has(cli, "token") ? "--token" : "ATOLL_TOKEN";
+    }
     if (ca)
         context_text(&cli->at.ca, ca);
     if (cli->at.token && !cli->at.target.tls && !cli->at.target.local)

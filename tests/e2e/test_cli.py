@@ -278,6 +278,13 @@ def test_a_wrong_token_is_4(server):
     assert done.returncode == 4 and "token" in done.stderr
 
 
+@pytest.mark.parametrize("token, words", [("wrong", "was given by: "), ("atl_wrong", "expired or revoked (")])
+def test_a_refused_token_is_named_by_where_it_came_from(server, token, words):
+    for args, env, source in ((["--token", token], {}, "--token"), ([], {"ATOLL_TOKEN": token}, "ATOLL_TOKEN")):
+        done = atoll("whoami", *args, env={"ATOLL_STATE": str(server.state), **env})
+        assert done.returncode == 4 and words + source in done.stderr, done
+
+
 def test_the_owners_token_is_not_sent_to_an_address(server):
     """Only whoever names the state directory gets its token; an address alone may be anybody's."""
     done = server.cli("whoami", ATOLL_ADDR=server.url, ATOLL_STATE="", HOME="/nonexistent")
